@@ -10,8 +10,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Parser;
+use photofinish_config::config::parse;
+use photofinish_history::report::compare;
 use photofinish_history::report::question::from_pairs;
-use photofinish_history::report::stats::{self, Stats};
+use photofinish_history::report::stats::{self, Stats, StatsQuestion};
 use photofinish_history::store::{Record, Roller, RollupStep, Store, StoreReader};
 use world::{FIELD, World};
 
@@ -33,6 +35,9 @@ struct Options {
     /// Days covered by the attempts.
     #[arg(long, default_value_t = 30)]
     days: i64,
+    /// Models that the attempts are of, the first ones most often.
+    #[arg(long, default_value_t = 4)]
+    models: usize,
     /// How often each question is repeated.
     #[arg(long, default_value_t = 15)]
     times: usize,
@@ -68,7 +73,7 @@ async fn make(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::R
     let store = Store::open(path)?;
     let span_us = options.days * 86_400_000_000;
     let races = options.attempts.div_ceil(FIELD);
-    let mut world = World::new(now_us() - span_us, span_us as f64 / races as f64);
+    let mut world = World::new(now_us() - span_us, span_us as f64 / races as f64, options.models);
     let (began, mut batch) = (Instant::now(), Vec::with_capacity(BATCH + FIELD));
     for _ in 0..races {
         world.race(&mut batch);
@@ -108,6 +113,7 @@ fn roll_up(path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
 }
 
 fn ask(path: &Path, times: usize, out: &mut impl Write) -> anyhow::Result<()> {
+    let config = parse("", path, &|_| None)?;
     let day: &[(&str, &str)] = &[("since", "24h")];
     for (name, pairs) in [
         ("all of it", &[][..]),
@@ -139,6 +145,19 @@ fn ask(path: &Path, times: usize, out: &mut impl Write) -> anyhow::Result<()> {
             answer.groups.len()
         )?;
     }
+    for since in ["30d", "24h"] {
+        let window =
+            from_pairs::<StatsQuestion>(&[("since".to_owned(), since.to_owned())]).map_err(anyhow::Error::msg)?.window;
+        let (mut took, mut models) = (Vec::new(), 0);
+        for _ in 0..times {
+            let began = Instant::now();
+            models = compare::ask(&StoreReader::open(path)?, &window, &config, now_us())?.models.len();
+            took.push(began.elapsed());
+        }
+        took.sort();
+        let (median, most) = (millis(took[times / 2]), millis(took[times - 1]));
+        writeln!(out, "compared, {since}: median {median:.1} ms, most {most:.1} ms; {models} models")?;
+    }
     let began = Instant::now();
     let exact = asked(path, &[("exact", "true")])?;
     writeln!(out, "all of it, exact: {:.1} s", began.elapsed().as_secs_f64())?;
@@ -169,7 +188,7 @@ fn furthest(exact: &Stats, rolled: &Stats) -> f64 {
 /// Throughput of the writer during repeated queries, then the time of small batches.
 async fn write(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let store = Store::open(path)?;
-    let mut world = World::new(now_us(), 1_000.0);
+    let mut world = World::new(now_us(), 1_000.0, options.models);
     let (stop, asked_times) = (AtomicBool::new(false), std::sync::atomic::AtomicUsize::new(0));
     let until = Instant::now() + Duration::from_secs(options.seconds);
     let (written, began) = std::thread::scope(|scope| -> anyhow::Result<_> {

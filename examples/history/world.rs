@@ -23,11 +23,12 @@ pub struct World {
     at_us: f64,
     /// Mean time between races, in microseconds.
     every_us: f64,
+    models: usize,
 }
 
 impl World {
-    pub fn new(from_us: i64, every_us: f64) -> World {
-        World { draws: fastrand::Rng::with_seed(7), at_us: from_us as f64, every_us }
+    pub fn new(from_us: i64, every_us: f64, models: usize) -> World {
+        World { draws: fastrand::Rng::with_seed(7), at_us: from_us as f64, every_us, models }
     }
 
     /// Adds the rows of the next race.
@@ -37,7 +38,8 @@ impl World {
         let of_day = (at_us % DAY_US) as f64 / DAY_US as f64;
         self.at_us += self.every_us / (1.0 - 0.33 * (std::f64::consts::TAU * of_day).cos());
         let id = self.id(at_us);
-        let model = self.skewed(MODELS.len());
+        let model = self.skewed(self.models);
+        let model_name = MODELS.get(model).map_or_else(|| format!("model-{model}"), |name| (*name).to_owned());
         let field: [usize; FIELD] = [0, 1, 2].map(|place| (2 * model + place) % PROVIDERS.len());
         let input_tokens = 100 << self.skewed(9);
         let times = field.map(|provider| self.ttft_us(provider, input_tokens));
@@ -46,7 +48,7 @@ impl World {
         let winner = alive.min_by_key(|place| times[*place]);
         let decided_us = winner.map(|winner| times[winner]);
         let look = (self.draws.f64() < LOOKS).then(|| self.draws.usize(..FIELD));
-        let sent = |place: usize| format!("{}-{}", MODELS[model], PROVIDERS[field[place]]);
+        let sent = |place: usize| format!("{model_name}-{}", PROVIDERS[field[place]]);
         for place in 0..FIELD {
             let mut attempt = AttemptRecord::new(
                 id.clone(),
@@ -70,7 +72,7 @@ impl World {
             started_at: at_us,
             user: Some(USERS[self.skewed(USERS.len())].into()),
             api: "chat",
-            model: MODELS[model].into(),
+            model: model_name.clone(),
             stream: self.draws.f64() < 0.8,
             policy: Some("race"),
             optimise: Some("ttft"),

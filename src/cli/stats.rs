@@ -38,7 +38,7 @@ pub struct StatsOptions {
     #[arg(long)]
     pub json: bool,
     /// Comma-separated values, with the names of --json in the first line.
-    #[arg(long, conflicts_with_all = ["json", "compare"])]
+    #[arg(long, conflicts_with = "json")]
     pub csv: bool,
 }
 
@@ -64,9 +64,10 @@ pub fn run(
     let question = &options.question.figures;
     if options.question.compare {
         let answer = of_looks::ask(&reader, &question.window, config, wall_micros())?;
-        match options.json {
-            true => write_json(&answer.objects(), out)?,
-            false => compare::write(&answer, options.explain, width, out)?,
+        match (options.json, options.csv) {
+            (true, _) => write_json(&answer.objects(), out)?,
+            (_, true) => write_rows(&of_looks::names_of_rows(), &answer.rows(), out)?,
+            _ => compare::write(&answer, options.explain, width, out)?,
         }
         return Ok(());
     }

@@ -65,7 +65,7 @@ async function charts(browser, served) {
     said = (await reader.getAttribute("aria-valuetext")) ?? "";
   }
   const tip = await page.locator(".tip").innerText();
-  check("arrow keys show time and values", /^\d+ \w+ \d\d:\d\d UTC: .* \d.* %/.test(said) && tip.includes("UTC") || [said, tip]);
+  check("arrow keys show time and values", /^\d+ \w+ \d\d:\d\d UTC: .* ~?\d.* %/.test(said) && tip.includes("UTC") || [said, tip]);
   await page.keyboard.press("ArrowDown");
   check("and choose a line, which stands out", await page.locator(".chart .end.dim").count(), 3);
   await page.keyboard.press("Enter");
@@ -89,16 +89,34 @@ async function charts(browser, served) {
   await page.route(/compare=true/, async (route) => {
     const answer = await route.fetch();
     const models = await answer.json();
-    models.forEach((one) => one.upstreams.forEach((upstream, at) => (upstream.mix_cost_usd = at === 0 ? null : 0.0004 + 0.000001 * at)));
+    models.forEach((one) => one.upstreams.forEach((upstream, at) => Object.assign(upstream, { mix_cost_usd: at === 0 ? null : 0.0004 + 0.000001 * at, ttft_p50_ms: 180 + at, ttft_p50_low_ms: 150, ttft_p50_high_ms: 220 })));
     await route.fulfill({ response: answer, json: models });
   });
   await go("/leaderboard");
-  const priced = compared.upstreams.slice(1).filter((one) => one.ttft_p50_ms !== null);
-  check("speed against price has the upstreams of which both are known", await page.locator("circle title").count(), priced.length);
+  const priced = compared.upstreams.slice(1);
+  check("speed against price has the upstreams of which both are known", await page.locator(".plot circle").count(), priced.length);
+  const prices = page.getByRole("slider", { name: /^Median time to the first token against the price/ });
+  await prices.focus();
+  await page.keyboard.press("ArrowRight");
+  const first = (await prices.getAttribute("aria-valuetext")) ?? "";
+  check("and arrow keys read it with its bounds", /^\$0\.40 for 1,000 requests: \w+\/\S+ [\d.]+ ms \([\d.]+ ms to [\d.]+ ms\)$/.test(first) || first);
   check("and no text of it is cut off", [await overlaps(page), await cutOff(page)], [[], []]);
   if (options.shots) await page.screenshot({ path: `${options.shots}/speed-against-price.png`, fullPage: true });
   await page.unroute(/compare=true/);
+  await go("/costs");
+  const paid = page.getByRole("slider", { name: /^Cost of each day/ });
+  await paid.focus();
+  await page.keyboard.press("End");
+  const day = (await paid.getAttribute("aria-valuetext")) ?? "";
+  const { groups } = await api(served, "/api/costs?since=24h&by=day");
+  check("arrow keys read a day of costs: its parts, and their sum", /^\d+ \w+ \d{4}: .*Single attempts \$[\d.]+.*, together \$[\d.]+$/.test(day) || day);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Races" }).waitFor();
+  check("Enter opens the races of that day", new URL(page.url()).searchParams.get("since"), `${groups.at(-1).day}T00:00:00Z`);
+  await go("/costs?by=upstream");
+  check("upstreams have a bar of their parts beside the names", await page.locator("tbody .bar.parts").count(), (await api(served, "/api/costs?since=24h&by=upstream")).groups.length);
   const colours = async () => page.$$eval(".upstream", (all) => Object.fromEntries(all.map((one) => [one.title, one.querySelector(".dot").className])));
+  await go("/leaderboard");
   const ranked = await colours();
   await go("/races?model=gpt-oss-120b");
   const raced = await colours();
@@ -113,7 +131,7 @@ async function oneRace(browser, served) {
   const [hedged] = races.filter((race) => race.winner === 1 && String(race.why).includes("hedged"));
   await go(`/races/${hedged.race_id}`);
   const lead = await page.locator(".lead").first().innerText();
-  check("a race begins with what happened", /^\w+ won: the client had its first token after [\d.]+ m?s; \w+ had no token at [\d.]+ ms, so \w+ was started; .*racing cost/.test(lead) || lead);
+  check("a race begins with what happened", /^\w+ won: the client had its first token after [\d.]+ m?s; \w+ had no token at [\d.]+ ms(?: \(predicted: after [\d.]+ m?s\))?, so \w+ was started; .*racing cost/.test(lead) || lead);
   check("its events are folded", await page.locator("details[open]").count(), 0);
   const copied = await page.getByRole("button", { name: /^copy/ }).first();
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);

@@ -15,6 +15,8 @@ export const { values: options } = parseArgs({
     chromium: { type: "string", default: "/usr/bin/chromium" },
     shots: { type: "string" },
     only: { type: "string" },
+    rate: { type: "string", default: "500" },
+    seconds: { type: "string", default: "600" },
   },
 });
 const kits = createRequire(resolve(options.kits, "package.json"));

@@ -3,7 +3,7 @@ import { join, resolve } from "node:path";
 import { check } from "./harness.mjs";
 
 const site = resolve(import.meta.dirname, "../../crates/serve/src/dashboard/site/lib");
-const { apart, cut, dates, scale, spread, widthOf } = await import(join(site, "axis.js"));
+const { apart, beside, cut, dates, scale, spread, widthOf } = await import(join(site, "axis.js"));
 const { learn, colour, shortened, clip } = await import(join(site, "names.js"));
 const { dollars, percent, rate, short } = await import(join(site, "figures.js"));
 const { story } = await import(join(site, "story.js"));
@@ -14,6 +14,10 @@ function axes() {
   const usual = Array.from({ length: 60 }, (_, at) => 150 + at * 3);
   const far = cut([...usual, 30_000]);
   check("one timeout of 30 s does not squeeze sixty values, and is counted", [far.high < 600, far.beyond], [true, 1]);
+  const dots = Array.from({ length: 24 }, (_, at) => ({ px: (at * 97) % 340, y: 20 + (at * 31) % 60, text: `provider-${at}/model` }));
+  const besides = beside(dots, 340, 248);
+  const touch = besides.some((one, at) => besides.some((other, place) => place > at && one.left < other.left + widthOf(other.text) && other.left < one.left + widthOf(one.text) && Math.abs(one.y - other.y) < 16));
+  check("labels beside points never touch, and lie in the drawing", [touch, besides.every((one) => one.left >= 0 && one.left + widthOf(one.text) <= 340 && one.y <= 248), besides.length > 8], [false, true, true]);
   check("values that are near are not cut", cut(usual), { high: 327, beyond: 0 });
   const bad = [];
   let least = Infinity;
@@ -51,7 +55,7 @@ function names() {
 /** A race of attempts, each `{ upstream, start, first?, end?, outcome, … }` in ms since the request was read. */
 function told(attempts, race = {}) {
   const rows = attempts.map((one, ordinal) => ({
-    ordinal, upstream: one.upstream, start_reason: one.reason ?? "first", dispatch_us: one.start * 1000, failure: one.failure ?? null, outcome: one.outcome,
+    ordinal, upstream: one.upstream, start_reason: one.reason ?? "first", dispatch_us: one.start * 1000, failure: one.failure ?? null, predicted_us: one.predicted === undefined ? null : one.predicted * 1000, outcome: one.outcome,
     first_token_us: one.first === undefined ? null : (one.first - one.start) * 1000, cancel_us: one.end === undefined ? null : (one.end - one.start) * 1000, eof_us: null, ttft_obs_us: null,
     cost_usd_min: one.cost ?? null, cost_usd_max: one.cost ?? null,
   }));
@@ -63,6 +67,7 @@ function sentences() {
   const late = { upstream: "cedar/m", start: 0, end: 500, outcome: "lost", cost: 0.0001 };
   const hedge = { upstream: "aster/m", start: 296, first: 493, reason: "hedge", outcome: "won" };
   check("a cut first attempt: what was saved is not known", told([late, hedge]), "aster won: the client had its first token after 493 ms; cedar had no token at 296 ms, so aster was started; cedar, the first of the plan, had no token when it was cut off at 500 ms, so what racing saved is not known; racing cost $0.00010.");
+  check("a prediction is told where it was missed", told([{ ...late, predicted: 190 }, hedge]).includes("cedar had no token at 296 ms (predicted: after 190 ms), so aster was started"));
   check("an audited first attempt: what was saved is known", told([{ ...late, first: 800, end: 800 }, hedge]).includes("cedar, the first of the plan, had its token at 800 ms: racing saved 307 ms"));
   check("the first of the plan won: nothing was saved", told([{ ...late, outcome: "won", first: 200 }, { ...hedge, outcome: "lost", first: undefined, end: 210 }]).includes("cedar was the first of the plan, so the others saved nothing"));
   check("a failure is told with what followed", told([{ upstream: "cedar/m", start: 0, outcome: "failed", failure: "server_error", end: 40 }, { ...hedge, start: 41, reason: "fallback" }]).includes("cedar failed (server error), so aster was started at 41 ms; the first of the plan, cedar, failed, so without another attempt the client would have had an error"));

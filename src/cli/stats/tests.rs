@@ -108,6 +108,22 @@ async fn the_wide_table() {
 }
 
 #[tokio::test]
+async fn a_comparison_as_csv_has_a_line_for_each_upstream() {
+    let looks = (0..20).flat_map(|n| {
+        let mut race = sample::race(n);
+        (race.p_look, race.look, race.look_out) = (Some(0.5), Some("groq/llama-70b".into()), None);
+        [Record::Race(Box::new(race)), attempt(sample::won(n))]
+    });
+    let (_directory, path, _store) = store_with(looks.collect()).await;
+    let csv = output(&path, &format!("--compare --csv {FORTY_SECONDS}")).await;
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines[0].starts_with("model,upstream,looks,failed,out,cut,ttft_p50_ms,"), "{csv}");
+    assert!(lines[0].contains(",mix_cost_usd,best_upstream,clients,") && lines[0].ends_with(",verdict_p95"), "{csv}");
+    assert!(lines[1].starts_with("llama-3.3-70b,groq/llama-70b,20,0,0,0,100.0,"), "{csv}");
+    assert!(lines[1].ends_with(",unknown") && lines.len() == 2, "{csv}");
+}
+
+#[tokio::test]
 async fn json_has_the_names_of_the_contract() {
     let (_directory, path, _store) = store_with(forty_races()).await;
     let text = output(&path, &format!("--json {FORTY_SECONDS}")).await;

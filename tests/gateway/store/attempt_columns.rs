@@ -45,11 +45,12 @@ async fn a_whole_answer_of_a_talkative_provider_fills_every_column() {
     })
     .await;
     let gateway = Setup::new().provider("a", &fake, "api_key = \"k\"").start().await;
-    for _ in 0..2 {
+    // Enough that something is predicted for the last one.
+    for _ in 0..5 {
         read_response(&mut gateway.streaming().await).await;
     }
     let rows = gateway.stop().await;
-    let row = rows.of(1)[0];
+    let row = rows.of(4)[0];
     let empty: Vec<&str> = row.iter().filter(|(_, value)| value.is_null()).map(|(column, _)| column.as_str()).collect();
     let of_other_endings = ["cancel_us", "censor_cause", "failure", "failure_phase", "retry_after_ms"];
     assert_eq!(empty, of_other_endings);
@@ -238,6 +239,19 @@ async fn each_policy_says_with_what_probability_it_chose() {
             assert_row!(rows.one(provider), json!({"p_include": 1.0, "p_audit": 0.25}), "{policy}");
         }
     }
+}
+
+#[tokio::test]
+async fn what_was_predicted_is_kept_once_enough_is_known() {
+    let a = FakeProvider::start(vec![Script::stream(&["hello"]); 4]).await;
+    let gateway = Setup::over(&[&a]).start().await;
+    for _ in 0..4 {
+        read_response(&mut gateway.streaming().await).await;
+    }
+    let rows = gateway.stop().await;
+    let told: Vec<Option<i64>> = rows.attempts.iter().map(|row| row["predicted_us"].as_i64()).collect();
+    assert_eq!(told[0], None, "nothing was known yet");
+    assert!(told[3].is_some_and(|us| (1..5_000_000).contains(&us)), "{told:?}");
 }
 
 #[tokio::test]

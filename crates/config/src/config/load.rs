@@ -78,7 +78,7 @@ pub fn load_text(text: &ConfigText, listen: Option<&Listen>, limits: FileLimits)
             config.text = config.text.filter(|_| facts.is_regular);
             config
         }
-        ConfigText::BuiltIn => built_in("", usual_store(), listen, &env).map_err(LoadError::Problems)?,
+        ConfigText::BuiltIn(text) => built_in(text, usual_store(), listen, &env).map_err(LoadError::Problems)?,
     };
     settle(&mut config, listen, limits);
     Ok(config)
@@ -103,15 +103,23 @@ fn settle(config: &mut Config, listen: Option<&Listen>, limits: FileLimits) {
 
 /// The text of a configuration. It may hold secrets.
 pub enum ConfigText {
-    File { path: PathBuf, text: String, facts: FileFacts },
-    BuiltIn,
+    File {
+        path: PathBuf,
+        text: String,
+        facts: FileFacts,
+    },
+    /// See [`ConfigSource::BuiltIn`].
+    BuiltIn(String),
 }
 
 impl ConfigText {
     /// # Errors
     /// The file cannot be read or does not answer, or it is larger than 1 MiB.
     pub fn read(source: &ConfigSource, limits: FileLimits) -> Result<ConfigText, LoadError> {
-        let Some(path) = source.file() else { return Ok(ConfigText::BuiltIn) };
+        let path = match source {
+            ConfigSource::File(path) => path,
+            ConfigSource::BuiltIn(text) => return Ok(ConfigText::BuiltIn(text.clone())),
+        };
         let read = files::read(path, FILE_MAX, limits).and_then(|content| {
             let facts = content.facts;
             Ok(ConfigText::File { path: path.to_owned(), text: content.into_text()?, facts })
@@ -123,7 +131,7 @@ impl ConfigText {
     pub fn version(&self) -> Option<FileStamp> {
         match self {
             ConfigText::File { facts, .. } => Some(facts.stamp),
-            ConfigText::BuiltIn => None,
+            ConfigText::BuiltIn(_) => None,
         }
     }
 
@@ -131,7 +139,7 @@ impl ConfigText {
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         match self {
             ConfigText::File { text, .. } => Some(Fingerprint::of(text)),
-            ConfigText::BuiltIn => None,
+            ConfigText::BuiltIn(_) => None,
         }
     }
 }
@@ -145,7 +153,7 @@ pub(super) fn built_in(
 ) -> Result<Config, Problems> {
     let given = GivenSettings { listen, store: Some(store), reads_catalogue: true, limits: FileLimits::once() };
     let (mut config, _) = read(text, Path::new("the environment"), &given, env)?;
-    config.source = ConfigSource::BuiltIn;
+    config.source = ConfigSource::BuiltIn(text.to_owned());
     config.text = None;
     Ok(config)
 }

@@ -129,7 +129,7 @@ impl Config {
 
     /// There is no file, and no provider has a key.
     pub fn is_without_keys(&self) -> bool {
-        self.source == ConfigSource::BuiltIn && self.providers.is_empty()
+        matches!(self.source, ConfigSource::BuiltIn(_)) && self.providers.is_empty()
     }
 
     /// Upstreams of a model that some caller can use once the gateway runs. A provider with a token counts.

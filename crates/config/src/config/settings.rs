@@ -251,8 +251,9 @@ const STORE_FILE: &str = "photofinish.db";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigSource {
     File(PathBuf),
-    /// The built-in configuration: every default, and the keys in the environment.
-    BuiltIn,
+    /// The built-in configuration: every default, the keys in the environment, and this text, which is empty unless the start found
+    /// servers of this machine or proposed simulated providers. A reload reads it again.
+    BuiltIn(String),
 }
 
 impl ConfigSource {
@@ -261,7 +262,7 @@ impl ConfigSource {
         match named {
             Some(named) => ConfigSource::File(named.to_owned()),
             None if files::is_there(Path::new(USUAL_FILE)) => ConfigSource::File(PathBuf::from(USUAL_FILE)),
-            None => ConfigSource::BuiltIn,
+            None => ConfigSource::BuiltIn(String::new()),
         }
     }
 
@@ -269,7 +270,7 @@ impl ConfigSource {
     pub fn file(&self) -> Option<&Path> {
         match self {
             ConfigSource::File(path) => Some(path),
-            ConfigSource::BuiltIn => None,
+            ConfigSource::BuiltIn(_) => None,
         }
     }
 }
@@ -278,7 +279,7 @@ impl fmt::Display for ConfigSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConfigSource::File(path) => path.display().fmt(f),
-            ConfigSource::BuiltIn => f.write_str("built in (there is no config.toml here)"),
+            ConfigSource::BuiltIn(_) => f.write_str("built in (there is no config.toml here)"),
         }
     }
 }

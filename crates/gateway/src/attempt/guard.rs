@@ -173,6 +173,7 @@ impl AttemptGuard {
             && let Some(attempt_observer) = &mut self.attempt_observer
         {
             attempt_observer.streams();
+            self.record.predicted_us = None;
         }
     }
 
@@ -334,6 +335,7 @@ fn new_record(spec: &AttemptSpec, dispatch: Instant) -> AttemptRecord {
         p_include: Some(spec.starting.p_include),
         p_audit: Some(spec.p_audit),
         plain: spec.form == AnswerForm::Plain,
+        predicted_us: spec.attempt_observer.as_ref().and_then(AttemptObserver::predicted_us),
         price_source: spec.upstream.price_source.as_ref().map(ToString::to_string),
         in_flight_upstream: spec.slot.as_ref().map_or(0, |slot| slot.before),
         ..AttemptRecord::new(

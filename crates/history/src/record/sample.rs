@@ -117,14 +117,9 @@ pub fn bare_run(n: i64) -> RunRecord {
 /// two values of one type are equal, except times that must agree.
 pub fn won(n: i64) -> AttemptRecord {
     AttemptRecord {
-        race_id: race_id(n),
-        ordinal: 0,
-        provider: "groq".into(),
-        model_sent: "llama-70b".into(),
         model_reported: Some("llama-70b-0115".into()),
         dialect: "openai",
         key_id: Some("k1".into()),
-        start_reason: StartReason::First,
         dispatch_us: 1_000,
         p_include: Some(0.75),
         p_audit: Some(0.02),
@@ -183,6 +178,8 @@ pub fn won(n: i64) -> AttemptRecord {
         cache_write_tokens: Some(128),
         service_tier: Some("priority"),
         plain: false,
+        predicted_us: Some(190_000),
+        ..AttemptRecord::new(race_id(n), 0, ("groq".into(), "llama-70b".into()), StartReason::First)
     }
 }
 

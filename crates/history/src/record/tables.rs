@@ -254,6 +254,9 @@ table! {
         /// 1: the answer was requested in one piece, and was not streamed. It has no token times and no TTFT; `eof_us` is the
         /// time to the whole answer
         plain: bool,
+        /// the time to its first token (of a plain answer: to all of it) that was predicted when it was started: the geometric mean
+        /// of what was expected, µs. Null where too little was known of its upstream, for rescues, and in rows of older versions
+        predicted_us: Option<i64>,
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::members::members;
 use super::question::RaceWindow;
 use crate::estimate::interval::{RankedQuantile, weighted_quantile};
-use crate::store::{AttemptFilter, LookRow, LookSeen, ReadError, StoreReader};
+use crate::store::{AttemptFilter, ClientRow, LookRow, LookSeen, ReadError, StoreReader};
 use photofinish_config::config::names::names;
 use photofinish_config::config::{Config, Price, TokenCounts};
 
@@ -78,10 +78,10 @@ pub fn ask(reader: &StoreReader, window: &RaceWindow, config: &Config, now_us: i
     let of =
         |upstream: &str| filter.provider.as_deref().is_none_or(|provider| upstream.split('/').next() == Some(provider));
     let mut models = Vec::new();
-    let compared_models = by_model.len();
+    let mut clients = reader.clients_around(&looks, filter.model.as_deref(), by_model.len())?;
+    clients.sort_unstable_by_key(|client| client.first_token_us);
     for (model, looks) in by_model {
-        let mut clients = reader.clients_around(&looks, compared_models)?;
-        clients.sort_unstable_by_key(|client| client.first_token_us);
+        let clients: Vec<&ClientRow> = clients.iter().filter(|client| client.model == model).collect();
         let mix: Vec<(TokenCounts, f64)> =
             clients.iter().filter_map(|client| Some((client.tokens?, client.weight))).collect();
         let clients: Vec<(f64, f64)> =
@@ -235,7 +235,22 @@ members! {
     }
 }
 
+/// The columns of [`Comparison::rows`].
+pub fn names_of_rows() -> Vec<&'static str> {
+    let upstream = UPSTREAM_COMPARISON.iter().map(|field| field.name);
+    let model = MODEL_COMPARISON.iter().map(|field| field.name).filter(|name| *name != "upstreams");
+    let (mut names, rest): (Vec<_>, Vec<_>) = model.partition(|name| *name == "model");
+    names.extend(upstream.chain(rest));
+    names
+}
+
 impl Comparison {
+    /// One for each upstream, with the figures of its model.
+    pub fn rows(&self) -> Vec<serde_json::Map<String, serde_json::Value>> {
+        let upstreams = self.models.iter().flat_map(|model| model.upstreams.iter().map(move |one| (model, one)));
+        upstreams.map(|(of, one)| model_comparison(of).into_iter().chain(upstream_comparison(one)).collect()).collect()
+    }
+
     pub fn objects(&self) -> Vec<serde_json::Map<String, serde_json::Value>> {
         self.models.iter().map(model_comparison).collect()
     }

@@ -9,17 +9,18 @@ use photofinish_config::config::TokenCounts;
 
 /// Looks of one answer. Of more, every second one counts, or every third, and so on, so that they are of the whole window.
 pub(crate) const LOOKS_MAX: i64 = 10_000;
-/// Looks around which the requests of clients are read, of all models together, and how many requests at each.
+/// Looks around which the requests of clients are read, of all models together, and how many requests of a model at each.
 const AROUND_MAX: usize = 1_000;
-/// Looks of one model around which they are read at least.
-const AROUND_LEAST: usize = 100;
 const AT_EACH: usize = 6;
+/// Requests that are read around all of them.
+const CLIENTS_MAX: usize = 12_000;
 /// Races before a look that are searched for them.
 const SEARCHED: usize = 40;
 
 /// A request of a client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientRow {
+    pub model: String,
     /// When its first token was handed over; microseconds since it was read.
     pub first_token_us: i64,
     /// How many requests it stands for.
@@ -68,13 +69,13 @@ const LOOKS: &str = "\
 /// Of the index alone.
 const COUNT: &str = "SELECT count(*) FROM race WHERE look IS NOT NULL AND started_at >= ?1 AND started_at < ?2";
 
-/// The clients of the same model shortly before a look, in races without one.
+/// The clients of these models shortly before a look, in races without one.
 const AROUND: &str = "\
-    SELECT first_token_sent_us, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens FROM (\
+    SELECT first_token_sent_us, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, model FROM (\
         SELECT race_id, winner, model, source, p_look, look, first_token_sent_us FROM race WHERE started_at < ?1 \
         ORDER BY started_at DESC LIMIT ?3) AS recent \
     LEFT JOIN attempt ON attempt.race_id = recent.race_id AND attempt.ordinal = recent.winner AND tok_src = 'usage' \
-    WHERE model = ?2 AND source = 'client' AND p_look > 0 AND look IS NULL AND first_token_sent_us IS NOT NULL LIMIT ?4";
+    WHERE (?2 IS NULL OR model = ?2) AND source = 'client' AND p_look > 0 AND look IS NULL AND first_token_sent_us IS NOT NULL LIMIT ?4";
 
 impl StoreReader {
     /// The newest first.
@@ -92,20 +93,27 @@ impl StoreReader {
         })
     }
 
-    /// Requests of clients in races without a look, at the moments of these looks of one model of so many.
+    /// Requests of clients in races without a look, at the moments of these looks of so many models. Each look is as good a moment for
+    /// one model as for another: so few are enough for all.
     ///
     /// # Errors
     /// It takes too long, or the file cannot be read.
-    pub fn clients_around(&self, looks: &[&LookRow], models: usize) -> Result<Vec<ClientRow>, ReadError> {
-        let most = (AROUND_MAX / models.max(1)).max(AROUND_LEAST);
-        let every = looks.len().div_ceil(most).max(1);
+    pub fn clients_around(
+        &self,
+        looks: &[LookRow],
+        model: Option<&str>,
+        models: usize,
+    ) -> Result<Vec<ClientRow>, ReadError> {
+        let at_each = (AT_EACH * models.max(1)).min(SEARCHED);
+        let every = looks.len().div_ceil(AROUND_MAX.min(CLIENTS_MAX / at_each)).max(1);
         let read = |connection: &Connection| {
             let mut statement = connection.prepare(AROUND)?;
             let mut all = Vec::new();
             for look in looks.iter().step_by(every) {
-                let parameters = (look.started_at, &look.model, SEARCHED, AT_EACH);
+                let parameters = (look.started_at, model, SEARCHED, at_each);
                 let of_client = |row: &Row<'_>| {
-                    Ok(ClientRow { first_token_us: row.get(0)?, weight: look.weight, tokens: tokens(row)? })
+                    let (first_token_us, tokens, model) = (row.get(0)?, tokens(row)?, row.get(5)?);
+                    Ok(ClientRow { model, first_token_us, weight: look.weight, tokens })
                 };
                 for client in statement.query_map(parameters, of_client)? {
                     all.push(client?);

@@ -31,6 +31,7 @@ pub(super) fn migrator() -> Migrator {
         migration(12, "look", include_str!("../../../../migrations/0012_look.sql")),
         migration(13, "incident", include_str!("../../../../migrations/0013_incident.sql")),
         migration(14, "not_ok", include_str!("../../../../migrations/0014_not_ok.sql")),
+        migration(15, "predicted", include_str!("../../../../migrations/0015_predicted.sql")),
     ])
 }
 

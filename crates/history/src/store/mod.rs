@@ -40,7 +40,7 @@ use header::{FileId, Header};
 pub use incidents::IncidentFilter;
 #[cfg(test)]
 pub(crate) use looks::LOOKS_MAX;
-pub use looks::{LookRow, LookSeen};
+pub use looks::{ClientRow, LookRow, LookSeen};
 pub use open::OpenError;
 pub use probes::{ProbeRow, RecordedProbe};
 pub use races::{ExportRow, RaceFilter};

@@ -57,6 +57,12 @@ impl LatencyForecast {
         (residual <= f64::from(self.shape.get().known_until) + BLUR).then(|| (self.ln_ttft(sent, now) + residual).exp())
     }
 
+    /// The geometric mean of the time to the first token for an attempt sent now, µs: close to the median, and without its cost. None
+    /// before a few samples.
+    pub fn typical_us(&self, sent: SendConditions, now: i64) -> Option<i64> {
+        self.is_seen(now).then(|| self.ln_ttft(sent, now).exp() as i64)
+    }
+
     /// The 99th percentile of what is usual for such a prompt at such an hour, from two to eight medians, µs: whatever the last
     /// minutes were like, for a hung upstream would otherwise be waited for the longer, the longer it hangs. None before a few samples.
     pub fn usual_p99_us(&self, sent: SendConditions, now: i64) -> Option<i64> {

@@ -79,6 +79,12 @@ impl AttemptObserver {
         AttemptObserver { observer_spec, place }
     }
 
+    /// How long its first token, or its plain answer, should take from now, microseconds. None where too little is known.
+    pub fn predicted_us(&self) -> Option<i64> {
+        let ObserverSpec { learning, known, clock, sent, .. } = &self.observer_spec;
+        known.forecast_by(*clock).typical_us(*sent, learning.now_us())
+    }
+
     /// Its upstream streams although it was not asked to.
     pub fn streams(&mut self) {
         self.leave();

@@ -253,7 +253,7 @@ impl App {
 /// Opens the store; that of the built-in configuration with its directory. It blocks.
 fn open(path: &Path, source: &ConfigSource) -> Result<Store, OpenError> {
     match source {
-        ConfigSource::BuiltIn => Store::open_in_new_directory(path),
+        ConfigSource::BuiltIn(_) => Store::open_in_new_directory(path),
         ConfigSource::File(_) => Store::open(path),
     }
 }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::config::load::built_in;
+use crate::config::load::{built_in, load_without_file};
+use photofinish_base::files::FileLimits;
 
 fn of(variables: &[(&str, &str)]) -> Config {
     let env = |name: &str| variables.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
@@ -30,7 +31,7 @@ fn a_key_under_any_of_its_usual_names_switches_its_provider_on() {
         assert_eq!(config.providers[provider].key_sources, [variable]);
     }
     let config = of(&[("GROQ_API_KEY", "planted")]);
-    assert_eq!(config.source, ConfigSource::BuiltIn);
+    assert_eq!(config.source, ConfigSource::BuiltIn(String::new()));
     assert_eq!(config.store.path, Path::new("/state/photofinish.db"));
     assert_eq!(config.server.listen.len(), 1);
     assert!(config.server.listen[0].is_local() && !config.is_without_keys());
@@ -97,4 +98,13 @@ fn a_provider_that_is_on_only_if_named_lights_up_when_a_model_names_it() {
     let env = |name: &str| (name == "HF_TOKEN").then(|| "planted".to_owned());
     let config = parse("models.m.upstreams = [\"huggingface/x\"]", Path::new("config.toml"), &env).unwrap();
     assert!(config.providers["huggingface"].is_on());
+}
+
+#[test]
+fn a_reload_reads_what_the_start_proposed() {
+    let text = "[providers]\na.simulate = {}\n[models.demo]\nupstreams = [\"a/x\"]";
+    let (started, limits) = (load_without_file(text, None).unwrap(), FileLimits::once());
+    let again = load_text(&ConfigText::read(&started.source, limits).unwrap(), None, limits).unwrap();
+    assert_eq!(again.providers.keys().collect::<Vec<_>>(), started.providers.keys().collect::<Vec<_>>());
+    assert!(again.models.contains_key("demo") && again.source == started.source);
 }

@@ -260,3 +260,29 @@ fn too_few_looks_give_no_figure_and_what_could_not_start_is_counted_apart() {
         ModelComparison { model: "m".into(), upstreams: Vec::new(), clients: [None, None], clients_n: 0, mix_n: 0 };
     assert_eq!((none.gain(0), none.verdict(1), none.best().is_none()), (None, GainVerdict::Unknown, true));
 }
+
+#[test]
+fn the_clients_of_fifty_models_are_read_at_the_same_moments() {
+    const MODELS: i64 = 50;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("photofinish.db");
+    let store = Store::open(&path).unwrap();
+    let races: Vec<Record> = (0..21_700)
+        .map(|n| {
+            let mut race = sample::race(n);
+            race.model = format!("m{}", n * 7 % MODELS);
+            race.first_token_sent_us = Some(n * 7 % MODELS);
+            (race.p_look, race.look) = (Some(0.5), (n % 31 == 0).then(|| "a/m".to_owned()));
+            Record::Race(Box::new(race))
+        })
+        .collect();
+    races.chunks(2_000).for_each(|some| store.write(some).unwrap());
+    let reader = StoreReader::open(&path).unwrap();
+    let looks = reader.looks(&AttemptFilter::default()).unwrap();
+    assert_eq!(looks.len(), 700);
+    let clients = reader.clients_around(&looks, None, MODELS as usize).unwrap();
+    assert!((6_000..=12_000).contains(&clients.len()), "{}", clients.len());
+    assert!(clients.iter().all(|client| client.model == format!("m{}", client.first_token_us)));
+    let one = reader.clients_around(&looks, Some("m1"), 1).unwrap();
+    assert!(!one.is_empty() && one.iter().all(|client| client.first_token_us == 1), "{}", one.len());
+}

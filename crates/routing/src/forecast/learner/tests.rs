@@ -43,6 +43,9 @@ fn the_median_is_found() {
     let median = median_ms(&learner, sent(1000.0, 0), 600 * SECOND);
     assert!((median / 300.0 - 1.0).abs() < 0.12, "{median}");
     let forecast = learner.forecast();
+    let typical = forecast.typical_us(sent(1000.0, 0), 600 * SECOND).unwrap() as f64 / 1000.0;
+    assert!((typical / median - 1.0).abs() < 0.1, "{typical} is not near {median}");
+    assert_eq!(Learner::new().forecast().typical_us(sent(1000.0, 0), 0), None, "nothing is known");
     assert!(forecast.seen() > 400.0 && forecast.ttft_quantile_us(sent(1000.0, 0), 0.9999, 0).is_none());
 }
 

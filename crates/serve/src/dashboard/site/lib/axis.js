@@ -1,5 +1,7 @@
 // Scales and ticks: labels that never collide, and an end of the axis that one outlier does not move.
 
+import { clip } from "./names.js";
+
 /** @typedef {{ at: number, px: number, text: string }} Tick */
 /** @typedef {{ px: (value: number) => number, value: (px: number) => number, low: number, high: number, log: boolean }} Scale */
 
@@ -103,4 +105,21 @@ export function spread(labels, gap, low, high) {
     sorted[at].y = Math.min(sorted[at].y, most);
   }
   return sorted;
+}
+
+/** Puts a label beside each point, on the side with room, and below those that it would touch; what finds no room above `bottom` is left out.
+ * @template {{ px: number, y: number, text: string }} T @param {T[]} points @param {number} width of the drawing @param {number} bottom @returns {(T & { left: number })[]} */
+export function beside(points, width, bottom) {
+  /** @type {(T & { left: number, right: number })[]} */
+  const placed = [];
+  for (const point of [...points].sort((a, b) => a.y - b.y)) {
+    const room = Math.max(point.px, width - point.px) - 12;
+    const text = clip(point.text, Math.min(24, (room - 8) / 7.7));
+    const left = point.px + 12 + widthOf(text) > width ? point.px - 12 - widthOf(text) : point.px + 12;
+    const label = { ...point, text, left, right: left + widthOf(text) };
+    const touched = () => placed.find((other) => other.left < label.right && label.left < other.right && Math.abs(other.y - label.y) < 16);
+    for (let other = touched(); other; other = touched()) label.y = other.y + 16;
+    placed.push(label);
+  }
+  return placed.filter((label) => label.y <= bottom);
 }

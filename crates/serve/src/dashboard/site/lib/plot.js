@@ -2,11 +2,11 @@
 // Series over time are drawn by uPlot on a canvas, other lines as SVG.
 import { html, useEffect, useMemo, useRef, useState } from "./html.js";
 import { useWidth } from "./chart.js";
-import { apart, clockOf, cut, dates, dayOf, scale, spread, steps, widthOf } from "./axis.js";
+import { apart, beside, clockOf, cut, dates, dayOf, scale, spread, steps, widthOf } from "./axis.js";
 import { clip, colour, shortened } from "./names.js";
 
 /** @typedef {[number, number | null]} Point */
-/** @typedef {{ name: string, points: Point[], label?: string, hue?: number, rough?: Set<number>, band?: [number, number, number][], ticks?: [number, number][], thin?: [number, number][] }} Line `rough`: where samples are few */
+/** @typedef {{ name: string, points: Point[], label?: string, hue?: number | string, rough?: Set<number>, band?: [number, number, number][], ticks?: [number, number][], thin?: [number, number][] }} Line `rough`: where samples are few */
 /** @typedef {{ from: number, to: number, text: string, slow: boolean }} Incident seconds */
 /**
  * @typedef {object} Shape
@@ -17,6 +17,7 @@ import { clip, colour, shortened } from "./names.js";
  * @property {(x: number) => string} head of what is read
  * @property {(x: number) => string} [tick]
  * @property {(y: number) => string} text of a value
+ * @property {"lines" | "bars" | "points"} [form] bars: the lines of a stop stand on one another; points: each line is one, its band its bounds
  * @property {boolean} [step] lines go in steps
  * @property {boolean} [logX]
  * @property {boolean} [logY]
@@ -52,15 +53,15 @@ export function Plots(props) {
 
 /** @param {Shape} props */
 export function Plot(props) {
-  const { lines, kind, stops, text, height = 296, incidents = [], open, onRange, logX = false, logY = false, step = false } = props;
+  const { lines, kind, stops, text, height = 296, incidents = [], open, onRange, logX = false, logY = false, step = false, form = "lines" } = props;
   const [place, width] = useWidth();
   const [at, setAt] = useState(/** @type {number | null} */ (null));
   const [on, setOn] = useState(/** @type {string | null} */ (null));
   const [drag, setDrag] = useState(/** @type {{ from: number, to: number } | null} */ (null));
   const [row, setRow] = useState(0);
   const short = useMemo(() => labels(lines), [lines]);
-  const values = useMemo(() => lines.flatMap((line) => line.points.flatMap(([, y]) => (y === null ? [] : [y]))), [lines]);
-  const wide = width >= 620 && lines.length > 1;
+  const values = useMemo(() => (form === "bars" ? stops.map((stop) => heap(lines, stop).at(-1)?.to ?? 0) : lines.flatMap((line) => line.points.flatMap(([, y]) => (y === null ? [] : [y])))), [lines, stops]);
+  const wide = width >= 620 && lines.length > 1 && form === "lines";
   const names = wide ? Math.min(176, Math.max(...lines.map((line) => widthOf(short.get(line.name) ?? ""))) + 20) : 12;
   const own = cut(values);
   const high = props.high ?? (logY ? Math.max(1e-12, ...values) : own.high) * 1.06;
@@ -78,16 +79,32 @@ export function Plot(props) {
   const readings = shown === null ? [] : lines.flatMap((line) => {
     const value = read(line, shown);
     return value === null ? [] : [{ line, value }];
-  }).sort((a, b) => b.value - a.value);
+  });
+  if (form === "bars") readings.reverse();
+  else readings.sort((a, b) => b.value - a.value);
+  const told = (/** @type {Line} */ line, /** @type {number} */ value) => {
+    const bounds = form === "points" ? line.band?.find(([at]) => at === shown) : undefined;
+    return `${shown !== null && line.rough?.has(shown) ? "~" : ""}${text(value)}${bounds ? ` (${text(bounds[1])} to ${text(bounds[2])})` : ""}`;
+  };
+  const total = form === "bars" && shown !== null && readings.length > 1 ? text(heap(lines, shown).at(-1)?.to ?? 0) : "";
   const during = shown === null || kind !== "time" ? [] : incidents.filter((one) => one.from < shown + gap(stops) && one.to > shown);
   const nearest = (/** @type {PointerEvent} */ event) => {
     const box = /** @type {HTMLElement} */ (event.currentTarget).getBoundingClientRect();
     const px = event.clientX - box.left + left;
+    const up = event.clientY - box.top + y.px(y.high);
+    if (form === "points") {
+      const far = (/** @type {Line} */ line) => Math.hypot(x.px(line.points[0][0]) - px, y.px(line.points[0][1] ?? 0) - up);
+      const one = [...lines].sort((a, b) => far(a) - far(b))[0];
+      return { best: Math.max(0, stops.indexOf(one?.points[0][0])), px, name: one?.name ?? null };
+    }
     let best = 0;
     stops.forEach((stop, place) => {
       if (Math.abs(x.px(stop) - px) < Math.abs(x.px(stops[best]) - px)) best = place;
     });
-    const up = event.clientY - box.top + y.px(y.high);
+    if (form === "bars") {
+      const part = heap(lines, stops[best]).find(({ from, to }) => up <= y.px(from) && up >= y.px(to));
+      return { best, px, name: part?.line.name ?? null };
+    }
     const close = lines.map((line) => ({ name: line.name, off: Math.abs(y.px(Math.min(y.high, read(line, stops[best]) ?? Infinity)) - up) })).sort((a, b) => a.off - b.off)[0];
     return { best, px, name: close && close.off < 24 ? close.name : null };
   };
@@ -110,8 +127,8 @@ export function Plot(props) {
     const last = line.points.findLast(([, value]) => value !== null);
     return last ? [{ line, y: y.px(Math.min(y.high, last[1] ?? 0)) }] : [];
   }), 24, 12, height - 44);
-  const said = shown === null ? "" : `${props.head(shown)}: ${readings.map(({ line, value }) => `${line.name} ${text(value)}`).join(", ") || "no value"}${during.map((one) => `; ${one.text}`).join("")}`;
-  const legend = lines.length > 1 && !wide;
+  const said = shown === null ? "" : `${props.head(shown)}: ${readings.map(({ line, value }) => `${line.name} ${told(line, value)}`).join(", ") || "no value"}${total ? `, together ${total}` : ""}${during.map((one) => `; ${one.text}`).join("")}`;
+  const legend = lines.length > 1 && !wide && form === "lines";
   const reader = { left: `${left}px`, top: `${y.px(y.high)}px`, width: `${right - left}px`, height: `${height - 40 - y.px(y.high)}px` };
   return html`<div class="plot">
     ${legend && html`<ul class="legend">${lines.map((line, place) => html`<li key=${line.name}><svg viewBox="0 0 24 12" aria-hidden="true"><line x1="0" x2="24" y1="6" y2="6" class=${`line c${line.hue ?? colour(line.name)}`} stroke-dasharray=${DASHES[place % 6]} /></svg>${short.get(line.name)}</li>`)}</ul>`}
@@ -121,7 +138,9 @@ export function Plot(props) {
       ${axis.times.map((one) => html`<text x=${one.px} y=${height - 20} text-anchor="middle">${one.text}</text>`)}
       ${axis.days.map((one) => html`<text x=${one.px} y=${height - 4} text-anchor="middle">${one.text}</text>`)}
       ${incidents.map((one) => html`<rect class=${`incident ${one.slow ? "slow" : ""}`} x=${x.px(Math.max(one.from, x.low))} y="2" width=${Math.max(3, x.px(Math.min(one.to, x.high)) - x.px(Math.max(one.from, x.low)))} height="6"><title>${one.text}</title></rect>`)}
-      ${kind !== "time" && lines.map((line, place) => html`<${Drawn} key=${line.name} line=${line} dash=${DASHES[place % 6]} x=${x} y=${y} step=${step} dim=${on !== null && on !== line.name} dots=${stops.length <= 40 && !step} />`)}
+      ${form === "bars" && html`<${Bars} lines=${lines} stops=${stops} x=${x} y=${y} on=${on} />`}
+      ${form === "points" && html`<${Dots} lines=${lines} names=${short} x=${x} y=${y} width=${width} on=${on} />`}
+      ${form === "lines" && kind !== "time" && lines.map((line, place) => html`<${Drawn} key=${line.name} line=${line} dash=${DASHES[place % 6]} x=${x} y=${y} step=${step} dim=${on !== null && on !== line.name} dots=${stops.length <= 40 && !step} />`)}
       ${values.length === 0 && html`<text x=${(left + right) / 2} y=${height / 2 - 16} text-anchor="middle">no value</text>`}
       ${shown !== null && html`<line class="cross" x1=${x.px(shown)} x2=${x.px(shown)} y1=${y.px(y.high)} y2=${height - 40} />`}
       ${drag && html`<rect class="band fill0" x=${Math.min(drag.from, drag.to)} y=${y.px(y.high)} width=${Math.abs(drag.to - drag.from)} height=${height - 40 - y.px(y.high)} />`}
@@ -150,7 +169,7 @@ export function Plot(props) {
     ${wide && ends.map(({ line, y: up }) => html`<button type="button" key=${line.name} class=${`end ${on !== null && on !== line.name ? "dim" : ""}`} title=${line.name} style=${{ left: `${right + 6}px`, top: `${up - 12}px`, width: `${names - 6}px` }}
       onMouseEnter=${() => setOn(line.name)} onMouseLeave=${() => setOn(null)} onFocus=${() => setOn(line.name)} onBlur=${() => setOn(null)} onClick=${() => open?.(stops.at(-1) ?? 0, line.name)}><i class=${`dot b${line.hue ?? colour(line.name)}`}></i>${clip(short.get(line.name) ?? "", (names - 20) / 7)}</button>`)}
     ${shown !== null && html`<div class="tip" style=${x.px(shown) > width / 2 ? { right: `${width - x.px(shown) + 12}px`, top: "16px" } : { left: `${x.px(shown) + 12}px`, top: "16px" }}><strong>${props.head(shown)}</strong>
-      <ul>${readings.map(({ line, value }) => html`<li key=${line.name} class=${on === line.name ? "on" : ""}><span><i class=${`dot b${line.hue ?? colour(line.name)}`}></i>${clip(short.get(line.name) ?? "", 26)}</span><span>${line.rough?.has(shown) ? "~" : ""}${text(value)}</span></li>`)}</ul>
+      <ul>${readings.map(({ line, value }) => html`<li key=${line.name} class=${on === line.name ? "on" : ""}><span><i class=${`dot b${line.hue ?? colour(line.name)}`}></i>${clip(short.get(line.name) ?? "", 26)}</span><span>${told(line, value)}</span></li>`)}${total && html`<li><span>together</span><span>${total}</span></li>`}</ul>
       ${readings.length === 0 && html`<div class="quiet">no value</div>`}${during.map((one) => html`<div class="warn">▲ ${one.text}</div>`)}</div>`}
     `}</div>
     ${beyond > 0 && html`<p class="caption">The axis ends at ${text(y.high)} so that the others can be told apart: ${beyond} ${beyond === 1 ? "value lies" : "values lie"} above.</p>`}
@@ -163,6 +182,35 @@ function valueAt(line, stop, step) {
   const before = line.points.findLast(([at]) => at <= stop);
   // Beyond its last point nothing is known.
   return before && stop <= (line.points.at(-1)?.[0] ?? 0) ? before[1] : null;
+}
+
+/** What stands on one another at a stop, from below. @param {Line[]} lines @param {number} stop */
+function heap(lines, stop) {
+  let from = 0;
+  return lines.map((line) => {
+    const part = { line, from, to: from + (valueAt(line, stop, false) ?? 0) };
+    from = part.to;
+    return part;
+  });
+}
+
+/** @param {{ lines: Line[], stops: number[], x: import("./axis.js").Scale, y: import("./axis.js").Scale, on: string | null }} props */
+function Bars({ lines, stops, x, y, on }) {
+  const wide = Math.max(2, Math.min(48, (x.px(1) - x.px(0)) * 0.7));
+  return stops.map((stop) => html`<g key=${stop}>${heap(lines, stop).map(({ line, from, to }) => {
+    const [low, high] = [y.px(Math.min(from, y.high)), y.px(Math.min(to, y.high))];
+    return low - high > 0.2 && html`<rect key=${line.name} class=${`f${line.hue ?? colour(line.name)} ${on !== null && on !== line.name ? "dim" : ""}`} x=${x.px(stop) - wide / 2} y=${high} width=${wide} height=${Math.max(0.5, low - high - 1)} />`;
+  })}</g>`);
+}
+
+/** @param {{ lines: Line[], names: Map<string, string>, x: import("./axis.js").Scale, y: import("./axis.js").Scale, width: number, on: string | null }} props */
+function Dots({ lines, names, x, y, width, on }) {
+  const points = lines.flatMap((line) => line.points.flatMap(([at, value]) => (value === null ? [] : [{ line, px: x.px(at), y: y.px(Math.min(value, y.high)), text: names.get(line.name) ?? line.name }])));
+  const dim = (/** @type {Line} */ line) => (on !== null && on !== line.name ? "dim" : "");
+  return html`${points.map(({ line, px, y: up }) => html`<g key=${line.name} class=${dim(line)}>
+      ${line.band?.map(([, low, high]) => html`<line class=${`line c${line.hue ?? colour(line.name)}`} x1=${px} x2=${px} y1=${y.px(Math.min(low, y.high))} y2=${y.px(Math.min(high, y.high))} />`)}
+      <circle class=${`f${line.hue ?? colour(line.name)}`} cx=${px} cy=${up} r="6" /></g>`)}
+    ${beside(points, width, y.px(y.low)).map((label) => html`<text key=${label.line.name} class=${`strong halo ${dim(label.line)}`} x=${label.left} y=${label.y + 4}>${label.text}</text>`)}`;
 }
 
 /** The least distance of two stops. @param {number[]} stops */

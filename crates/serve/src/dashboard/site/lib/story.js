@@ -20,7 +20,8 @@ export function story({ race, attempts }) {
     const start = row.dispatch_us / 1000;
     if (row.start_reason === "hedge") {
       const late = before.filter((other) => (at(other, "first_token_us") ?? Infinity) > start && (over(other) ?? Infinity) > start);
-      told.push(`${late.length > 0 ? `${late.map(name).join(" and ")} had no token` : "those before were late"} at ${time(start)}, so ${name(row)} was started`);
+      const predicted = late.every((other) => other.predicted_us != null) ? late.map((other) => time(other.predicted_us / 1000)).join(" and ") : "";
+      told.push(`${late.length > 0 ? `${late.map(name).join(" and ")} had no token` : "those before were late"} at ${time(start)}${predicted ? ` (predicted: after ${predicted})` : ""}, so ${name(row)} was started`);
     } else if (row.start_reason === "fallback") {
       const failed = before.filter((other) => other.failure !== null || ["failed", "timeout", "empty", "refused"].includes(other.outcome)).at(-1);
       told.push(`${failed ? `${name(failed)} failed (${(failed.failure ?? failed.outcome).replaceAll("_", " ")})` : "one before had failed"}, so ${name(row)} was started at ${time(start)}`);

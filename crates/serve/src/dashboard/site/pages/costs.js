@@ -1,15 +1,17 @@
 // What attempts cost, by what they were for, and what racing gained for it.
 import { html } from "../lib/html.js";
-import { link, useChoices } from "../lib/address.js";
+import { go, link, useChoices } from "../lib/address.js";
 import { useApi } from "../lib/api.js";
-import { apart, ticks } from "../lib/axis.js";
-import { useWidth } from "../lib/chart.js";
-import { Cost, dollars, Figure, short } from "../lib/figures.js";
+import { dayOf } from "../lib/axis.js";
+import { Cost, dollars, Figure, percent, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
-import { clip, shortened } from "../lib/names.js";
+import { Upstream } from "../lib/names.js";
+import { Plot } from "../lib/plot.js";
 import { Answer, Source } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 
+/** Days that are drawn, the newest. */
+const DAYS = 92;
 const BY = [["day", "day"], ["model", "model"], ["user", "user"], ["upstream", "upstream"]];
 /** Members of the answer, what they are called, and what they are. @type {[string, string, string][]} */
 const PARTS = [
@@ -34,12 +36,11 @@ export function Costs() {
   const known = total && (total.all.cost_usd !== null || total.all.cost_usd_min !== null);
   return html`<h1>Costs</h1><${Filters}><${Choice} name="by" title="By" values=${BY} usual="day" /><//>
     <${Answer} asked=${asked} empty=${total?.attempts === 0}>${total && html`
-      <dl class="facts"><div class="fact"><dt>All attempts</dt><dd><${Sum} sum=${total.all} /></dd></div>
-        <div class="fact" title="all that is no single attempt"><dt>Of it racing</dt><dd><${Sum} sum=${racing(total)} /></dd></div>
-        ${parts.map(([name, title, about]) => html`<div class="fact" title=${about}><dt>${title}</dt><dd><${Sum} sum=${total[name]} /></dd></div>`)}</dl>
+      ${known && html`<p class="lead">Attempts cost <strong><${Sum} sum=${total.all} /></strong>; <span title="all that is no single attempt"><strong><${Sum} sum=${racing(total)} /></strong> of it was racing${amount(total.all) > 0 ? html` (${percent(amount(racing(total)) / amount(total.all))})` : ""}</span>.</p>`}
+      <dl class="facts">${parts.map(([name, title, about]) => html`<div class="fact" title=${about}><dt><i class=${`dot b${hue(name)}`}></i>${title}</dt><dd><${Sum} sum=${total[name]} /></dd></div>`)}</dl>
       ${!known && html`<p class="note">No attempt of this range has a price, so nothing can be said of its cost. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code> in the configuration. Simulated providers cost nothing.</p>`}
-      ${known && html`<${Bars} groups=${groups} by=${by} parts=${parts} />`}
-      <${Parts} groups=${groups} by=${by} parts=${parts} sort=${choices.get("sort") ?? ""} onSort=${(/** @type {string} */ sort) => choose({ sort })} />
+      ${known && by === "day" && html`<${Days} groups=${groups} parts=${parts} />`}
+      <${Parts} groups=${groups} by=${by} parts=${parts} known=${known} sort=${choices.get("sort") ?? (by === "day" ? "" : "-all")} onSort=${(/** @type {string} */ sort) => choose({ sort })} />
       ${left > 0 && html`<p class="quiet">${left} more groups are only in the total.</p>`}
       <${Source} rolled=${asked.rolled} />`}
     <//>
@@ -65,39 +66,41 @@ function racing(total) {
 /** @param {any} sum */
 const amount = (sum) => sum.cost_usd ?? sum.cost_usd_min ?? 0;
 
-/** @param {{ groups: any[], by: string, parts: typeof PARTS }} props */
-function Bars({ groups, by, parts }) {
-  const [place, width] = useWidth();
-  const shown = groups.slice(-40);
-  const labels = shortened(shown.map((group) => group[by] ?? "unknown"));
-  const most = Math.max(1e-12, ...shown.map((group) => parts.reduce((sum, [name]) => sum + amount(group[name]), 0)));
-  const names = Math.min(220, width * 0.34);
-  const inner = Math.max(60, width - names - 110);
-  const height = shown.length * 24 + 24;
-  return html`<figure><ul class="legend">${parts.map(([name, title], at) => html`<li key=${name}><svg viewBox="0 0 42 14" aria-hidden="true"><rect class=${`paid${at}`} width="42" height="14" /><rect class=${`hatch h${at}`} width="42" height="14" fill=${`url(#hatch${at})`} /></svg> ${at + 1} ${title}</li>`)}</ul>
-    <div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${`Cost by ${by}; the table below has the same`}>
-      <defs>${parts.map((_, at) => html`<pattern id=${`hatch${at}`} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform=${`rotate(${[0, 45, -45, 90, 0, 45, -45, 90][at % 8]})`}>${at > 0 && html`<rect class="gap" width="2" height="6" />`}</pattern>`)}</defs>
-      ${apart(ticks(most, Math.max(2, inner / 110)).map((usd) => ({ at: usd, px: names + (usd / most) * inner, text: `$${dollars(usd)}` })), width).map(({ at, px, text }) => html`<g><line class="grid" x1=${names + (at / most) * inner} x2=${names + (at / most) * inner} y1="0" y2=${height - 20} /><text x=${px} y=${height - 5} text-anchor="middle">${text}</text></g>`)}
-      ${shown.map((group, row) => {
-    let at = names;
-    return html`<g key=${row}><text x="0" y=${row * 24 + 16}>${clip(labels.get(group[by] ?? "unknown") ?? "", names / 8)}</text>
-          ${parts.map(([name], part) => {
-      const wide = (amount(group[name]) / most) * inner;
-      const from = at;
-      at += wide;
-      return wide > 0 && html`<g><rect class=${`paid${part}`} x=${from} y=${row * 24 + 4} width=${wide} height="17" /><rect x=${from} y=${row * 24 + 4} width=${wide} height="17" fill=${`url(#hatch${part})`} /></g>`;
-    })}
-          <text x=${at + 6} y=${row * 24 + 17}>$${dollars(parts.reduce((sum, [name]) => sum + amount(group[name]), 0))}</text></g>`;
-  })}
-    </svg>`}</div><figcaption>${shown.length < groups.length ? `The last 40 of ${groups.length} groups. ` : ""}Where a cost is only bounded, its lower bound is drawn.</figcaption></figure>`;
+/** The colour of a part. @param {string} name */
+const hue = (name) => `p${PARTS.findIndex(([part]) => part === name)}`;
+/** @param {any} group @param {typeof PARTS} parts */
+const whole = (group, parts) => parts.reduce((sum, [name]) => sum + amount(group[name]), 0);
+const DAY = 86_400_000;
+/** @param {number} ms since 1970 */
+const begin = (ms) => new Date(ms).toISOString().slice(0, 19) + "Z";
+
+/** The address of the races of a group. @param {URLSearchParams} choices @param {string} by @param {any} group */
+const racesOf = (choices, by, group) => link("races", { ...windowOf(choices), ...(by === "day" ? { since: begin(Date.parse(group.day)), until: begin(Date.parse(group.day) + DAY) } : { [by]: group[by] }) });
+
+/** Each day as a bar of its parts; a day without an attempt is a gap. @param {{ groups: any[], parts: typeof PARTS }} props */
+function Days({ groups, parts }) {
+  const [choices] = useChoices();
+  const byDay = new Map(groups.map((group) => [Date.parse(group.day) / DAY, group]));
+  const last = Math.max(...byDay.keys());
+  const first = Math.max(Math.min(...byDay.keys()), last - DAYS + 1);
+  const stops = Array.from({ length: last - first + 1 }, (_, at) => first + at);
+  const lines = parts.map(([name, title]) => ({
+    name: title, label: title, hue: hue(name),
+    points: stops.map((day) => /** @type {[number, number | null]} */ ([day, byDay.has(day) ? amount(byDay.get(day)[name]) : null])),
+  }));
+  return html`<figure><${Plot} kind="class" form="bars" lines=${lines} stops=${stops} from=${first - 0.6} to=${last + 0.6} head=${(/** @type {number} */ day) => dayOf(day * 86_400, true)} tick=${(/** @type {number} */ day) => dayOf(day * 86_400)}
+      text=${(/** @type {number} */ usd) => `$${dollars(usd)}`} about="Cost of each day by what it was for; the table below has the same"
+      open=${(/** @type {number} */ day) => byDay.has(day) && go(racesOf(choices, "day", byDay.get(day)))} />
+    <figcaption>The cost of each day (UTC), in the colours of the figures above.${first > Math.min(...byDay.keys()) ? ` The newest ${DAYS} days.` : ""} Where a cost is only bounded, its lower bound is drawn. A click opens the races of the day.</figcaption></figure>`;
 }
 
-/** @param {{ groups: any[], by: string, parts: typeof PARTS, sort: string, onSort: (sort: string) => void }} props */
-function Parts({ groups, by, parts, sort, onSort }) {
+/** @param {{ groups: any[], by: string, parts: typeof PARTS, known: boolean, sort: string, onSort: (sort: string) => void }} props */
+function Parts({ groups, by, parts, known, sort, onSort }) {
   const [choices] = useChoices();
-  const races = (/** @type {any} */ row) => link("races", { ...windowOf(choices), ...(by === "day" ? { since: `${row.day}T00:00:00Z`, until: `${new Date(Date.parse(`${row.day}T00:00:00Z`) + 86_400_000).toISOString().slice(0, 19)}Z` } : { [by]: row[by] }) });
+  const most = Math.max(1e-12, ...groups.map((group) => whole(group, parts)));
+  const bar = (/** @type {any} */ row) => html`<span class="bar parts" aria-hidden="true">${parts.map(([name, title]) => amount(row[name]) > 0 && html`<i key=${name} class=${`b${hue(name)}`} title=${`${title}: $${dollars(amount(row[name]))}`} style=${{ width: `${(amount(row[name]) / most) * 100}%` }}></i>`)}</span>`;
   const columns = [
-    { name: by, title: by[0].toUpperCase() + by.slice(1), order: (/** @type {any} */ row) => row[by], cell: (/** @type {any} */ row) => (row[by] === null ? "unknown" : html`<a href=${races(row)}>${row[by]}</a>`) },
+    { name: by, title: by[0].toUpperCase() + by.slice(1), order: (/** @type {any} */ row) => row[by], cell: (/** @type {any} */ row) => html`${row[by] === null ? "unknown" : html`<a href=${racesOf(choices, by, row)}>${row[by]}</a>`}${known && by !== "day" && bar(row)}` },
     { name: "attempts", title: "Attempts", number: true, order: (/** @type {any} */ row) => row.attempts, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.attempts} />` },
     ...[/** @type {[string, string, string]} */ (["all", "All", "every attempt"]), ...parts].map(([name, title, about]) => ({
       name, title, about, number: true, order: (/** @type {any} */ row) => amount(row[name]), cell: (/** @type {any} */ row) => html`<${Sum} sum=${row[name]} />`,
@@ -110,7 +113,7 @@ function Parts({ groups, by, parts, sort, onSort }) {
 function Gains({ models }) {
   const columns = [
     { name: "model", title: "Model", cell: (/** @type {any} */ row) => row.model },
-    { name: "best", title: "Best alone", about: "the upstream with the least median, by looks", cell: (/** @type {any} */ row) => html`<span class="mono">${row.best_upstream ?? "–"}</span>` },
+    { name: "best", title: "Best alone", about: "the upstream with the least median, by looks", cell: (/** @type {any} */ row) => (row.best_upstream === null ? "–" : html`<${Upstream} name=${row.best_upstream} />`) },
     { name: "clients50", title: "Clients p50 (ms)", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.client_p50_ms} unit="ms" />` },
     { name: "gain50", title: "At p50", cell: (/** @type {any} */ row) => gain(row, "p50") },
     { name: "clients95", title: "Clients p95 (ms)", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.client_p95_ms} unit="ms" />` },
@@ -123,5 +126,5 @@ function Gains({ models }) {
 function gain(row, at) {
   if (row[`verdict_${at}`] === "unknown") return html`<span class="quiet">cannot be told yet: ${row.upstreams[0]?.looks ?? 0} looks of about 200</span>`;
   const [value, low, high] = ["", "_low", "_high"].map((bound) => row[`gain_${at}${bound}_ms`]);
-  return html`${row[`verdict_${at}`]} <${Figure} value=${Math.abs(value)} unit="ms" /> <span class="quiet">(${short(Math.min(Math.abs(low), Math.abs(high)))} to ${short(Math.max(Math.abs(low), Math.abs(high)))})</span>`;
+  return html`${row[`verdict_${at}`]} <${Figure} value=${Math.abs(value)} unit="ms" /> ms <span class="quiet">(${short(Math.min(Math.abs(low), Math.abs(high)))} to ${short(Math.max(Math.abs(low), Math.abs(high)))})</span>`;
 }

@@ -2,13 +2,13 @@
 import { html } from "../lib/html.js";
 import { go, here, link, useChoices } from "../lib/address.js";
 import { question, useApi } from "../lib/api.js";
-import { apart, scale, steps, widthOf } from "../lib/axis.js";
-import { heaviest, time, useWidth } from "../lib/chart.js";
+import { scale } from "../lib/axis.js";
+import { heaviest, time } from "../lib/chart.js";
 import { Cost, dollars, Figure, Marks, percent, Quantile, rate, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { ModelSwitch, useModel } from "../lib/model.js";
-import { clip, colour, shortened, Upstream } from "../lib/names.js";
-import { MOST, Plots } from "../lib/plot.js";
+import { colour, shortened, Upstream } from "../lib/names.js";
+import { MOST, MULTIPLES, Plot, Plots } from "../lib/plot.js";
 import { Answer, Source } from "../lib/states.js";
 import { Folded, Table } from "../lib/table.js";
 
@@ -33,6 +33,7 @@ function OneModel({ window, choices, choose }) {
   const compared = useApi("/api/stats", { ...window, compare: "true" }, 30);
   const curves = useApi("/api/distribution", window, 30);
   const groups = /** @type {Api.Group[]} */ (asked.data ?? []);
+  const open = (/** @type {string | null} */ name) => go(link("races", { ...window, upstream: name ?? "" }));
   const model = /** @type {Api.ModelComparison[]} */ (compared.data ?? []).find((one) => one.model === window.model);
   const alone = choices.get("alone") === "true";
   return html`
@@ -47,10 +48,10 @@ function OneModel({ window, choices, choose }) {
     <h2>Time to first token, whole</h2>
     <${Answer} asked=${curves} empty=${curves.data?.upstreams.length === 0}>${curves.data && html`
       <div class="filters"><${Choice} name="scale" title="Axis" values=${SCALES} usual="" /><label class="tick"><input type="checkbox" checked=${alone} onChange=${(/** @type {any} */ event) => choose({ alone: event.target.checked ? "true" : "" })} /> also what first tokens alone would draw (thin): too fast, because losers are cut off</label></div>
-      <${Curves} curves=${curves.data.upstreams} alone=${alone} axis=${choices.get("scale") ?? ""} open=${(/** @type {string | null} */ name) => go(link("races", { ...window, upstream: name ?? "" }))} left=${curves.data.left_out} />
+      <${Curves} curves=${curves.data.upstreams} alone=${alone} axis=${choices.get("scale") ?? ""} open=${open} left=${curves.data.left_out} />
       <${Folded} summary="The curves as a table">${() => curves.data?.upstreams.map((/** @type {any} */ curve) => html`<${Points} curve=${curve} key=${curve.upstream} />`)}<//>`}
     <//>
-    ${model && html`<${Prices} upstreams=${model.upstreams} />`}<${Marks} />`;
+    ${model && html`<${Prices} upstreams=${model.upstreams} open=${open} />`}<${Marks} />`;
 }
 
 /** 1 and how many are surely faster, by the bounds of 95 %. @param {Looked[]} all @param {Looked} one @param {"p50" | "p95"} at */
@@ -187,33 +188,15 @@ function Points({ curve }) {
   return html`<${Table} caption=${`${curve.upstream}: ${curve.ttft_samples} first tokens, ${curve.censored} cut off`} columns=${columns} rows=${curve.points} id=${(/** @type {any} */ row) => String(row.ms)} />`;
 }
 
-/** Speed against price: what each alone would take and cost. @param {{ upstreams: Looked[] }} props */
-function Prices({ upstreams }) {
-  const [place, width] = useWidth();
-  const known = upstreams.flatMap((one) => (one.ttft_p50_ms !== null && typeof one.mix_cost_usd === "number" ? [{ name: one.upstream, ms: one.ttft_p50_ms, low: one.ttft_p50_low_ms ?? one.ttft_p50_ms, high: one.ttft_p50_high_ms ?? one.ttft_p50_ms, usd: one.mix_cost_usd * 1000 }] : []));
-  const short = shortened(known.map((one) => one.name));
-  const x = scale(0, Math.max(1e-9, ...known.map((one) => one.usd)) * 1.15, 56, Math.max(120, width - 16));
-  const y = scale(0, Math.max(1, ...known.map((one) => one.high)) * 1.1, 248, 8);
-  /** @type {{ name: string, text: string, before: boolean, left: number, right: number, y: number }[]} */
-  const labels = [];
-  for (const one of [...known].sort((a, b) => b.ms - a.ms)) {
-    const text = clip(short.get(one.name) ?? "", 24);
-    const before = x.px(one.usd) + 12 + widthOf(text) > width;
-    const left = x.px(one.usd) + (before ? -12 - widthOf(text) : 8);
-    const label = { name: one.name, text, before, left, right: left + widthOf(text) + 4, y: y.px(one.ms) };
-    // Below those that it would touch.
-    for (const other of labels) if (other.left < label.right && label.left < other.right && Math.abs(other.y - label.y) < 16) label.y = other.y + 16;
-    labels.push(label);
-  }
+/** Speed against price: what each alone would take and cost. @param {{ upstreams: Looked[], open: (name: string | null) => void }} props */
+function Prices({ upstreams, open }) {
+  const all = upstreams.flatMap((one) => (one.ttft_p50_ms !== null && typeof one.mix_cost_usd === "number" ? [{ name: one.upstream, ms: one.ttft_p50_ms, low: one.ttft_p50_low_ms ?? one.ttft_p50_ms, high: one.ttft_p50_high_ms ?? one.ttft_p50_ms, usd: one.mix_cost_usd * 1000, looks: one.looks }] : []));
+  const known = all.sort((a, b) => b.looks - a.looks).slice(0, MULTIPLES);
+  const lines = known.map(({ name, ms, low, high, usd }) => ({ name, points: /** @type {[number, number][]} */ ([[usd, ms]]), band: /** @type {[number, number, number][]} */ ([[usd, low, high]]) }));
+  const amount = (/** @type {number} */ usd) => `$${dollars(usd)}`;
   return html`<h2>Speed against price</h2>${known.length === 0
     ? html`<p class="note empty">No upstream of this range has both a median by looks and a price. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code> in the configuration.</p>`
-    : html`<figure><div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height="280" viewBox=${`0 0 ${width} 280`} role="img" aria-label=${known.map((one) => `${one.name}: ${time(one.ms)}, $${dollars(one.usd)} for 1,000 requests`).join("; ")}>
-        ${steps(y, 4).map((ms) => html`<g><line class="grid" x1="56" x2=${width - 16} y1=${y.px(ms)} y2=${y.px(ms)} /><text x="48" y=${y.px(ms) + 4} text-anchor="end">${time(ms)}</text></g>`)}
-        ${apart(steps(x, Math.max(2, (width - 72) / 100)).map((usd) => ({ at: usd, px: x.px(usd), text: `$${dollars(usd)}` })), width).map((one) => html`<text x=${one.px} y="272" text-anchor="middle">${one.text}</text>`)}
-        ${known.map((one) => {
-    const { text, before, y: at } = labels.find((label) => label.name === one.name) ?? { text: "", before: false, y: 0 };
-    return html`<g key=${one.name}><line class=${`line c${colour(one.name)}`} x1=${x.px(one.usd)} x2=${x.px(one.usd)} y1=${y.px(one.low)} y2=${y.px(one.high)} /><circle class=${`f${colour(one.name)}`} cx=${x.px(one.usd)} cy=${y.px(one.ms)} r="6"><title>${one.name}: ${time(one.ms)}, $${dollars(one.usd)}</title></circle>
-          ${at <= 248 && html`<text class="strong" x=${x.px(one.usd) + (before ? -10 : 10)} y=${at + 4} text-anchor=${before ? "end" : "start"}>${text}</text>`}</g>`;
-  })}
-      </svg>`}</div><figcaption>Across: what 1,000 of the model's mean requests would cost there alone; up: its median time to the first token by looks, with its bounds of 95 %. Left and low is better.</figcaption></figure>`}`;
+    : html`<figure><${Plot} kind="plain" form="points" lines=${lines} stops=${[...new Set(known.map((one) => one.usd))].sort((a, b) => a - b)} from=${0} to=${Math.max(1e-9, ...known.map((one) => one.usd)) * 1.15} high=${Math.max(1, ...known.map((one) => one.high)) * 1.1}
+        head=${(/** @type {number} */ usd) => `${amount(usd)} for 1,000 requests`} tick=${amount} text=${time} about="Median time to the first token against the price of each upstream alone" open=${(/** @type {number} */ _, /** @type {string | null} */ name) => open(name)} />
+      <figcaption>Across: what 1,000 of the model's mean requests would cost there alone; up: its median time to the first token by looks, with its bounds of 95 %. Left and low is better. A click opens the races of the upstream.${all.length > known.length ? ` The ${known.length} of ${all.length} with most looks.` : ""}</figcaption></figure>`}`;
 }

@@ -9,9 +9,10 @@ import { ending, LEGEND, Lanes } from "../lib/lanes.js";
 import { Dot, shortened, Upstream } from "../lib/names.js";
 import { Table } from "../lib/table.js";
 
-/** Races that are kept, the newest, and those that are drawn. */
-const KEPT = 300;
+/** Races that are kept and drawn, the newest. */
 const DRAWN = 12;
+/** First tokens of clients that a late one is held against. */
+const FIRSTS = 300;
 /** New races a second that are drawn, after a burst that fills the page: nobody could follow more. */
 const NEW_MOST = 6;
 /** Seconds that the rate is counted over. */
@@ -47,7 +48,7 @@ export function take(feed, event, now) {
       if ((feed.model && event.model !== feed.model) || !hasRoom(feed, now)) return;
       feed.races.set(id, { id, zero: now, lanes: new Map(), model: event.model ?? "", user: event.user, policy: event.policy, began: event.started_at });
       feed.running.add(id);
-      if (feed.races.size > KEPT) {
+      if (feed.races.size > DRAWN) {
         const oldest = feed.races.keys().next().value ?? "";
         feed.races.delete(oldest);
         feed.running.delete(oldest);
@@ -80,7 +81,7 @@ function done(feed, event, now) {
   feed.decided += 1;
   if (event.client_ttft_ms !== undefined) {
     feed.firsts.push(event.client_ttft_ms);
-    if (feed.firsts.length > KEPT) feed.firsts.shift();
+    if (feed.firsts.length > FIRSTS) feed.firsts.shift();
   }
   if (event.outcome !== "ok") feed.failed += 1;
   else if (event.upstream) feed.wins.set(event.upstream, (feed.wins.get(event.upstream) ?? 0) + 1);
@@ -113,7 +114,7 @@ export function Live() {
   useEffect(() => watch(feed, () => draw((turn) => turn + 1)), []);
   const now = performance.now();
   const kept = feed.current;
-  const newest = () => [...kept.races.values()].slice(-DRAWN).reverse();
+  const newest = () => [...kept.races.values()].reverse();
   const pause = () => {
     // What is held is a copy: the races of the feed go on.
     held.current = paused ? null : { at: now, races: newest().map((race) => ({ ...race, lanes: new Map([...race.lanes].map(([at, lane]) => [at, { ...lane }])) })) };

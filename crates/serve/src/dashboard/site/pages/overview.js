@@ -119,7 +119,7 @@ function Fast({ model, group }) {
 /** @param {number} now @param {number} then */
 function change(now, then) {
   const part = then > 0 ? now / then - 1 : 0;
-  return Math.abs(part) < 0.005 ? "the same" : `${part > 0 ? "+" : "−"}${percent(Math.abs(part))}`;
+  return Math.abs(part) < 0.02 ? "about the same" : `${part > 0 ? "+" : "−"}${percent(Math.abs(part))}`;
 }
 
 /** @param {{ model: string, group: Api.Group }} props */

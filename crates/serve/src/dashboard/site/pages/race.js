@@ -66,29 +66,31 @@ function Whole({ whole, id }) {
       <pre class="command">sqlite3 '${config.data?.store ?? "photofinish.db"}' "SELECT * FROM attempt WHERE race_id = '${id}' ORDER BY ordinal"</pre>`}<//>`;
 }
 
-/** Each upstream of the plan: when it was to start, and what came; beside it what is predicted now for a prompt of that size. @param {{ race: any, attempts: any[] }} props */
+/** Each upstream of the plan: when it was to start, what was predicted for it then, and what came. @param {{ race: any, attempts: any[] }} props */
 function Planned({ race, attempts }) {
-  const routing = useApi("/api/routing", { model: race.model });
   const rows = String(race.plan).split(" ").filter((part) => part.includes("@")).map((part, place) => {
     const cut = part.lastIndexOf("@");
     return { upstream: part.slice(0, cut), when: part.slice(cut + 1), attempt: attempts.find((row) => row.upstream === part.slice(0, cut)), place };
   });
-  const predicted = (/** @type {string} */ upstream) => routing.data?.upstreams.find((one) => one.upstream === upstream)?.predicted
-    .reduce((near, one) => (Math.abs(one.input_tokens - race.input_tokens_estimate) < Math.abs(near.input_tokens - race.input_tokens_estimate) ? one : near));
   const planned = (/** @type {string} */ when) => (when === "0" ? "at once" : when === "failure" ? "after a failure" : when === "…" ? "…" : `${when.replace(/ms$/, " ms")}, if no token had come`);
   const columns = [
     { name: "upstream", title: "Upstream", cell: (/** @type {any} */ row) => html`<${Upstream} name=${row.upstream} />` },
     { name: "planned", title: "Planned start", cell: (/** @type {any} */ row) => planned(row.when) },
     { name: "started", title: "Started", number: true, cell: (/** @type {any} */ row) => (row.attempt ? time(row.attempt.dispatch_us / 1000) : "not started") },
-    { name: "came", title: "First token after its start", number: true, cell: (/** @type {any} */ row) => (!row.attempt ? "–" : row.attempt.ttft_event === 1 ? time(row.attempt.ttft_ms) : row.attempt.ttft_obs_us === null ? "–" : `> ${time(row.attempt.ttft_obs_us / 1000)}`) },
-    {
-      name: "predicted", title: "Predicted now, p50 to p95", about: "for a prompt of about this size, by what is learned now: the prediction of that moment is not kept", number: true, cell: (/** @type {any} */ row) => {
-        const now = predicted(row.upstream);
-        return now && now.ttft_p50_ms !== null ? `${time(now.ttft_p50_ms)} to ${now.ttft_p95_ms === null ? "–" : time(now.ttft_p95_ms)}` : "–";
-      },
-    },
+    { name: "predicted", title: "Predicted", about: "when it was started, from what was learnt until then", number: true, cell: (/** @type {any} */ row) => (row.attempt?.predicted_us == null ? "–" : html`<data value=${String(row.attempt.predicted_us)} title=${`${row.attempt.predicted_us} µs`}>${time(row.attempt.predicted_us / 1000)}</data>`) },
+    { name: "came", title: "Came", number: true, cell: (/** @type {any} */ row) => came(row.attempt) },
   ];
-  return html`<h2>The plan, and what came</h2><${Table} caption=${`A prompt of about ${race.input_tokens_estimate.toLocaleString("en-US")} tokens; what is predicted now is for the nearest of the sizes that are kept`} columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => String(row.place)} />`;
+  const unknown = rows.some(({ attempt }) => attempt && attempt.predicted_us === null);
+  return html`<h2>What was predicted, and what came</h2><${Table} caption=${`Of each attempt the time from its start to its first token, or to all of a plain answer. A prompt of about ${race.input_tokens_estimate.toLocaleString("en-US")} tokens${unknown ? ". –: too little was known of the upstream, or the row is of an older version" : ""}`} columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => String(row.place)} />`;
+}
+
+/** The time from its start to its first token, or to all of a plain answer. @param {any} attempt */
+function came(attempt) {
+  if (!attempt) return "–";
+  const us = attempt.plain ? attempt.eof_us : attempt.ttft_event === 1 ? attempt.ttft_obs_us : null;
+  if (us !== null) return html`<strong>${time(us / 1000)}</strong>`;
+  const waited = attempt.plain ? attempt.cancel_us : attempt.ttft_obs_us;
+  return waited === null ? "no token" : html`<span title="cut off then: later than this">> ${time(waited / 1000)}</span>`;
 }
 
 const EVENTS = [

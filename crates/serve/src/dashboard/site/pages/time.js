@@ -11,7 +11,7 @@ import { moments, MULTIPLES, Plots } from "../lib/plot.js";
 import { Answer, Source } from "../lib/states.js";
 import { Folded, Table } from "../lib/table.js";
 
-const METRICS = [["ttft", "TTFT of attempts"], ["client_ttft", "TTFT of clients"], ["tok_s", "tok/s"], ["goodput", "goodput"], ["failures", "share of failures"], ["cost", "cost"]];
+const METRICS = [["ttft", "attempt TTFT"], ["client_ttft", "client TTFT"], ["tok_s", "tok/s"], ["goodput", "goodput"], ["failures", "failures"], ["cost", "cost"]];
 /** @type {Record<string, [string, string]>} the member of a point, and its unit */
 const MEMBERS = { ttft: ["ttft_ms", "ms"], client_ttft: ["client_ttft_ms", "ms"], tok_s: ["tok_s", "tokens/s"], goodput: ["goodput", "requests/s"], failures: ["failure_share", ""], cost: ["cost_usd", "USD"] };
 const BY = [["upstream", "upstream"], ["model", "model"], ["user", "user"]];
@@ -31,7 +31,7 @@ export function OverTime() {
   const window = windowOf(choices);
   const { model, models, asked: known } = useModel(window);
   // A day of so many attempts is read from roll-ups, which have whole hours.
-  const usual = window.since === "24h" && !window.until && manyAttempts(models) ? "1h" : "";
+  const usual = window.since === "24h" && !window.until && manyAttempts(models) ? "1h" : coarse(window, (by === "upstream" ? (models.find((one) => one.model === model)?.requests ?? 0) : models.reduce((sum, one) => sum + one.requests, 0)));
   // Upstreams are compared within a model.
   const own = by === "upstream" ? (model ?? "") : window.model;
   const waits = !known.data && !known.error;
@@ -50,12 +50,25 @@ export function OverTime() {
     <${Answer} asked=${asked} empty=${lines.length === 0}>
       <figure><${Plots} kind="time" lines=${shown} stops=${times} from=${times[0]} to=${times.at(-1)} head=${moments} text=${TEXTS[unit]} logY=${choices.get("scale") === "log"} incidents=${drawnIncidents(incidents)}
         about=${`${title} by ${by}, ${times.length} steps; the table below has every point`} onRange=${zoom} open=${open} />
-        <figcaption>${title}${unit ? `, ${unit}` : ""}; UTC. A gap: no attempt, or the quantile was not reached${incidents.length > 0 ? ". A bar above: an incident" : ""}. A click opens the races of the step; a drag shows a shorter range.</figcaption></figure>
+        <figcaption>${title[0].toUpperCase()}${title.slice(1)}${unit ? `, ${unit}` : ""}; UTC. A gap: no attempt, or the quantile was not reached${incidents.length > 0 ? ". A bar above: an incident" : ""}. A click opens the races of the step; a drag shows a shorter range.</figcaption></figure>
       ${drawn.length < names.length && html`<p class="note">Drawn: the ${drawn.length} of ${names.length} with most samples. The table has ${asked.left > 0 ? `these ${names.length}; ${asked.left} more with fewer samples are in neither` : "all"}; a filter draws others.</p>`}
       ${incidents.length > 0 && html`<h2>Incidents of this range</h2><${Happened} incidents=${incidents} model=${own} since=${window.since} />`}
       <${Folded} summary="The series as a table">${() => html`<${Points} points=${asked.data ?? []} by=${by} member=${member} unit=${unit} />`}<//>
       <${Marks} /><${Source} rolled=${asked.rolled} />
     <//>`;
+}
+
+const SECONDS = { m: 60, h: 3600, d: 86_400, w: 604_800 };
+
+/** A longer step where few requests would leave more gaps than lines: 12 requests each, and eight steps at least. Empty: as fits.
+ * @param {Record<string, string>} window @param {number} requests */
+function coarse(window, requests) {
+  const [, count, unit] = /^(\d+)([mhdw])$/.exec(window.since ?? "") ?? [];
+  if (!count || window.until || requests === 0) return "";
+  const range = Number(count) * SECONDS[/** @type {"m"} */ (unit)];
+  const steps = Object.entries({ "10m": 600, "1h": 3600, "6h": 21_600, "1d": 86_400 }).filter(([, step]) => step * 8 <= range);
+  const fit = steps.find(([, step]) => step >= (range * 12) / requests) ?? steps.at(-1);
+  return fit && fit[1] * 96 > range ? fit[0] : "";
 }
 
 /** @param {number} seconds */
