@@ -38,8 +38,8 @@ def python(name, dialect, script, package, folder="venv", info=None, **more):
     return Client(name, dialect, script, f"{packages}/{package}", f"{packages}/{info or package}-*.dist-info", **more)
 
 
-def node(name, dialect, script, package, **more):
-    return Client(name, dialect, script, f"node/node_modules/{package}", f"node/node_modules/{package}/package.json", **more)
+def node(name, dialect, script, package, folder="node", **more):
+    return Client(name, dialect, script, f"{folder}/node_modules/{package}", f"{folder}/node_modules/{package}/package.json", **more)
 
 
 CLIENTS = [
@@ -77,6 +77,8 @@ CLIENTS = [
     python("aider-anthropic", "anthropic", "aider_anthropic.py", "aider", "aider", "aider_chat", seconds=240),
     node("opencode", "openai", "opencode_cli.py", "opencode-ai", seconds=240),
     python("open-webui", "openai", "open_webui_page.py", "open_webui", "open-webui", seconds=240),
+    node("librechat", "openai", "librechat_agents.mjs", "@librechat/agents", "librechat"),
+    Client("lobechat", "openai", "lobechat_runtime.mjs", "lobechat/openai.cjs", "lobechat/package/package.json"),
     node("pi", "openai", "pi_cli.py", "@mariozechner/pi-coding-agent", seconds=240),
     node("qwen-code", "openai", "qwen_cli.py", "@qwen-code/qwen-code", seconds=240),
     node("gemini-cli", "gemini", "gemini_cli.py", "@google/gemini-cli", seconds=240),
