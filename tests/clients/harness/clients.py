@@ -79,6 +79,8 @@ CLIENTS = [
     python("open-webui", "openai", "open_webui_page.py", "open_webui", "open-webui", seconds=240),
     node("librechat", "openai", "librechat_agents.mjs", "@librechat/agents", "librechat"),
     Client("lobechat", "openai", "lobechat_runtime.mjs", "lobechat/openai.cjs", "lobechat/package/package.json"),
+    # Needs only Python.
+    Client("played", "openai", "played_apps.py", "", "", quick=True),
     node("pi", "openai", "pi_cli.py", "@mariozechner/pi-coding-agent", seconds=240),
     node("qwen-code", "openai", "qwen_cli.py", "@qwen-code/qwen-code", seconds=240),
     node("gemini-cli", "gemini", "gemini_cli.py", "@google/gemini-cli", seconds=240),
@@ -98,7 +100,7 @@ CLIENTS = [
 
 
 def installed(client, kits):
-    return bool(list(kits.glob(client.needs)))
+    return not client.needs or bool(list(kits.glob(client.needs)))
 
 
 def why_missing(client, kits):
@@ -112,7 +114,7 @@ def why_missing(client, kits):
 
 
 def version(client, kits):
-    for found in kits.glob(client.version):
+    for found in kits.glob(client.version) if client.version else []:
         if found.name == "package.json":
             return json.loads(found.read_text())["version"]
         return found.name.removesuffix(".dist-info").split("-")[-1]
