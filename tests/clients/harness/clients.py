@@ -80,6 +80,7 @@ CLIENTS = [
     node("librechat", "openai", "librechat_agents.mjs", "@librechat/agents", "librechat"),
     Client("lobechat", "openai", "lobechat_runtime.mjs", "lobechat/openai.cjs", "lobechat/package/package.json"),
     node("n8n", "openai", "n8n_workflow.py", "n8n", "n8n", seconds=600),
+    Client("page", "openai", "page_blocks.py", "node/node_modules/opencode-ai", "", seconds=600),
     # Needs only Python.
     Client("played", "openai", "played_apps.py", "", "", quick=True),
     node("pi", "openai", "pi_cli.py", "@mariozechner/pi-coding-agent", seconds=240),
