@@ -38,7 +38,7 @@ def call(path, body=None):
 
 
 def wait():
-    end = time.monotonic() + 120
+    end = time.monotonic() + 240
     while time.monotonic() < end and server.poll() is None:
         with contextlib.suppress(OSError):
             return call("/health")

@@ -51,7 +51,7 @@ def add(name, body):
         env["PATH"] = ":".join([*map(str, bins), os.environ["PATH"]])
         for language, text in blocks:
             done = subprocess.run(list(map(str, command(name, language, here(text)))), cwd=cli.HOME, env=env, stdin=subprocess.DEVNULL,
-                                  capture_output=True, text=True, timeout=100)
+                                  capture_output=True, text=True, timeout=200)
             assert done.returncode == 0, f"exit code {done.returncode}: {done.stdout[-300:]} {done.stderr[-500:]}"
             # The beginning of what the script answers.
             assert "seen" in done.stdout, done.stdout[-700:]

@@ -76,7 +76,7 @@ CLIENTS = [
     python("aider-openai", "openai", "aider_openai.py", "aider", "aider", "aider_chat", seconds=240),
     python("aider-anthropic", "anthropic", "aider_anthropic.py", "aider", "aider", "aider_chat", seconds=240),
     node("opencode", "openai", "opencode_cli.py", "opencode-ai", seconds=240),
-    python("open-webui", "openai", "open_webui_page.py", "open_webui", "open-webui", seconds=240),
+    python("open-webui", "openai", "open_webui_page.py", "open_webui", "open-webui", seconds=400),
     node("librechat", "openai", "librechat_agents.mjs", "@librechat/agents", "librechat"),
     Client("lobechat", "openai", "lobechat_runtime.mjs", "lobechat/openai.cjs", "lobechat/package/package.json"),
     node("n8n", "openai", "n8n_workflow.py", "n8n", "n8n", seconds=600),
