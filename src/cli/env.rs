@@ -1,6 +1,6 @@
 //! `photofinish env`: the variables that point a shell, or one app, at the running gateway.
 //!
-//! Not for apps that take a file of their own: README has those.
+//! Not for apps that take a file of their own: `docs/apps.md` has those.
 
 use std::io;
 
@@ -31,6 +31,12 @@ names! {
         Copilot = "copilot",
         /// Qwen Code.
         Qwen = "qwen",
+        /// LiteLLM's library.
+        Litellm = "litellm",
+        /// LobeChat.
+        Lobechat = "lobechat",
+        /// Open WebUI.
+        OpenWebui = "open-webui",
     }
 }
 
@@ -95,7 +101,9 @@ fn variables(app: Option<EnvApp>, url: &str, token: &str, model: Option<&str>) -
         Some(EnvApp::Anthropic | EnvApp::Claude) => anthropic(),
         Some(EnvApp::Gemini) => gemini(),
         Some(EnvApp::Ollama) => ollama(),
-        Some(EnvApp::Aider) => pair(("OPENAI_API_BASE", &v1), "OPENAI_API_KEY"),
+        Some(EnvApp::Aider | EnvApp::Litellm) => pair(("OPENAI_API_BASE", &v1), "OPENAI_API_KEY"),
+        Some(EnvApp::Lobechat) => pair(("OPENAI_PROXY_URL", &v1), "OPENAI_API_KEY"),
+        Some(EnvApp::OpenWebui) => pair(("OPENAI_API_BASE_URL", &v1), "OPENAI_API_KEY"),
         Some(EnvApp::Copilot) => pair(("COPILOT_PROVIDER_BASE_URL", &v1), "COPILOT_PROVIDER_API_KEY"),
     };
     if let Some(model) = model {
@@ -112,7 +120,10 @@ fn of_model(app: Option<EnvApp>) -> &'static [(&'static str, &'static str)] {
         Some(EnvApp::Aider) => &[("AIDER_MODEL", "openai/")],
         Some(EnvApp::Copilot) => &[("COPILOT_MODEL", "")],
         Some(EnvApp::Qwen) => &[("OPENAI_MODEL", "")],
-        None | Some(EnvApp::Openai | EnvApp::Anthropic | EnvApp::Ollama) => &[],
+        // Its list of models without those of OpenAI, and with this one.
+        Some(EnvApp::Lobechat) => &[("OPENAI_MODEL_LIST", "-all,+")],
+        Some(EnvApp::OpenWebui) => &[("DEFAULT_MODELS", "")],
+        None | Some(EnvApp::Openai | EnvApp::Anthropic | EnvApp::Ollama | EnvApp::Litellm) => &[],
     }
 }
 
@@ -145,6 +156,18 @@ mod tests {
             ["OPENAI_BASE_URL=http://h:1/v1", "ANTHROPIC_BASE_URL=http://h:1", "GOOGLE_GEMINI_BASE_URL", "OLLAMA_HOST"]
         {
             assert!(sdks.contains(start), "{start}: {sdks}");
+        }
+    }
+
+    #[test]
+    fn the_page_of_apps_has_the_same_variables() {
+        const PAGE: &str = include_str!("../../docs/apps.md");
+        for app in [None].into_iter().chain(EnvApp::ALL.map(Some)) {
+            let all = variables(app, "http://127.0.0.1:8080", "TOKEN", Some("demo"));
+            let cells = all.into_iter().map(|(name, value)| format!("`{name}={value}`")).collect::<Vec<_>>().join(" ");
+            let row = format!("| `{}` | {cells} |", app.map_or("", EnvApp::as_str));
+            let row = row.replace("| `` |", "| |");
+            assert!(PAGE.contains(&row), "docs/apps.md has no row {row}");
         }
     }
 

@@ -38,8 +38,8 @@ def python(name, dialect, script, package, folder="venv", info=None, **more):
     return Client(name, dialect, script, f"{packages}/{package}", f"{packages}/{info or package}-*.dist-info", **more)
 
 
-def node(name, dialect, script, package, **more):
-    return Client(name, dialect, script, f"node/node_modules/{package}", f"node/node_modules/{package}/package.json", **more)
+def node(name, dialect, script, package, folder="node", **more):
+    return Client(name, dialect, script, f"{folder}/node_modules/{package}", f"{folder}/node_modules/{package}/package.json", **more)
 
 
 CLIENTS = [
@@ -76,6 +76,14 @@ CLIENTS = [
     python("aider-openai", "openai", "aider_openai.py", "aider", "aider", "aider_chat", seconds=240),
     python("aider-anthropic", "anthropic", "aider_anthropic.py", "aider", "aider", "aider_chat", seconds=240),
     node("opencode", "openai", "opencode_cli.py", "opencode-ai", seconds=240),
+    python("open-webui", "openai", "open_webui_page.py", "open_webui", "open-webui", seconds=400),
+    node("librechat", "openai", "librechat_agents.mjs", "@librechat/agents", "librechat"),
+    Client("lobechat", "openai", "lobechat_runtime.mjs", "lobechat/openai.cjs", "lobechat/package/package.json"),
+    node("n8n", "openai", "n8n_workflow.py", "n8n", "n8n", seconds=600),
+    Client("page", "openai", "page_blocks.py", "node/node_modules/opencode-ai", "", seconds=600),
+    # Needs only Python.
+    Client("played", "openai", "played_apps.py", "", "", quick=True),
+    node("pi", "openai", "pi_cli.py", "@mariozechner/pi-coding-agent", seconds=240),
     node("qwen-code", "openai", "qwen_cli.py", "@qwen-code/qwen-code", seconds=240),
     node("gemini-cli", "gemini", "gemini_cli.py", "@google/gemini-cli", seconds=240),
     node("cline", "openai", "cline_chat.py", "cline", seconds=240),
@@ -94,7 +102,7 @@ CLIENTS = [
 
 
 def installed(client, kits):
-    return bool(list(kits.glob(client.needs)))
+    return not client.needs or bool(list(kits.glob(client.needs)))
 
 
 def why_missing(client, kits):
@@ -108,7 +116,7 @@ def why_missing(client, kits):
 
 
 def version(client, kits):
-    for found in kits.glob(client.version):
+    for found in kits.glob(client.version) if client.version else []:
         if found.name == "package.json":
             return json.loads(found.read_text())["version"]
         return found.name.removesuffix(".dist-info").split("-")[-1]

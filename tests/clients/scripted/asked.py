@@ -58,7 +58,7 @@ def plain(content):
 
 
 def chat(asked, body):
-    asked.tools = [tool["function"]["name"] for tool in body.get("tools") or [] if "function" in tool]
+    asked.tools = [tool[tool["type"]]["name"] for tool in body.get("tools") or [] if tool["type"] in tool]
     asked.schema = (body.get("response_format") or {}).get("type") == "json_schema"
     asked.thinks = body.get("reasoning_effort") not in (None, "none")
     stop = body.get("stop") or []

@@ -25,6 +25,7 @@ use crate::race::Race;
 use photofinish_config::config::User;
 use photofinish_history::record::{LeftOutReason, RequestOrigin};
 use photofinish_routing::health::LiveConfig;
+use photofinish_wire::request::InvalidRequest;
 use photofinish_wire::{ApiRequest, PathCall, Surface};
 
 /// Who asks for a race, and for what. A client has no way to set anything but its user.
@@ -99,9 +100,16 @@ impl Preparing<'_> {
         let (surface, call, content_type) = (race.surface(), self.call.take(), headers.get(CONTENT_TYPE).cloned());
         let strict = self.by.user.as_ref().is_some_and(|user| !user.overrides.any_upstream());
         let (length, until) = (bytes.len(), race.read_at() + self.live.config.race.timeouts.total);
-        let parse = move |_: &StillWanted| match surface {
-            Surface::Passed(_) => ApiRequest::parse_passed(surface, bytes, content_type.as_ref(), strict),
-            _ => ApiRequest::parse_call(surface, bytes, call.as_ref(), strict),
+        let memory = self.gateway.memory().clone();
+        let parse = move |_: &StillWanted| {
+            let parsed = match surface {
+                Surface::Passed(_) => ApiRequest::parse_passed(surface, bytes.clone(), content_type.as_ref(), strict),
+                _ => ApiRequest::parse_call(surface, bytes.clone(), call.as_ref(), strict),
+            };
+            match parsed {
+                Err(InvalidRequest::ResponsesForm) => body::in_chat_form(&bytes, strict, &memory),
+                parsed => Ok(parsed?),
+            }
         };
         let request = Arc::new(self.gateway.heavy().run(length, until, parse).await??);
         let known = self.live.config.model(&request.model);

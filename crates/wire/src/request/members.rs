@@ -25,6 +25,8 @@ pub enum InvalidRequest {
     Twice(&'static str),
     #[error("`{member}` must be {expected}")]
     Member { member: &'static str, expected: &'static str },
+    #[error("the body, or a tool in it, has the form of /v1/responses")]
+    ResponsesForm,
     #[error("{}", .0.message)]
     Surface(Invalid),
 }

@@ -8,6 +8,7 @@ mod ambiguous;
 mod form;
 mod members;
 pub mod prefix;
+mod responses_form;
 mod session;
 
 use std::borrow::Cow;
@@ -22,12 +23,15 @@ use serde_json::value::RawValue;
 
 pub use ambiguous::{AmbiguousMember, OtherReading};
 pub use members::{InvalidRequest, MemberSet};
+pub use responses_form::as_chat;
 pub use session::session_hash;
 
+use crate::client_error::Invalid;
 use crate::dialect::{AnswerForm, Dialect, PathCall, Surface};
 use crate::json::raw_members::RequestMembers;
 use crate::json::{InvalidJson, Json};
 use crate::translate::bounds::DEPTH_MAX;
+use crate::translate::{Conversation, Losses};
 use form::FormModel;
 use members::{Member, boolean, include_usage, limits, lists_some, position, span, string, with_usage};
 use prefix::Prefix;
@@ -71,6 +75,8 @@ pub struct ApiRequest {
     pub has_schema: bool,
     /// A member that may make an upstream use another model. Looked for only in strict requests.
     pub ambiguous: Option<AmbiguousMember>,
+    /// What the client said and the body does not, because it came in another form.
+    pub losses: Losses,
 }
 
 impl fmt::Debug for ApiRequest {
@@ -151,6 +157,9 @@ impl ApiRequest {
         if request.model.is_empty() && surface.dialect() != Dialect::Anthropic {
             return Err(InvalidRequest::NoModel);
         }
+        if surface == Surface::Chat && responses_form::has_it(&member) {
+            return Err(InvalidRequest::ResponsesForm);
+        }
         surface.check(&member).map_err(InvalidRequest::Surface)?;
         if request.model.is_empty() {
             return Err(InvalidRequest::NoModel);
@@ -217,7 +226,7 @@ impl ApiRequest {
         let request = ApiRequest::written(self.surface, body.into()).ok()?;
         // What a translation asks for in a form that is not read here.
         let asked = self.max_tokens.filter(|_| self.surface.is_in_path());
-        Some(ApiRequest { max_tokens: request.max_tokens.or(asked), ..request })
+        Some(ApiRequest { max_tokens: request.max_tokens.or(asked), losses: self.losses.clone(), ..request })
     }
 
     /// The facts, without the body.
@@ -269,6 +278,7 @@ impl ApiRequest {
             legacy_functions: false,
             has_schema: false,
             ambiguous: None,
+            losses: Losses::default(),
         }
     }
 
@@ -311,6 +321,16 @@ impl ApiRequest {
     /// The client can do nothing before the whole answer is there: it does not stream, or it is an agent that sent the result of a tool.
     pub fn waits_for_answer(&self) -> bool {
         !self.stream || self.has_tools && ends_with_result(self.prompt()[PROMPT_PARTS - 1])
+    }
+
+    /// Its neutral form.
+    ///
+    /// # Errors
+    /// What its vendor would say of it.
+    pub fn conversation(&self) -> Result<Conversation, Invalid> {
+        let mut conversation = self.surface.conversation(&self.body)?;
+        conversation.losses.extend(&self.losses);
+        Ok(conversation)
     }
 
     /// The original body.

@@ -70,7 +70,7 @@ impl RequestTranslation {
         if dialect == surface.dialect() {
             return RequestTranslation::cleaned(request, RemovedReasoning::All);
         }
-        let mut conversation = surface.conversation(request.body()).ok()?;
+        let mut conversation = request.conversation().ok()?;
         if !conversation.forget_reasoning() {
             return None;
         }
@@ -87,7 +87,8 @@ impl RequestTranslation {
         Some(RequestTranslation::passed(Arc::new(request), losses))
     }
 
-    fn passed(request: Arc<ApiRequest>, losses: Losses) -> RequestTranslation {
+    fn passed(request: Arc<ApiRequest>, mut losses: Losses) -> RequestTranslation {
+        losses.extend(&request.losses);
         RequestTranslation {
             surface: request.surface,
             dialect: request.surface.dialect(),

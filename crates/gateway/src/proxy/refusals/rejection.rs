@@ -356,6 +356,7 @@ impl From<InvalidRequest> for Rejection {
             InvalidRequest::Json(_)
             | InvalidRequest::NotAnObject
             | InvalidRequest::Form(_)
+            | InvalidRequest::ResponsesForm
             | InvalidRequest::Surface(_) => None,
         };
         Rejection::new(super::code::INVALID_REQUEST, invalid.to_string()).on(param.map(Cow::Borrowed))

@@ -12,13 +12,15 @@ use http::{HeaderMap, HeaderValue};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use super::blocking::{INLINE_MAX, StillWanted};
+use super::blocking::{INLINE_MAX, StillWanted, translation_bytes};
 use crate::proxy::door::places::{BodyShare, RequestPlace};
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
 use photofinish_base::clock::Instant;
 use photofinish_base::coding::{ContentCoding, STEP_MAX, Step};
 use photofinish_base::memory::{Lease, Memory, MemoryFull};
+use photofinish_wire::request::as_chat;
+use photofinish_wire::{ApiRequest, Surface};
 
 /// The longest pause of a body; the minimum rate applies after this time.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -176,6 +178,21 @@ impl AsRef<[u8]> for LargeBody {
     fn as_ref(&self) -> &[u8] {
         &self.held
     }
+}
+
+/// A chat request that came in the form of the Responses API.
+///
+/// # Errors
+/// 503 or 413 without memory for another body, 400 for what is wrong with it.
+pub fn in_chat_form(body: &[u8], strict: bool, memory: &Memory) -> Result<ApiRequest, Rejection> {
+    let mut lease = memory.lease();
+    let needed = translation_bytes(body);
+    lease.cover(needed).map_err(|MemoryFull| Rejection::no_memory(needed, memory.max()))?;
+    let (chat, losses) = as_chat(body).map_err(|invalid| Rejection::invalid(&invalid))?;
+    lease.settle(chat.capacity());
+    let mut request = ApiRequest::parse_call(Surface::Chat, lease.hold(chat), None, strict)?;
+    request.losses = losses;
+    Ok(request)
 }
 
 /// Whether the client is sending a body. With `Expect: 100-continue` it has not started.

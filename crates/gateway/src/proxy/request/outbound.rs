@@ -194,7 +194,7 @@ impl<'a> Outbound<'a> {
         let made = if surface.embeds() {
             RequestTranslation::embedding(surface, body, dialect, options)
         } else {
-            match self.conversation.get_or_insert_with(|| surface.conversation(body)) {
+            match self.conversation.get_or_insert_with(|| self.request.conversation()) {
                 Ok(conversation) => RequestTranslation::translated(surface, conversation, dialect, options),
                 Err(invalid) => Err(invalid.clone()),
             }

@@ -21,7 +21,7 @@ pub use crate::stream::frame::{Chunk, Frame, Payload};
 pub use assemble::ChatAssembly;
 pub use conversation::{check, conversation};
 pub use reader::OpenAiReader;
-pub use request::request;
+pub use request::{grammar_of, request};
 pub use writer::OpenAiWriter;
 pub(crate) use writer::usage_json;
 

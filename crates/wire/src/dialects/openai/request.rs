@@ -56,7 +56,7 @@ fn tool_of(tool: &Tool, losses: &mut Losses) -> Value {
 }
 
 /// Chat nests a grammar in an object.
-fn grammar_of(format: &Value) -> Value {
+pub fn grammar_of(format: &Value) -> Value {
     match (format.get("type").and_then(Value::as_str), format.get("definition")) {
         (Some("grammar"), Some(definition)) => json!({
             "type": "grammar", "grammar": { "definition": definition, "syntax": format["syntax"] },
