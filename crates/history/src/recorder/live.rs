@@ -28,7 +28,7 @@ const KEPT_MAX: usize = 1_024;
 /// Bytes of events that a watcher gets at once.
 const BATCH_MAX: usize = 64 * 1024;
 /// How long the first event of a batch waits for others: many writes of a few bytes cost more than one.
-const GATHERED_FOR: Duration = Duration::from_millis(40);
+const GATHERED_FOR: Duration = Duration::from_millis(20);
 
 /// The events of all races of one gateway.
 #[derive(Debug)]
