@@ -63,7 +63,8 @@ pub fn as_chat(body: &[u8]) -> Result<(Vec<u8>, Losses), Invalid> {
     let conversation = Surface::Responses.conversation(body.as_bytes())?;
     losses.extend(&conversation.losses);
     let mut chat = Dialect::OpenAi.request(&conversation, &TranslationOptions::default(), &mut losses);
-    let own = members.iter().chain(&options).filter(|(name, _)| ["model", "stream", "stream_options"].contains(&&**name));
+    let own =
+        members.iter().chain(&options).filter(|(name, _)| ["model", "stream", "stream_options"].contains(&&**name));
     for (name, value) in own {
         chat[&**name] = serde_json::from_str(value).unwrap_or_default();
     }
