@@ -9,6 +9,7 @@ use std::process::Command;
 
 use photofinish_base::telemetry::LOG_VARIABLE;
 use photofinish_config::config::{Config, Policy, Server, Simulation, catalogue, parse};
+use photofinish_config::offerings::{ModelCatalogue, Offering};
 use photofinish_history::reason::DecisionReason;
 
 const ARCHITECTURE: &str = include_str!("../docs/architecture.md");
@@ -149,6 +150,47 @@ fn sources() -> String {
         }
     }
     sources.into_iter().map(|(source, facts)| format!("- {source}: {}\n", facts.join(", "))).collect()
+}
+
+/// A word of a document or a text of the program that is a model which nobody serves any more.
+fn dead_models(text: &str) -> Vec<&str> {
+    let catalogue = ModelCatalogue::built_in();
+    let lives = |offering: &Offering| !offering.is_retired(catalogue.date());
+    let of_id =
+        |id: &str| catalogue.offerings().filter(move |offering| offering.id == id).map(|found| lives(found)).collect();
+    let is_dead = |word: &&str| {
+        let mut found: Vec<bool> = of_id(word);
+        found.extend(catalogue.model(word).into_iter().flat_map(|model| &model.hosts).map(|host| lives(host)));
+        let upstream = word.split_once('/').and_then(|(provider, id)| catalogue.offering(provider, id));
+        found.extend(upstream.map(|offering| lives(offering)));
+        !found.is_empty() && found.iter().all(|lives| !lives)
+    };
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "._:/@-".contains(c);
+    let words = text.split(|c| !is_part(c)).map(|word| word.trim_matches(['.', ':', '-', '/']));
+    words.filter(|word| word.contains(['-', '/'])).collect::<BTreeSet<_>>().into_iter().filter(is_dead).collect()
+}
+
+#[test]
+fn documents_help_and_error_texts_name_living_models_only() {
+    assert_eq!(
+        dead_models("ask for groq/llama-3.3-70b-versatile or claude-3-opus-20240229."),
+        ["claude-3-opus-20240229", "groq/llama-3.3-70b-versatile"]
+    );
+    let is_history =
+        |path: &Path| path.ends_with("CHANGELOG.md") || path.components().any(|part| part.as_os_str() == "records");
+    let pages = pages().into_iter().filter(|page| !is_history(&page.path)).map(|page| (page.path, page.text));
+    let is_test = |path: &Path| {
+        path.ends_with("tests.rs")
+            || path.ends_with("sample.rs")
+            || path.components().any(|part| part.as_os_str() == "tests")
+    };
+    let texts = source().into_iter().filter(|(path, _)| !is_test(path)).map(|(path, text)| {
+        let program = text.split("#[cfg(test)]").next().unwrap_or_default();
+        (path, program.to_owned())
+    });
+    for (path, text) in pages.chain(texts).chain([("config.toml".into(), CONFIG.to_owned())]) {
+        assert_eq!(dead_models(&text), Vec::<&str>::new(), "{}", path.display());
+    }
 }
 
 #[test]

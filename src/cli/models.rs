@@ -19,7 +19,7 @@ use super::text::{GREEN, GREY, ShadedRow, YELLOW, write_columns, write_folded, w
 use photofinish_config::config::{
     Config, ModelConfig, Objective, Price, PriceSource, RaceSettings, UpstreamConfig, units,
 };
-use photofinish_config::offerings::Offering;
+use photofinish_config::offerings::{Offering, OfferingStatus};
 use photofinish_routing::policy::{PolicySetting, rules};
 use photofinish_routing::status::RoutingReport;
 
@@ -266,6 +266,7 @@ pub(super) fn facts(host: &Offering) -> Value {
         "disputed": host.disputed,
         "source": host.source,
         "date": host.date,
+        "seen": host.seen,
     })
 }
 
@@ -357,7 +358,9 @@ fn rounded(tokens: u64) -> String {
 fn notes(host: &Offering) -> Option<Vec<String>> {
     let mut notes = Vec::new();
     notes.extend(host.precision.as_ref().map(|precision| format!("served in {precision}")));
-    notes.extend(host.retires.as_ref().map(|day| format!("ends on {day}")));
+    let is_retired = host.status == OfferingStatus::Retired;
+    notes.extend(host.retires.as_ref().filter(|_| !is_retired).map(|day| format!("ends on {day}")));
+    notes.extend(host.seen.as_ref().filter(|_| is_retired).map(|day| format!("retired, last seen on {day}")));
     notes.extend(host.region.as_ref().map(|region| format!("region {region}")));
     notes.extend(host.dialect.as_ref().map(|dialect| format!("dialect {dialect} alone")));
     if host.disputed {

@@ -14,14 +14,14 @@ use crate::cli::text::{counted, write_folded};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Config, HttpAddress};
 use photofinish_config::offerings::PriceMove;
-use photofinish_transport::refresh::{self, CatalogueUpdate, UpdateOrigin, UpdateOutcome};
+use photofinish_transport::refresh::{self, CatalogueSigner, CatalogueUpdate, UpdateOrigin, UpdateOutcome};
 use photofinish_transport::upstream::UpstreamClient;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  photofinish models update --from catalogue.json
-  photofinish models update --from https://example.com/catalogue.json
-  photofinish models update --accept    from `refresh` under [catalogue]";
+  photofinish models update --from https://example.com/catalogue.json --public-key RWQ…
+  photofinish models update --from catalogue.json --public-key none
+  photofinish models update --accept    from `refresh`, signed by `public_key`, under [catalogue]";
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
@@ -29,6 +29,10 @@ pub struct UpdateOptions {
     /// A file, or an https address; `refresh` under `[catalogue]` unless given.
     #[arg(long, value_name = "FILE|URL")]
     from: Option<String>,
+    /// The public key of minisign of who signs it, whose signature is the same name with `.minisig`; `none` takes a file that
+    /// is not signed. `public_key` under `[catalogue]` unless given.
+    #[arg(long, value_name = "KEY|none")]
+    public_key: Option<String>,
     /// Take it even if more than a fifth of the rows vanish, a price in use moves more than threefold, it is older than the
     /// catalogue in use, or a configured model is not in it.
     #[arg(long)]
@@ -45,8 +49,8 @@ impl UpdateOptions {
         let Some(from) = &self.from else {
             return config.catalogue_refresh.clone().map(UpdateOrigin::Url).ok_or_else(|| {
                 WrongUse(
-                    "there is no usual address of newer catalogues: give a file or an https address with --from, or set \
-                     `refresh` under [catalogue]"
+                    "there is no usual address of newer catalogues: give a file or an https address with --from and who signed \
+                     it with --public-key, or set `refresh` and `public_key` under [catalogue]"
                         .to_owned(),
                 )
             });
@@ -56,6 +60,19 @@ impl UpdateOptions {
         }
         let url = HttpAddress::parse_secure(from);
         url.map(UpdateOrigin::Url).map_err(|why| WrongUse(format!("the address of --from {why}")))
+    }
+
+    /// # Errors
+    /// `WrongUse`: nobody says who signs it, or it is no key.
+    fn signer(&self, config: &Config) -> Result<CatalogueSigner, WrongUse> {
+        let Some(key) = self.public_key.as_ref().or(config.catalogue_public_key.as_ref()) else {
+            return Err(WrongUse(
+                "a newer catalogue has to be signed: give the public key of minisign of who signs it with --public-key, or \
+                 `--public-key none` to take it as it is"
+                    .to_owned(),
+            ));
+        };
+        CatalogueSigner::parse(key).map_err(|error| WrongUse(error.to_string()))
     }
 }
 
@@ -69,12 +86,13 @@ pub async fn run(
     screen: ScreenSettings,
     out: &mut impl io::Write,
 ) -> anyhow::Result<()> {
-    let origin = options.origin(config)?;
+    let (origin, signer) = (options.origin(config)?, options.signer(config)?);
     let shutdown = Shutdown::new();
     let client = UpstreamClient::new(shutdown.clone()).context("cannot set up TLS")?;
-    let received = refresh::receive(&origin, &config.catalogue_file(), &client, refresh::LIMITS).await;
+    let received = refresh::receive(&origin, &signer, &config.catalogue_file(), &client, refresh::LIMITS).await;
     shutdown.cancel();
-    let update = refresh::settle(config, received?, options.accept).with_context(|| format!("{origin} is refused"))?;
+    let received = received.with_context(|| format!("{origin} is not taken"))?;
+    let update = refresh::settle(config, received, options.accept).with_context(|| format!("{origin} is refused"))?;
     if options.json {
         writeln!(out, "{:#}", object(config, &origin, &update))?;
     } else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::HttpAddress;
-use photofinish_transport::refresh::{LIMITS, UpdateOrigin, receive};
+use photofinish_transport::refresh::{CatalogueSigner, LIMITS, UpdateOrigin, receive};
 use photofinish_transport::upstream::{GetLimits, UpstreamClient};
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ async fn versioned(text: String) -> FakeProvider {
 async fn a_newer_file_is_taken_once_and_then_asked_for_by_its_version() {
     let server = versioned(newer(2.0)).await;
     let setup = Setup::new(CONFIG);
-    let update = ["models", "update", "--from", &url(&server)];
+    let update = ["models", "update", "--public-key", "none", "--from", &url(&server)];
     let ran = setup.run(&update).await;
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
     for words in ["the catalogue of 2999-01-01", "moved by more than 10 %: groq/", "Written to ", FILE] {
@@ -76,7 +76,7 @@ async fn an_https_address_needs_a_certificate_that_is_trusted() {
         let server = FakeProvider::answering_tls(&[alpn], move |_| Script::status(200, &[], &text)).await;
         let setup = Setup::new(CONFIG);
         let address = url(&server);
-        let update = ["models", "update", "--from", &address];
+        let update = ["models", "update", "--public-key", "none", "--from", &address];
         let foreign = setup.run(&update).await;
         assert!(foreign.code == Some(1) && foreign.err.contains("cannot get https://"), "{}", foreign.err);
         assert!(!setup.path(FILE).exists());
@@ -93,12 +93,13 @@ async fn prices_that_move_tenfold_need_consent() {
     let server = versioned(newer(10.0)).await;
     let setup = Setup::new(CONFIG);
     let address = url(&server);
-    let refused = setup.run(&["models", "update", "--json", "--from", &address]).await;
+    let refused = setup.run(&["models", "update", "--json", "--public-key", "none", "--from", &address]).await;
     let said: Value = serde_json::from_str(&refused.out).unwrap();
     assert_eq!((refused.code, &said["outcome"], &said["date"]), (Some(1), &json!("refused"), &json!("2999-01-01")));
     assert!(refused.err.contains("groq/openai/gpt-oss-120b") && refused.err.contains("--accept"), "{}", refused.err);
     assert!(!setup.path(FILE).exists());
-    let taken = setup.run(&["models", "update", "--accept", "--json", "--from", &address]).await;
+    let taken =
+        setup.run(&["models", "update", "--accept", "--json", "--public-key", "none", "--from", &address]).await;
     let said: Value = serde_json::from_str(&taken.out).unwrap();
     assert_eq!((taken.code, &said["outcome"]), (Some(0), &json!("written")), "{}", taken.err);
     assert!(setup.path(FILE).exists());
@@ -123,7 +124,7 @@ async fn an_answer_that_is_no_catalogue_changes_nothing() {
         let script = script.step(crate::support::Step::Close);
         let server = FakeProvider::start(vec![script]).await;
         let setup = Setup::new(CONFIG);
-        let ran = setup.run(&["models", "update", "--accept", "--from", &url(&server)]).await;
+        let ran = setup.run(&["models", "update", "--accept", "--public-key", "none", "--from", &url(&server)]).await;
         assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{why}");
         assert!(ran.err.contains(why), "{why}: {}", ran.err);
         assert!(!setup.path(FILE).exists());
@@ -140,10 +141,10 @@ async fn a_few_redirects_are_followed() {
     })
     .await;
     let setup = Setup::new(CONFIG);
-    let ran = setup.run(&["models", "update", "--from", &url(&server)]).await;
+    let ran = setup.run(&["models", "update", "--public-key", "none", "--from", &url(&server)]).await;
     assert!(ran.code == Some(0) && setup.path(FILE).exists(), "{}", ran.err);
     let circle = format!("{}/circle", server.base_url());
-    let ran = setup.run(&["models", "update", "--from", &circle]).await;
+    let ran = setup.run(&["models", "update", "--public-key", "none", "--from", &circle]).await;
     assert!(ran.code == Some(1) && ran.err.contains("more than 3 redirects"), "{}", ran.err);
 }
 
@@ -155,7 +156,10 @@ async fn a_server_that_stalls_is_given_up() {
         let client = UpstreamClient::new(shutdown.clone()).unwrap();
         let origin = UpdateOrigin::Url(HttpAddress::parse_secure(&url(&server)).unwrap());
         let limits = GetLimits { time: Duration::from_millis(50), ..LIMITS };
-        let error = receive(&origin, Path::new("catalogue.json"), &client, limits).await.err().unwrap();
+        let error = receive(&origin, &CatalogueSigner::Nobody, Path::new("catalogue.json"), &client, limits)
+            .await
+            .err()
+            .unwrap();
         assert!(error.to_string().contains("not complete within 50ms"), "{error}");
         shutdown.cancel();
     }
@@ -166,8 +170,11 @@ async fn an_origin_is_needed_and_has_to_be_safe() {
     let setup = Setup::new(CONFIG);
     for (args, why) in [
         (&["models", "update"][..], "no usual address"),
-        (&["models", "update", "--from", "http://example.com/c.json"], "only https"),
-        (&["models", "update", "--from", "ftp://example.com/c.json"], "does not begin with https://"),
+        (&["models", "update", "--public-key", "none", "--from", "http://example.com/c.json"], "only https"),
+        (
+            &["models", "update", "--public-key", "none", "--from", "ftp://example.com/c.json"],
+            "does not begin with https://",
+        ),
     ] {
         let ran = setup.run(args).await;
         assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{why}");
@@ -181,7 +188,10 @@ async fn an_origin_is_needed_and_has_to_be_safe() {
 #[tokio::test]
 async fn a_running_gateway_refreshes_its_catalogue_where_it_is_asked_to() {
     let server = versioned(newer(2.0)).await;
-    let served = Setup::new(&format!("catalogue.refresh = \"{}\"\n{CONFIG}", url(&server))).serve().await;
+    let served =
+        Setup::new(&format!("catalogue.public_key = \"none\"\ncatalogue.refresh = \"{}\"\n{CONFIG}", url(&server)))
+            .serve()
+            .await;
     served.process.logged("a newer catalogue of models, of 2999-01-01, came from http://").await;
     served.process.logged("catalogue of models: 2999-01-01, /").await;
     served.process.logged("the new configuration is in force").await;
@@ -196,7 +206,10 @@ async fn a_running_gateway_refreshes_its_catalogue_where_it_is_asked_to() {
 #[tokio::test]
 async fn a_running_gateway_takes_nothing_that_needs_consent() {
     let server = versioned(newer(10.0)).await;
-    let served = Setup::new(&format!("catalogue.refresh = \"{}\"\n{CONFIG}", url(&server))).serve().await;
+    let served =
+        Setup::new(&format!("catalogue.public_key = \"none\"\ncatalogue.refresh = \"{}\"\n{CONFIG}", url(&server)))
+            .serve()
+            .await;
     let line = served.process.logged("is not taken").await;
     assert!(line.contains("models update --accept"), "{line}");
     assert!(!served.setup.path(FILE).exists());
@@ -220,7 +233,8 @@ async fn a_file_older_than_the_built_in_one_is_nothing_newer() {
     let mut catalogue: Value = serde_json::from_str(BUILT_IN).unwrap();
     catalogue["date"] = json!("2026-01-01");
     let server = versioned(catalogue.to_string()).await;
-    let mut setup = Setup::new(&format!("catalogue.refresh = \"{}\"\n{CONFIG}", url(&server)));
+    let mut setup =
+        Setup::new(&format!("catalogue.public_key = \"none\"\ncatalogue.refresh = \"{}\"\n{CONFIG}", url(&server)));
     for _ in 0..2 {
         let served = setup.serve().await;
         let line = served.process.logged("has nothing newer").await;
@@ -233,4 +247,69 @@ async fn a_file_older_than_the_built_in_one_is_nothing_newer() {
     let ran = setup.run(&["models", "update", "--accept"]).await;
     assert!(ran.code == Some(1) && ran.err.contains("of 2026-01-01, older than the built-in catalogue"), "{}", ran.err);
     assert!(!setup.path(FILE).exists());
+}
+
+/// One row, signed by minisign's form with [`SIGNER`]; nobody has its secret key.
+const SIGNED: &str = include_str!("signed/catalogue.json");
+const SIGNATURE: &str = include_str!("signed/catalogue.json.minisig");
+const SIGNER: &str = "RWQmfU+9ieC6nertIja/ww0eTYEH93tg/+W/plgA861Sw//mB0UZctQn";
+/// The key of minisign's own releases.
+const ANOTHER: &str = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
+
+#[tokio::test]
+async fn a_file_counts_if_the_signer_signed_it() {
+    let server = |text: String, signature: Option<&'static str>| {
+        FakeProvider::answering(move |request| match (request.path.ends_with(".minisig"), signature) {
+            (true, Some(signature)) => Script::status(200, &[], signature),
+            (true, None) => Script::status(404, &[], ""),
+            (false, _) => Script::status(200, &[], &text),
+        })
+    };
+    let changed = SIGNED.replace("0.15", "0.01");
+    for (text, signature, key, why) in [
+        (SIGNED, None, Some(SIGNER), "it is not signed: http://"),
+        (SIGNED, Some(SIGNATURE), Some(ANOTHER), "it is signed by another key"),
+        (&changed, Some(SIGNATURE), Some(SIGNER), "its signature does not fit"),
+        (SIGNED, Some("<html>"), Some(SIGNER), "is no signature of minisign"),
+        (SIGNED, Some(SIGNATURE), Some("RWQx"), "the public key is not one of minisign"),
+        (SIGNED, Some(SIGNATURE), None, "has to be signed: give the public key of minisign"),
+        (SIGNED, Some(SIGNATURE), Some(SIGNER), ""),
+        (SIGNED, None, Some("none"), ""),
+    ] {
+        let server = server(text.to_owned(), signature).await;
+        let setup = Setup::new(CONFIG);
+        setup.write("new.json", text);
+        let file = setup.path("new.json");
+        if let Some(signature) = signature {
+            setup.write("new.json.minisig", signature);
+        }
+        for from in [url(&server), file.to_str().unwrap().to_owned()] {
+            let mut args = vec!["models", "update", "--accept", "--from", &from];
+            args.extend(key.iter().flat_map(|key| ["--public-key", key]));
+            let ran = setup.run(&args).await;
+            assert_eq!(setup.path(FILE).exists(), why.is_empty(), "{from} {key:?}: {}{}", ran.out, ran.err);
+            let why = why.strip_suffix(": http://").unwrap_or(why);
+            assert!(ran.err.contains(why) && (ran.code == Some(0)) == why.is_empty(), "{why}: {}", ran.err);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_running_gateway_takes_what_the_signer_of_its_configuration_signed() {
+    let server = FakeProvider::answering(|request| match request.path.ends_with(".minisig") {
+        true => Script::status(200, &[], SIGNATURE),
+        false => Script::status(200, &[], SIGNED),
+    })
+    .await;
+    for (key, logged) in [
+        ("", "`public_key` under [catalogue] has to say who signs it"),
+        (ANOTHER, "it is signed by another key"),
+        (SIGNER, "is not taken: "),
+    ] {
+        let key = if key.is_empty() { String::new() } else { format!("catalogue.public_key = \"{key}\"\n") };
+        let served = Setup::new(&format!("catalogue.refresh = \"{}\"\n{key}{CONFIG}", url(&server))).serve().await;
+        served.process.logged(logged).await;
+        assert!(!served.setup.path(FILE).exists());
+        served.stop().await;
+    }
 }

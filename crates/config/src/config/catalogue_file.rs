@@ -99,6 +99,8 @@ keys! {
         /// The address of a catalogue file: https, or http on this machine. The gateway asks once a day whether it is newer.
         /// Without it nothing is fetched.
         refresh: Option<HttpAddress> = own(read_refresh, |_| keys::text("https?://[^#@]+"));
+        /// The public key of minisign of who signs that file, or "none": it needs no signature.
+        public_key: Option<String> = own(read_public_key, |_| keys::text("none|RW[A-Za-z0-9+/]{54}"));
     }
 }
 
@@ -114,6 +116,19 @@ fn read_refresh(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Http
             None
         }
     }
+}
+
+fn read_public_key(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<String> {
+    let text = table.text(key)?;
+    let is_base64 = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'));
+    if text.value == "none" || text.value.len() == 56 && text.value.starts_with("RW") && is_base64(&text.value) {
+        return Some(text.value);
+    }
+    let problem = LocatedProblem::at(text.offset, format!("{} is no public key of minisign", table.what(key)));
+    table
+        .scope
+        .report(problem.expected("56 characters that begin with RW, or \"none\" for a file without a signature"));
+    None
 }
 
 #[cfg(test)]

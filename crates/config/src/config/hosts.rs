@@ -63,9 +63,8 @@ impl Hosting<'_> {
         let title = shown(&name.value);
         let Some(model) = self.catalogue.model(&name.value) else {
             let message = format!("[models.{title}] has no \"upstreams\", and the catalogue has no model of this name");
-            let problem = LocatedProblem::at(name.offset, message).expected(
-                "a list such as [\"groq/llama-3.3-70b-versatile\"], or a name that `photofinish models` lists",
-            );
+            let problem = LocatedProblem::at(name.offset, message)
+                .expected("a list such as [\"groq/openai/gpt-oss-120b\"], or a name that `photofinish models` lists");
             scope.report(problem.nearest(&name.value, self.catalogue.models().map(|(name, _)| name)));
             return Vec::new();
         };

@@ -63,6 +63,13 @@ impl HttpAddress {
         }
     }
 
+    /// The address of the file whose name has this at its end.
+    pub fn with_end(&self, end: &str) -> HttpAddress {
+        let query = self.path.query().map_or(String::new(), |query| format!("?{query}"));
+        let path = PathAndQuery::try_from(format!("{}{end}{query}", self.path.path()));
+        HttpAddress { path: path.unwrap_or_else(|_| self.path.clone()), ..self.clone() }
+    }
+
     /// Scheme, host and port.
     pub fn origin(&self) -> &str {
         &self.origin

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::hosts::today;
 use super::settings::HostLimits;
 use super::{Config, ModelConfig, Provider, UpstreamConfig, catalogue};
 use crate::offerings::{ModelCatalogue, Offering, undated};
@@ -135,8 +136,17 @@ impl Config {
     fn is_new(&self, provider: &Provider, id: &str) -> bool {
         let known = |name: &str| self.catalogue.identity(name).is_some() || self.models.contains_key(name);
         let name = bare(id);
-        let is_named = !name.is_empty() && !known(id) && !known(name) && !known(id.rsplit('/').next().unwrap_or(id));
-        is_named && self.catalogue.offering_or_undated(&provider.name, id).is_none()
+        let names = [id, name, id.rsplit('/').next().unwrap_or(id)];
+        // A router names whose model it is, and a list knows better than the catalogue what has ended: what matters is who serves it.
+        let is_router = catalogue::find(&provider.name).is_some_and(|entry| entry.router) && id.contains('/');
+        let offering = self.catalogue.offering_or_undated(&provider.name, id);
+        let has_ended = offering.is_some_and(|offering| offering.is_retired(&today()));
+        if has_ended || is_router && offering.is_none() {
+            let named = |name: &str| self.models.contains_key(name);
+            let served = |name: &str| named(name) || self.catalogue.identity(name).is_some_and(named);
+            return !name.is_empty() && !names.into_iter().any(served);
+        }
+        !name.is_empty() && offering.is_none() && !names.into_iter().any(known)
     }
 
     /// The upstreams of this provider that its list lacks.

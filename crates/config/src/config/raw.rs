@@ -236,7 +236,7 @@ impl RawModel {
     }
 }
 
-const UPSTREAMS_EXPECTED: &str = "a list such as [\"groq/llama-3.3-70b-versatile\"]";
+const UPSTREAMS_EXPECTED: &str = "a list such as [\"groq/openai/gpt-oss-120b\"]";
 
 fn read_upstreams(model: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<RawUpstream>> {
     let list = model.list(key, UPSTREAMS_EXPECTED)?;
@@ -303,7 +303,7 @@ impl RawUpstream {
     }
 }
 
-const UPSTREAM_EXPECTED: &str = "\"PROVIDER/MODEL\", such as \"groq/llama-3.3-70b-versatile\"";
+const UPSTREAM_EXPECTED: &str = "\"PROVIDER/MODEL\", such as \"groq/openai/gpt-oss-120b\"";
 
 /// Splits at the first slash.
 fn split_upstream(scope: &ReaderScope<'_>, text: ExpandedText) -> Option<(String, String)> {

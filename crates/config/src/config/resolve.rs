@@ -94,6 +94,7 @@ pub(super) fn resolve(
         catalogue: chosen.catalogue,
         catalogue_place: chosen.place,
         catalogue_refresh: raw.catalogue.refresh,
+        catalogue_public_key: raw.catalogue.public_key,
         webhook: raw.incidents.webhook,
         aliases,
         users,

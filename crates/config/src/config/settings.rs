@@ -48,6 +48,8 @@ pub struct Config {
     pub catalogue_place: CataloguePlace,
     /// `[catalogue] refresh`: where the gateway asks for a newer catalogue. None: it does not.
     pub catalogue_refresh: Option<HttpAddress>,
+    /// `[catalogue] public_key`: who signs newer catalogues, or "none".
+    pub catalogue_public_key: Option<String>,
     /// `[incidents] webhook`: who is told of them. Its path may be a secret.
     pub webhook: Option<HttpAddress>,
     /// From alias to the name of its model.

@@ -49,6 +49,8 @@ pub struct Offering {
     pub disputed: bool,
     /// The day of its facts.
     pub date: Option<String>,
+    /// The day on which a source last had it.
+    pub seen: Option<String>,
     /// The sources, a letter each; the catalogue's head names them.
     pub source: String,
 }
@@ -152,6 +154,7 @@ impl Row<'_> {
             retires: self.text("retires")?,
             disputed: self.flag("disputed")?,
             date: self.text("date")?,
+            seen: self.text("seen")?,
             source: self.text("source")?.unwrap_or_default(),
         };
         Ok(offering)

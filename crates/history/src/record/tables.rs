@@ -273,7 +273,7 @@ table! {
         started_at: i64,
         /// when it ended; null while it runs, and where it was killed; microseconds since 1970, UTC
         ended_at: Option<i64>,
-        /// what was measured, such as `groq/llama-3.3-70b-versatile`; several are separated by spaces
+        /// what was measured, such as `groq/openai/gpt-oss-120b`; several are separated by spaces
         target: String,
         /// what was asked for: a JSON object without keys and prompts
         spec: String = "{}".to_owned(),

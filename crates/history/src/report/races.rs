@@ -115,7 +115,7 @@ fn upstream(text: &str) -> Result<UpstreamName, String> {
         Some((provider, model)) if !provider.is_empty() && !model.is_empty() => {
             Ok(UpstreamName { provider: provider.to_owned(), model: model.to_owned() })
         }
-        _ => Err("expected PROVIDER/MODEL, such as groq/llama-3.3-70b-versatile".to_owned()),
+        _ => Err("expected PROVIDER/MODEL, such as groq/openai/gpt-oss-120b".to_owned()),
     }
 }
 

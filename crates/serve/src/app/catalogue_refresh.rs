@@ -9,7 +9,7 @@ use std::time::Duration;
 use photofinish_base::clock::{Instant, micros, wall_micros};
 use photofinish_config::config::{Config, HttpAddress, today};
 use photofinish_gateway::proxy::Gateway;
-use photofinish_transport::refresh::{self, CatalogueUpdate, UpdateError, UpdateOutcome};
+use photofinish_transport::refresh::{self, CatalogueSigner, CatalogueUpdate, UpdateError, UpdateOutcome};
 
 /// How often the configuration is checked for an address.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -70,8 +70,11 @@ async fn ask(gateway: &Arc<Gateway>, url: &HttpAddress) -> Duration {
 }
 
 async fn update(gateway: &Arc<Gateway>, url: &HttpAddress) -> Result<CatalogueUpdate, UpdateError> {
-    let target = gateway.live().config.catalogue_file();
-    let received = refresh::look_again(url, &target, gateway.client(), refresh::LIMITS).await?;
+    let (target, signer) = {
+        let config = &gateway.live().config;
+        (config.catalogue_file(), CatalogueSigner::of(config)?)
+    };
+    let received = refresh::look_again(url, &signer, &target, gateway.client(), refresh::LIMITS).await?;
     let live = gateway.live();
     // It writes and waits for the disk.
     let work = gateway.shutdown().run_blocking(move || refresh::settle(&live.config, received, false));

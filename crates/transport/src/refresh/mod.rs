@@ -4,6 +4,7 @@
 
 mod fetch;
 mod replace;
+mod signature;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,13 +14,15 @@ use std::time::Duration;
 use crate::upstream::{GetLimits, UpstreamClient};
 pub use fetch::ReceivedFile;
 use fetch::{FetchMemory, UntakenFile};
-use photofinish_base::files::FileLimits;
+use photofinish_base::files::{self, FileLimits};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{
     CATALOGUE_MAX, Config, HttpAddress, PriceSource, UpstreamConfig, read_catalogue_text, today,
 };
 use photofinish_config::offerings::{CatalogueChange, ModelCatalogue, PriceMove};
 pub use replace::UpdateError;
+pub use signature::CatalogueSigner;
+use signature::{ENDING, SIGNATURE_MAX, verify};
 
 /// How long one look at an address may take, redirects included.
 const FETCH_FOR: Duration = Duration::from_secs(30);
@@ -80,9 +83,10 @@ pub enum UpdateOutcome {
 /// Judges a file again that was refused before: the user may consent now.
 ///
 /// # Errors
-/// The file cannot be read, or the address does not answer with a file within the limits.
+/// The file cannot be read, the address does not answer with a file within the limits, or the signer did not sign it.
 pub async fn receive(
     origin: &UpdateOrigin,
+    signer: &CatalogueSigner,
     target: &Path,
     client: &UpstreamClient,
     limits: GetLimits,
@@ -91,11 +95,19 @@ pub async fn receive(
         UpdateOrigin::File(path) => {
             let text = read_catalogue_text(path, FileLimits::once());
             let text = text.map_err(|error| UpdateError(format!("cannot read {}: {error}", path.display())))?;
+            if let CatalogueSigner::Key(key) = signer {
+                let path = PathBuf::from(format!("{}{ENDING}", path.display()));
+                let signature = files::read(&path, SIGNATURE_MAX.into(), FileLimits::once().without_pipes());
+                let signature = signature.map_err(|error| {
+                    UpdateError(format!("it is not signed: cannot read {}: {error}", path.display()))
+                })?;
+                verify(key, &text, &signature.bytes)?;
+            }
             Ok(ReceivedFile::New { text: text.into(), memory: None })
         }
         UpdateOrigin::Url(url) => {
             let known = remembered(target, url).await.filter(FetchMemory::is_taken);
-            fetch::fetch(client, url, known, limits).await
+            signed(fetch::fetch(client, url, known, limits).await?, signer, client, url, limits).await
         }
     }
 }
@@ -103,14 +115,35 @@ pub async fn receive(
 /// Gets the file from the address if it is not the version that was judged last, taken or not.
 ///
 /// # Errors
-/// The address does not answer with a file within the limits.
+/// The address does not answer with a file within the limits, or the signer did not sign it.
 pub async fn look_again(
     url: &HttpAddress,
+    signer: &CatalogueSigner,
     target: &Path,
     client: &UpstreamClient,
     limits: GetLimits,
 ) -> Result<ReceivedFile, UpdateError> {
-    fetch::fetch(client, url, remembered(target, url).await, limits).await
+    let received = fetch::fetch(client, url, remembered(target, url).await, limits).await?;
+    signed(received, signer, client, url, limits).await
+}
+
+/// The file from this address, if its signature there is the signer's. One that was judged before was signed.
+async fn signed(
+    received: ReceivedFile,
+    signer: &CatalogueSigner,
+    client: &UpstreamClient,
+    url: &HttpAddress,
+    limits: GetLimits,
+) -> Result<ReceivedFile, UpdateError> {
+    if let (ReceivedFile::New { text, .. }, CatalogueSigner::Key(key)) = (&received, signer) {
+        let limits = GetLimits { bytes: SIGNATURE_MAX.into(), ..limits };
+        let signature = fetch::fetch(client, &url.with_end(ENDING), None, limits).await;
+        let signature = signature.map_err(|error| UpdateError(format!("it is not signed: {error}")))?;
+        if let ReceivedFile::New { text: signature, .. } = signature {
+            verify(key, text, &signature)?;
+        }
+    }
+    Ok(received)
 }
 
 /// When this address was last asked and had the file at `target`, in microseconds since 1970.

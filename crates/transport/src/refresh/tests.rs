@@ -185,7 +185,8 @@ async fn what_is_no_file_is_not_opened() {
     let path = place.folder.path().join("socket");
     let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let client = UpstreamClient::new(photofinish_base::shutdown::Shutdown::new()).unwrap();
-    let received = receive(&UpdateOrigin::File(path.clone()), &place.target(), &client, LIMITS).await;
+    let received =
+        receive(&UpdateOrigin::File(path.clone()), &CatalogueSigner::Nobody, &place.target(), &client, LIMITS).await;
     let error = received.err().unwrap().to_string();
     assert!(error.contains("it is no file"), "{error}");
     std::fs::rename(path, place.target()).unwrap();
@@ -216,7 +217,8 @@ async fn a_file_that_cannot_be_read_or_is_too_large_is_refused() {
     for (name, why) in
         [("large.json", "larger than 16 MiB"), ("folder", "it is no file"), ("gone.json", "No such file")]
     {
-        let received = receive(&UpdateOrigin::File(path(name)), &place.target(), &client, LIMITS).await;
+        let received =
+            receive(&UpdateOrigin::File(path(name)), &CatalogueSigner::Nobody, &place.target(), &client, LIMITS).await;
         let error = received.err().unwrap().to_string();
         assert!(error.contains(why) && error.contains(name), "{error}");
     }

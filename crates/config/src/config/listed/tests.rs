@@ -212,3 +212,24 @@ fn a_model_that_only_the_list_knows_is_served_by_its_bare_name() {
         read.models.len() + SERVED_MAX
     );
 }
+
+#[test]
+fn a_list_knows_better_than_the_catalogue_what_has_ended_and_a_router_names_whose_model_it_is() {
+    let listed = |keys: &[&str]| {
+        config("", keys).with_lists(&lists(&[
+            ("groq", &["llama-3.3-70b-versatile", "claude-fable-5-2"]),
+            ("openrouter", &["google/gemini-4-carbon", "anthropic/claude-fable-5.2", "google/gemini-3.8-flash"]),
+        ]))
+    };
+    let alone = listed(&["GROQ_API_KEY", "OPENROUTER_API_KEY"]);
+    assert_eq!(upstreams(&listed(&["GROQ_API_KEY"]), "llama-3.3-70b-versatile"), ["groq/llama-3.3-70b-versatile"]);
+    for (name, expected) in [
+        ("gemini-4-carbon", &["openrouter/google/gemini-4-carbon"][..]),
+        // Another vendor's flagship: the catalogue knows who has it.
+        ("claude-fable-5-2", &["openrouter/anthropic/claude-fable-5.2"]),
+    ] {
+        assert_eq!(upstreams(&alone, name), expected, "{name}");
+    }
+    let with_google = listed(&["GROQ_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"]);
+    assert_eq!(upstreams(&with_google, "gemini-4-carbon"), ["gemini/gemini-4-carbon"]);
+}
