@@ -258,8 +258,14 @@ fn ollama_requests(body: &[u8]) {
 }
 
 fn other_requests(body: &[u8]) {
-    for surface in [Surface::Completions, Surface::Embeddings, Surface::CountTokens, Surface::OllamaEmbed] {
+    request(Surface::Completions, body);
+    request(Surface::CountTokens, body);
+    for surface in Surface::ALL.into_iter().filter(|surface| surface.embeds()) {
         request(surface, body);
+        let options = TranslationOptions { model: "model".to_owned(), quirks: Quirks::default() };
+        for dialect in Dialect::ALL {
+            _ = RequestTranslation::embedding(surface, body, dialect, &options);
+        }
     }
 }
 
@@ -267,6 +273,7 @@ fn other_requests(body: &[u8]) {
 fn paths(path: &[u8]) {
     let Ok(path) = std::str::from_utf8(path) else { return };
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    PathCall::of_azure(path);
     if let Some(call) = PathCall::of_gemini(path, query) {
         let body = Bytes::from_static(b"{\"contents\":[{\"parts\":[{\"text\":\"a\"}]}]}");
         if let Ok(request) = ApiRequest::parse_call(call.surface, body, Some(&call), true) {

@@ -163,7 +163,7 @@ pub fn settle(race: &RaceRecord, attempts: &mut [(&mut AttemptRecord, BillBounds
 /// The maximum answer of a loser in tokens: the length of the winner's answer or the requested maximum, whichever is
 /// less. None if neither is known.
 fn answer_tokens<'a>(race: &RaceRecord, mut rows: impl Iterator<Item = &'a AttemptRecord>) -> Option<f64> {
-    if [Surface::Embeddings, Surface::OllamaEmbed].iter().any(|surface| race.api == surface.as_str()) {
+    if Surface::ALL.iter().any(|surface| surface.embeds() && race.api == surface.as_str()) {
         return Some(0.0);
     }
     let winner = rows.find(|row| race.winner == Some(row.ordinal) && row.tok_src == TokenSource::Usage);

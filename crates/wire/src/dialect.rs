@@ -20,10 +20,16 @@ pub enum Surface {
     OllamaGenerate,
     /// Ollama's `/api/embed`.
     OllamaEmbed,
+    /// Ollama's `/api/embeddings`, the predecessor of `/api/embed`.
+    OllamaEmbeddings,
     /// Gemini's `generateContent` and `streamGenerateContent`.
     Gemini,
     /// Gemini's `countTokens`.
     GeminiCount,
+    /// Gemini's `embedContent`.
+    GeminiEmbed,
+    /// Gemini's `batchEmbedContents`.
+    GeminiEmbedBatch,
     /// OpenAI's calls that are not read.
     Passed(PassedCall),
 }
@@ -66,7 +72,7 @@ impl Surface {
         Surface::OllamaGenerate,
     ];
 
-    pub const ALL: [Surface; 16] = [
+    pub const ALL: [Surface; 22] = [
         Surface::Chat,
         Surface::Completions,
         Surface::Embeddings,
@@ -76,12 +82,18 @@ impl Surface {
         Surface::OllamaChat,
         Surface::OllamaGenerate,
         Surface::OllamaEmbed,
+        Surface::OllamaEmbeddings,
         Surface::Gemini,
         Surface::GeminiCount,
+        Surface::GeminiEmbed,
+        Surface::GeminiEmbedBatch,
         Surface::Passed(PassedCall::Transcription),
+        Surface::Passed(PassedCall::Translation),
         Surface::Passed(PassedCall::Speech),
         Surface::Passed(PassedCall::Image),
+        Surface::Passed(PassedCall::ImageEdit),
         Surface::Passed(PassedCall::Moderation),
+        Surface::Passed(PassedCall::Rerank),
         Surface::Passed(PassedCall::Compaction),
     ];
 
@@ -98,8 +110,13 @@ impl Surface {
             Surface::OllamaChat => ("ollama_chat", "/api/chat", Dialect::Ollama),
             Surface::OllamaGenerate => ("ollama_generate", "/api/generate", Dialect::Ollama),
             Surface::OllamaEmbed => ("ollama_embed", "/api/embed", Dialect::Ollama),
+            Surface::OllamaEmbeddings => ("ollama_embeddings", "/api/embeddings", Dialect::Ollama),
             Surface::Gemini => ("gemini", "/v1beta/models/{model}:generateContent", Dialect::Gemini),
             Surface::GeminiCount => ("gemini_count_tokens", "/v1beta/models/{model}:countTokens", Dialect::Gemini),
+            Surface::GeminiEmbed => ("gemini_embed", "/v1beta/models/{model}:embedContent", Dialect::Gemini),
+            Surface::GeminiEmbedBatch => {
+                ("gemini_embed_batch", "/v1beta/models/{model}:batchEmbedContents", Dialect::Gemini)
+            }
             Surface::Passed(PassedCall::Compaction) => {
                 (PassedCall::Compaction.as_str(), PassedCall::Compaction.path(), Dialect::Responses)
             }
@@ -125,7 +142,7 @@ impl Surface {
 
     /// Whether the path names the model, and whether the answer is streamed.
     pub fn is_in_path(self) -> bool {
-        matches!(self, Surface::Gemini | Surface::GeminiCount)
+        self.dialect() == Dialect::Gemini
     }
 
     /// Whether the limits of the answer are members of an object in the request.
@@ -162,7 +179,14 @@ impl Surface {
 
     /// Whether the answer is vectors.
     pub fn embeds(self) -> bool {
-        matches!(self, Surface::Embeddings | Surface::OllamaEmbed)
+        matches!(
+            self,
+            Surface::Embeddings
+                | Surface::OllamaEmbed
+                | Surface::OllamaEmbeddings
+                | Surface::GeminiEmbed
+                | Surface::GeminiEmbedBatch
+        )
     }
 
     /// How its own answers are cut into events.
@@ -242,7 +266,7 @@ impl Dialect {
     }
 }
 
-// OpenAI's calls that the gateway does not read: audio, images, moderations and compactions. Requests and answers are passed
+// Calls that the gateway does not read: audio, images, moderations, compactions and rerankings. Requests and answers are passed
 // through byte for byte, except for `model`. Vocabulary: imports no dialect. Not for their bodies: see
 // `request::form` and `answer::whole`.
 
@@ -252,11 +276,17 @@ photofinish_base::named! {
     pub enum PassedCall {
         /// Audio to text. Its request is a multipart form.
         Transcription = "transcriptions",
+        /// Audio to English text. Its request is a multipart form.
+        Translation = "translations",
         /// Text to audio.
         Speech = "speech",
         /// Text to images.
         Image = "images",
+        /// Images and text to images. Its request is a multipart form, or names files.
+        ImageEdit = "image_edits",
         Moderation = "moderations",
+        /// Documents in the order of how well they answer a question, as Cohere and Jina have it.
+        Rerank = "rerank",
         /// A conversation of the Responses API to a short form of it.
         Compaction = "compactions",
     }
@@ -267,9 +297,12 @@ impl PassedCall {
     pub fn path(self) -> &'static str {
         match self {
             PassedCall::Transcription => "/v1/audio/transcriptions",
+            PassedCall::Translation => "/v1/audio/translations",
             PassedCall::Speech => "/v1/audio/speech",
             PassedCall::Image => "/v1/images/generations",
+            PassedCall::ImageEdit => "/v1/images/edits",
             PassedCall::Moderation => "/v1/moderations",
+            PassedCall::Rerank => "/v1/rerank",
             PassedCall::Compaction => "/v1/responses/compact",
         }
     }
@@ -282,20 +315,23 @@ impl PassedCall {
     /// The member with the prompt of a JSON request.
     pub fn prompt(self) -> Option<&'static str> {
         match self {
-            PassedCall::Transcription => None,
+            PassedCall::Transcription | PassedCall::Translation => None,
             PassedCall::Speech | PassedCall::Moderation | PassedCall::Compaction => Some("input"),
-            PassedCall::Image => Some("prompt"),
+            PassedCall::Image | PassedCall::ImageEdit => Some("prompt"),
+            PassedCall::Rerank => Some("documents"),
         }
     }
 }
 
-// What a request says in its URL instead of its body: Gemini's model, its call, the form of the answer and the key.
+// What a request says in its URL instead of its body: the model and the call of Gemini's and Azure's clients, and Gemini's form
+// of the answer and key.
 
 /// A call that the path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathCall {
     pub surface: Surface,
     pub model: String,
+    /// Read where the body does not say it.
     pub stream: bool,
     /// The answer is a list of events. The gateway gives it one event, the whole answer.
     pub listed: bool,
@@ -310,9 +346,21 @@ impl PathCall {
             "generateContent" => (Surface::Gemini, false, false),
             "streamGenerateContent" => (Surface::Gemini, events, !events),
             "countTokens" => (Surface::GeminiCount, false, false),
+            "embedContent" => (Surface::GeminiEmbed, false, false),
+            "batchEmbedContents" => (Surface::GeminiEmbedBatch, false, false),
             _ => return None,
         };
         Some(PathCall { surface, model: model.to_owned(), stream, listed })
+    }
+
+    /// Reads `DEPLOYMENT/CALL`, the path behind `/openai/deployments/`. A deployment is a model. None for an unknown call.
+    pub fn of_azure(path: &str) -> Option<PathCall> {
+        let of_openai = Surface::ALL.into_iter().filter(|surface| surface.dialect() == Dialect::OpenAi);
+        let called =
+            of_openai.filter_map(|surface| Some((surface, path.strip_suffix(surface.path().strip_prefix("/v1")?)?)));
+        // `chat/completions` ends with another call.
+        let (surface, model) = called.min_by_key(|(_, model)| model.len())?;
+        (!model.is_empty()).then(|| PathCall { surface, model: model.to_owned(), stream: false, listed: false })
     }
 }
 
@@ -337,10 +385,30 @@ mod path_call_tests {
         assert_eq!(of("a/m:x:streamGenerateContent", "key=k&alt=sse"), call(Surface::Gemini, "a/m:x", true, false));
         assert_eq!(of("m:streamGenerateContent", ""), call(Surface::Gemini, "m", false, true));
         assert_eq!(of("m:countTokens", ""), call(Surface::GeminiCount, "m", false, false));
-        for unknown in ["m", "m:", "m:embedContent", "m:GenerateContent", ":", ""] {
+        assert_eq!(of("m:embedContent", ""), call(Surface::GeminiEmbed, "m", false, false));
+        assert_eq!(of("m:batchEmbedContents", "alt=sse"), call(Surface::GeminiEmbedBatch, "m", false, false));
+        for unknown in ["m", "m:", "m:predict", "m:GenerateContent", ":", ""] {
             assert_eq!(of(unknown, ""), None, "{unknown}");
         }
         assert_eq!(key_in("alt=sse&key=a%2Fb").as_deref(), Some("a/b"));
         assert_eq!((key_in("key="), key_in("keys=x"), key_in("")), (None, None, None));
+    }
+
+    #[test]
+    fn a_deployment_is_a_model() {
+        let of = |path: &str| PathCall::of_azure(path).map(|call| (call.surface, call.model));
+        for (path, surface, model) in [
+            ("m/chat/completions", Surface::Chat, "m"),
+            ("m/completions", Surface::Completions, "m"),
+            ("groq/a/b/embeddings", Surface::Embeddings, "groq/a/b"),
+            ("chat/completions", Surface::Completions, "chat"),
+            ("m/images/edits", Surface::Passed(PassedCall::ImageEdit), "m"),
+            ("m/audio/translations", Surface::Passed(PassedCall::Translation), "m"),
+        ] {
+            assert_eq!(of(path), Some((surface, model.to_owned())), "{path}");
+        }
+        for unknown in ["m", "/completions", "m/messages", "m/responses", "m/chat/completions/", "mcompletions", ""] {
+            assert_eq!(of(unknown), None, "{unknown}");
+        }
     }
 }

@@ -184,6 +184,17 @@ def structured_output():
 
 
 @scripted
+def embeddings():
+    if not {"openai", "gemini", "ollama"} & set(kit.DIALECTS):
+        return
+    config = types.EmbedContentConfig(task_type="RETRIEVAL_QUERY", output_dimensionality=2)
+    # Of models with "gemini" in their name the SDK makes one embedding of all contents.
+    vectors = 1 if "gemini" in kit.MODEL else 2
+    answer = client.models.embed_content(model=kit.MODEL, contents=["hello", "world"], config=config)
+    assert [one.values for one in answer.embeddings] == [[0.5, 0.25]] * vectors, answer
+
+
+@scripted
 def thoughts():
     config = {"max_output_tokens": 4000, "thinking_config": types.ThinkingConfig(include_thoughts=True, thinking_budget=1024)}
     answer = ask(**config)

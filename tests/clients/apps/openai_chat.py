@@ -1,7 +1,8 @@
-"""The OpenAI Python SDK: chat completions, completions, embeddings and models."""
+"""The OpenAI Python SDK: chat completions, completions, embeddings, models, files and batches; its client for Azure; Cohere's SDK."""
 
 import json
 
+import cohere
 import kit
 import openai
 import pydantic
@@ -223,6 +224,39 @@ def embeddings():
     assert len(answer.data) == 2 and all(isinstance(number, float) for one in answer.data for number in one.embedding)
     # Gemini counts no tokens of embeddings.
     assert answer.usage.prompt_tokens > 0 or "gemini" in kit.DIALECTS
+
+
+@scripted
+def files_and_batches():
+    sent = b'{"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {}}\n' * 50_000
+    file = client.files.create(file=("a.jsonl", sent), purpose="batch")
+    assert file.id == "file-1" and [one.id for one in client.files.list()] == ["file-1"]
+    assert sent in client.files.content(file.id).read()
+    batch = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
+    assert client.batches.retrieve(batch.id).status == "validating" and [one.id for one in client.batches.list()] == ["batch-1"]
+    assert client.batches.cancel(batch.id).status == "cancelling"
+    assert client.files.delete(file.id).deleted
+    direct = openai.OpenAI(base_url=kit.URL + "/providers/script-openai/v1", api_key=kit.TOKEN, max_retries=0)
+    assert direct.files.retrieve("file-1").bytes > len(sent)
+
+
+@check
+def as_azures_client():
+    azure = openai.AzureOpenAI(azure_endpoint=kit.URL, api_key=kit.TOKEN, api_version="2024-10-21", max_retries=0, timeout=60)
+    answer = azure.chat.completions.create(model=kit.MODEL, messages=HELLO, max_tokens=24)
+    assert answer.choices[0].message.content
+    chunks = list(azure.chat.completions.create(model=kit.MODEL, messages=HELLO, max_tokens=24, stream=True))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert kit.MODEL in [model.id for model in azure.models.list()]
+
+
+@scripted
+def rerank_by_coheres_sdk():
+    if "openai" not in kit.DIALECTS:
+        return
+    for ranker in (cohere.ClientV2(kit.TOKEN, base_url=kit.URL), cohere.Client(kit.TOKEN, base_url=kit.URL)):
+        answer = ranker.rerank(model=kit.MODEL, query="which", documents=["a", "b", "c"], top_n=2)
+        assert [one.index for one in answer.results] == [0, 1] and answer.results[0].relevance_score == 1
 
 
 def refused(call, code="photofinish_no_upstream"):

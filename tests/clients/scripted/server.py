@@ -24,19 +24,45 @@ PATHS = [
     (re.compile(r"^/api/generate$"), "ollama_generate"),
 ]
 TYPES = {"bedrock": "application/vnd.amazon.eventstream", "ollama": "application/x-ndjson", "ollama_generate": "application/x-ndjson"}
+KEPT = re.compile(r"^/v1/(files|batches)(?:/([^/?]+))?(?:/(\w+))?(?:\?.*)?$")
 KEY_HEADERS = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
+    def do_GET(self):
+        self.keep(b"")
+
+    do_DELETE = do_GET
+
+    def keep(self, body):
+        """Files and batches: one of each, and the file is the last that was sent."""
+        kind, name, part = KEPT.match(self.path).groups()
+        if self.headers.get("authorization") != f"Bearer {KEY}":
+            return self.json(401, {"error": {"message": "no key", "type": "invalid_request_error"}})
+        if kind == "files" and self.command == "POST":
+            self.server.file = body
+        if part == "content":
+            return self.bytes(200, "application/octet-stream", self.server.file)
+        one = {"id": "file-1", "object": "file", "bytes": len(self.server.file), "created_at": streams.NOW, "filename": "a.jsonl",
+               "purpose": "batch", "status": "processed"}
+        if kind == "batches":
+            one = {"id": "batch-1", "object": "batch", "endpoint": "/v1/chat/completions", "input_file_id": "file-1", "created_at": streams.NOW,
+                   "completion_window": "24h", "status": "cancelling" if part else "validating"}
+        if self.command == "DELETE":
+            one = {"id": name, "object": "file", "deleted": True}
+        self.json(200, one if name or self.command == "POST" else {"object": "list", "data": [one], "has_more": False})
+
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        if KEPT.match(self.path):
+            return self.keep(body)
         try:
             body = json.loads(body)
             self.path = self.path.removesuffix("?beta=true")
             plain = {"/v1/messages/count_tokens": self.count, "/v1/embeddings": self.embed, "/v1/completions": self.complete,
-                     "/api/embed": self.ollama_embed}
+                     "/api/embed": self.ollama_embed, "/v1/rerank": self.rerank}
             if self.path in plain:
                 return plain[self.path](body)
             if self.path.startswith("/v1beta/") and self.path.endswith(":countTokens"):
@@ -100,6 +126,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         given = body["input"] if isinstance(body["input"], list) else [body["input"]]
         self.json(200, {"model": body["model"], "embeddings": [[0.5, 0.25] for _ in given], "prompt_eval_count": 3})
 
+    def rerank(self, body):
+        results = [{"index": index, "relevance_score": 1 / (index + 1)} for index, _ in enumerate(body["documents"])]
+        self.json(200, {"id": self.server.id("r-"), "results": results[:body.get("top_n")], "meta": {"billed_units": {"search_units": 1}}})
+
     def complete(self, body):
         head = {"id": self.server.id("cmpl-"), "object": "text_completion", "created": streams.NOW, "model": body["model"]}
         events = [head | {"choices": [{"text": text, "index": 0, "logprobs": None, "finish_reason": None}]} for text in ("Once", " upon")]
@@ -119,9 +149,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.json(status, shapes.get(dialect, {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}}))
 
     def json(self, status, body):
-        body = json.dumps(body).encode()
+        self.bytes(status, "application/json", json.dumps(body).encode())
+
+    def bytes(self, status, content_type, body):
         self.send_response(status)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", content_type)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -137,6 +169,7 @@ class Server(http.server.ThreadingHTTPServer):
 
     def __init__(self, port=0):
         super().__init__(("127.0.0.1", port), Handler)
+        self.file = b""
         self.asked = collections.Counter()
         self.bodies = collections.deque(maxlen=200)
         self.trouble = []  # requests that the script could not read: a bug of the gateway or of the script

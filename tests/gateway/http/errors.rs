@@ -145,7 +145,12 @@ async fn a_wrong_method_and_a_wrong_path_are_errors() {
     }
     for (path, hint) in [
         ("/v1", "Anthropic, Gemini and Ollama clients one without"),
-        ("/v1/files/list", "OpenAI clients take a base URL that ends in /v1"),
+        ("/v2/filings", "OpenAI clients take a base URL that ends in /v1"),
+        ("/v1/files/list", "files = \"NAME\" under [server], or call /providers/NAME/files/list"),
+        ("/v1/conversations", "/providers/NAME/v1/conversations goes to"),
+        ("/threads/t/runs", "/providers/NAME/threads/t/runs goes to"),
+        ("/v1/realtime", "which the gateway does not carry"),
+        ("/v1/realtime/client_secrets", "which the gateway does not carry"),
         ("/v1/chat/completion", "did you mean /v1/chat/completions?"),
         ("/v1/v1/messages", "did you mean /v1/messages?"),
         ("/api/stat", "did you mean /api/stats?"),
@@ -155,6 +160,12 @@ async fn a_wrong_method_and_a_wrong_path_are_errors() {
         assert_eq!((status, code.as_str()), (404, "photofinish_not_found"), "{path}");
         assert!(message.contains(hint), "{message}");
     }
+    let batches = served.send("POST", "/v1/messages/batches", &[], "{}").await;
+    assert!(
+        batches.status == 404 && batches.body.contains("/providers/NAME/v1/messages/batches goes to"),
+        "{}",
+        batches.body
+    );
     for path in ["/v1/models/%ff", "/v1/models/", "/v1/models/%00"] {
         assert_eq!(served.get(path, &[]).await.error().0, 404, "{path}");
     }

@@ -99,13 +99,44 @@ async fn tokens_are_counted_by_the_vendor_or_estimated() {
 }
 
 #[tokio::test]
+async fn embeddings_go_to_the_vendor_under_its_name_and_over_other_dialects() {
+    let own = r#"{"embedding":{"values":[1,-2]},"x_odd":1}"#;
+    let fake = FakeProvider::answering(move |_| Script::status(200, &[], own)).await;
+    let openai = r#"{"data":[{"index":0,"embedding":[1,-2]},{"index":1,"embedding":[3]}],"usage":{"prompt_tokens":3}}"#;
+    let other = FakeProvider::answering(move |_| Script::status(200, &[], openai)).await;
+    let setup = Setup::new().provider("a", &fake, GEMINI).provider("b", &other, "dialect = \"openai\"");
+    let gateway = setup.start().await;
+    let content = |text: &str| json!({"model": "models/x", "content": {"parts": [{"text": text}]}, "taskType": "RETRIEVAL_QUERY"});
+    let one = sent(&gateway, "POST", "/v1beta/models/a/g:embedContent", &[], &content("hi").to_string()).await;
+    assert_eq!((one.status, one.body.as_str()), (200, own));
+    let up = fake.request(0).await;
+    let mut named = content("hi");
+    named["model"] = json!("models/g");
+    assert_eq!((up.path.as_str(), up.json()), ("/v1/models/g:embedContent", named));
+    let two = json!({"requests": [content("hi"), content("ho")]}).to_string();
+    let both = sent(&gateway, "POST", "/v1beta/models/b/e:batchEmbedContents", &[], &two).await;
+    let expected =
+        json!({"embeddings": [{"values": [1.0, -2.0]}, {"values": [3.0]}], "usageMetadata": {"promptTokenCount": 3}});
+    assert_eq!((both.status, both.json()), (200, expected), "{}", both.body);
+    assert_eq!(both.header("x-photofinish-dropped"), "taskType");
+    let up = other.request(0).await;
+    assert_eq!((up.path.as_str(), up.json()), ("/v1/embeddings", json!({"input": ["hi", "ho"], "model": "e"})));
+    let rows = gateway.stop().await;
+    assert_row!(&rows.races[0], json!({"api": "gemini_embed", "outcome": "ok"}));
+    assert_row!(&rows.races[1], json!({"api": "gemini_embed_batch", "outcome": "ok"}));
+    assert_row!(rows.one("b"), json!({"outcome": "won", "input_tokens": 3}));
+}
+
+#[tokio::test]
 async fn what_is_wrong_is_said_in_the_vendor_s_shape() {
     let fake = FakeProvider::start(vec![]).await;
     let gateway = Setup::new().provider("a", &fake, GEMINI).server("body_max = \"64KiB\"").start().await;
     let hello = hello().to_string();
     let huge = " ".repeat(65 << 10);
     for (path, body, status, name, words) in [
-        ("/v1beta/models/m:embedContent", hello.as_str(), 404, "NOT_FOUND", ":generateContent"),
+        ("/v1beta/models/m:embedContent", "{}", 400, "INVALID_ARGUMENT", "'content'"),
+        ("/v1beta/models/m:batchEmbedContents", "{}", 400, "INVALID_ARGUMENT", "'requests'"),
+        ("/v1beta/models/m:predict", hello.as_str(), 404, "NOT_FOUND", ":batchEmbedContents"),
         ("/v1beta/models/m:generate", &hello, 404, "NOT_FOUND", ":streamGenerateContent"),
         ("/v1beta/models/m", &hello, 404, "NOT_FOUND", ":countTokens"),
         ("/v1beta/tunedModels/m:generateContent", &hello, 404, "NOT_FOUND", "nothing at"),

@@ -24,6 +24,7 @@ mod ollama;
 mod overload;
 mod override_permissions;
 mod passed_calls;
+mod provider_paths;
 mod routing;
 mod secrets;
 mod surface_errors;

@@ -49,6 +49,7 @@ async fn the_list_is_what_the_caller_may_use() {
     assert_eq!(*entry, json!({"id": "plain", "object": "model", "created": 0, "owned_by": "photofinish"}));
     let entry = list["data"].as_array().unwrap().iter().find(|model| model["id"] == "org/model:free").unwrap();
     assert_eq!(entry["max_model_len"], 4_096, "the smallest window");
+    assert_eq!(entry["context_length"], 4_096, "as OpenRouter names it");
     let visible = ["alias/with/slashes", "gpt-4o-mini", "org/model:free", "plain"];
     assert_eq!(ids(&list), visible);
 
@@ -57,6 +58,26 @@ async fn the_list_is_what_the_caller_may_use() {
     assert_eq!(ids(&own), all, "her own key turns it on");
     let brought = [("x-api-key", "bob-token"), ("x-photofinish-key-off", "k")];
     assert_eq!(ids(&served.get("/v1/models", &brought).await.json()), all);
+}
+
+#[tokio::test]
+async fn what_the_catalogue_knows_of_a_model_is_told_in_each_vendors_words() {
+    let config = "[providers.anthropic]\napi_key = \"k\"\n[models.\"claude-sonnet-4-6\"]\nupstreams = [\"anthropic/claude-sonnet-4-6\"]\n";
+    let served = Setup::new(config).serve().await;
+    let path = "/v1/models/claude-sonnet-4-6";
+    let entry = served.get(path, &[]).await.json();
+    let (context, longest) = (entry["context_length"].as_u64().unwrap(), entry["max_output_tokens"].as_u64().unwrap());
+    assert!(context >= 200_000 && longest >= 32_000, "{entry}");
+    let kinds = entry["architecture"]["input_modalities"].as_array().unwrap();
+    assert!(kinds.contains(&json!("text")) && kinds.contains(&json!("image")), "{entry}");
+    let parameters = entry["supported_parameters"].as_array().unwrap();
+    assert!(parameters.contains(&json!("tools")) && parameters.contains(&json!("reasoning")), "{entry}");
+    let of_anthropic = served.get(path, &[("anthropic-version", "2023-06-01")]).await.json();
+    assert_eq!((&of_anthropic["max_input_tokens"], &of_anthropic["max_tokens"]), (&json!(context), &json!(longest)));
+    let of_gemini = served.get("/v1beta/models/claude-sonnet-4-6", &[]).await.json();
+    assert_eq!((&of_gemini["inputTokenLimit"], &of_gemini["outputTokenLimit"]), (&json!(context), &json!(longest)));
+    let of_ollama = served.send("POST", "/api/show", &[], "{\"model\":\"claude-sonnet-4-6\"}").await.json();
+    assert_eq!(of_ollama["capabilities"], json!(["completion", "tools", "vision", "thinking"]));
 }
 
 #[tokio::test]

@@ -186,6 +186,21 @@ async fn embeddings_come_over_every_dialect_that_has_them() {
     assert_eq!((response.status, &response.json()["error"]), (400, &json!("bad input")), "in Ollama's words");
     let rows = gateway.stop().await;
     assert_row!(rows.of(0)[0], json!({"outcome": "won", "input_tokens": 3}));
+    // Ollama's older call.
+    let fake = FakeProvider::answering(move |_| Script::status(200, &[], openai)).await;
+    let own = FakeProvider::answering(|_| Script::status(200, &[], r#"{"embedding":[0.5]}"#)).await;
+    let gateway = Setup::new().provider("a", &fake, "").provider("b", &own, "dialect = \"ollama\"").start().await;
+    for (model, embedding, number) in [("a/m", json!([1.0, -2.0]), &fake), ("b/m", json!([0.5]), &own)] {
+        let ask = json!({"model": model, "prompt": "hello"});
+        let response = read_response(&mut gateway.post("/api/embeddings", &ask).await).await;
+        assert_eq!(response.json(), json!({"embedding": embedding}), "{}", response.body);
+        number.request(0).await;
+    }
+    assert_eq!(fake.request(0).await.json(), json!({"input": ["hello"], "model": "m"}));
+    let up = own.request(0).await;
+    assert_eq!((up.path.as_str(), up.json()), ("/v1/api/embeddings", json!({"model": "m", "prompt": "hello"})));
+    let rows = gateway.stop().await;
+    assert_row!(&rows.races[0], json!({"api": "ollama_embeddings", "outcome": "ok"}));
 }
 
 #[tokio::test]

@@ -173,6 +173,12 @@ async fn models_are_listed_and_shown() {
     names.sort_unstable();
     assert_eq!(names, ["llama3.3", "m", "wide"]);
     assert!(tags["models"][0]["details"]["family"].is_string() && tags["models"][0]["size"].is_number(), "{tags}");
+    let running = get(&gateway, "/api/ps").await.json();
+    assert_eq!(running["models"].as_array().map(Vec::len), Some(3), "none has to be loaded");
+    assert!(
+        running["models"][0]["expires_at"].is_string() && running["models"][0]["size_vram"].is_number(),
+        "{running}"
+    );
     let show = asked(&gateway, "/api/show", &json!({"model": "llama3.3:latest"})).await.json();
     let family = show["model_info"]["general.architecture"].as_str().unwrap();
     assert_eq!(show["model_info"][format!("{family}.context_length")], 8_000, "what all upstreams take");

@@ -1,4 +1,4 @@
-//! OpenAI's calls that the gateway does not read: transcriptions, speech, images, moderations and compactions.
+//! Calls that the gateway does not read: transcriptions, speech, images, moderations, rerankings and compactions.
 
 use serde_json::{Value, json};
 
@@ -132,6 +132,77 @@ async fn images_and_moderations_pass_through() {
     assert_eq!(names, ["images", "images", "moderations", "moderations"]);
     assert_row!(&rows.attempts[0], json!({"outcome": "won", "input_tokens": 5, "output_tokens": 7}));
     assert_row!(&rows.attempts[1], json!({"outcome": "won", "model_reported": "omni"}));
+}
+
+#[tokio::test]
+async fn edits_and_translations_are_forms_and_rerankings_have_two_paths() {
+    let ranked = json!({"id": "r", "results": [{"index": 1, "relevance_score": 0.9}], "meta": {"billed_units": {"search_units": 1}}});
+    let answer = ranked.to_string();
+    let fake = FakeProvider::answering(move |_| typed("application/json", answer.as_bytes())).await;
+    let gateway = Setup::over(&[&fake]).start().await;
+    for path in ["/v1/images/edits", "/v1/audio/translations"] {
+        let mut client = RawClient::connect(gateway.addr()).await;
+        let body = form(&[("model", "m"), ("prompt", "a hat"), ("image[]", "x")], AUDIO);
+        client.request("POST", path, &[("content-type", FORM)], body).await;
+        assert_eq!(read_response(&mut client).await.status, 200, "{path}");
+    }
+    let edit = json!({"model": "m", "prompt": "a hat", "images": [{"file_id": "f-1"}]});
+    assert_eq!(read_response(&mut gateway.post("/v1/images/edits", &edit).await).await.status, 200);
+    let ask = json!({"model": "m", "query": "q", "documents": ["a", {"text": "b"}], "top_n": 1, "x_odd": 1.0});
+    for path in ["/v1/rerank", "/v2/rerank", "/rerank"] {
+        let response = read_response(&mut gateway.post(path, &ask).await).await;
+        assert_eq!((response.status, response.json()), (200, ranked.clone()), "{path}");
+    }
+    let without = json!({"model": "m", "query": "q"});
+    let (status, _, message) = read_response(&mut gateway.post("/v2/rerank", &without).await).await.error();
+    assert!(status == 400 && message.contains("'documents'"), "{message}");
+    let up = fake.requests();
+    let paths: Vec<&str> = up.iter().map(|request| request.path.as_str()).collect();
+    let expected =
+        ["/v1/images/edits", "/v1/audio/translations", "/v1/images/edits", "/v1/rerank", "/v1/rerank", "/v1/rerank"];
+    assert_eq!(paths, expected);
+    assert_eq!((up[2].json(), up[4].json()), (edit, ask));
+    let rows = gateway.stop().await;
+    let names: Vec<&Value> = rows.races.iter().map(|race| &race["api"]).collect();
+    assert_eq!(names, ["image_edits", "translations", "image_edits", "rerank", "rerank", "rerank", "rerank"]);
+}
+
+#[tokio::test]
+async fn azures_clients_name_the_model_in_the_path() {
+    let chat = Script::stream(&["hi"]);
+    let fake = FakeProvider::answering(move |request| match request.path.as_str() {
+        "/v1/chat/completions" => chat.clone(),
+        _ => typed("application/json", b"{\"object\":\"list\",\"data\":[]}"),
+    })
+    .await;
+    let gateway = Setup::over(&[&fake]).table("[users.ann]\ntoken = \"ann-token\"").start().await;
+    let version = "?api-version=2024-10-21";
+    for (path, ask) in [
+        ("/openai/deployments/m/chat/completions", json!({"model": "gpt-other", "messages": [{}], "stream": true})),
+        ("/openai/deployments/a%2Fm/chat/completions", json!({"messages": [{}]})),
+        ("/openai/deployments/m/embeddings", json!({"input": "a"})),
+        ("/openai/embeddings", json!({"model": "m", "input": "a"})),
+        ("/openai/v1/embeddings", json!({"model": "m", "input": "a"})),
+    ] {
+        let mut client = gateway.request(&format!("{path}{version}"), &[("api-key", "ann-token")], &ask).await;
+        let response = read_response(&mut client).await;
+        assert_eq!((response.status, response.upstream()), (200, "a/m"), "{path}: {}", response.body);
+    }
+    for request in fake.requests() {
+        assert_eq!(request.json()["model"], "m");
+        assert!(!request.path.contains("api-version") && request.header("api-key").is_none());
+    }
+    let ask = json!({"messages": [{}]});
+    for (path, key, status, code) in [
+        ("/openai/deployments/nobody/chat/completions", "ann-token", 404, "model_not_found"),
+        ("/openai/deployments/m/extensions/chat", "ann-token", 404, "photofinish_not_found"),
+        ("/openai/deployments/m/chat/completions", "wrong", 401, "photofinish_unauthorized"),
+    ] {
+        let response = read_response(&mut gateway.request(path, &[("api-key", key)], &ask).await).await;
+        assert_eq!((response.status, response.error_code().as_str()), (status, code), "{path}");
+    }
+    let rows = gateway.stop().await;
+    assert_row!(&rows.races[0], json!({"api": "chat", "model": "m", "stream": 1, "user": "ann"}));
 }
 
 #[tokio::test]

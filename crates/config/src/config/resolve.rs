@@ -51,7 +51,13 @@ pub(super) fn resolve(
     warn_of_open_doors(scope, &server.cors, &server.trusted_proxies, !raw.users.is_empty());
     let env_proxies = EnvProxies::read(scope);
     let mut providers = listed_providers(scope, raw.providers, &env_proxies);
-    add_used_providers(scope, &mut providers, &raw.models, &raw.users, &env_proxies);
+    add_used_providers(scope, &mut providers, (&raw.models, &raw.users, server.files.as_ref()), &env_proxies);
+    if let Some(files) = &server.files
+        && !providers.contains_key(&files.value)
+    {
+        let message = format!("unknown provider \"{}\" in files of [server]", shown(&files.typed));
+        report_unknown(scope, message, (&files.value, files.offset), &providers);
+    }
     add_providers_with_a_key(scope, &mut providers, &env_proxies);
     check_own_addresses(scope, &listen, &providers, &raw.models);
     let catalogue = &*chosen.catalogue;
@@ -83,6 +89,7 @@ pub(super) fn resolve(
             drain: server.drain,
             hosts: server.hosts,
             cors: server.cors,
+            files: server.files.map(|files| files.value),
             log: server.log,
         },
         given_listen: None,
@@ -176,14 +183,14 @@ fn listed_providers(scope: &ReaderScope<'_>, raw: Vec<RawProvider>, env_proxies:
 fn add_used_providers(
     scope: &ReaderScope<'_>,
     providers: &mut ResolvedNames,
-    models: &[RawModel],
-    users: &[RawUser],
+    (models, users, files): (&[RawModel], &[RawUser], Option<&ExpandedText>),
     env_proxies: &EnvProxies,
 ) {
     let upstreams = models.iter().flat_map(|model| &model.upstreams);
     let of_models = upstreams.map(|upstream| (&upstream.provider, upstream.offset));
     let of_users = users.iter().flat_map(|user| &user.keys).map(|(name, _)| (&name.value, name.offset));
-    for (name, offset) in of_models.chain(of_users) {
+    let of_files = files.map(|files| (&files.value, files.offset));
+    for (name, offset) in of_models.chain(of_users).chain(of_files) {
         if providers.contains_key(name) {
             continue;
         }
@@ -336,10 +343,7 @@ fn resolve_user_keys(
             (None, _) => {
                 let name = shown(&provider.value);
                 let message = format!("unknown provider \"{name}\" in keys of [users.{}]", shown(user));
-                let known = catalogue::entries().map(|entry| entry.name.as_str());
-                let problem = LocatedProblem::at(provider.offset, message)
-                    .expected("a provider of this file or of the catalogue");
-                scope.report(problem.nearest(&provider.value, providers.keys().map(String::as_str).chain(known)));
+                report_unknown(scope, message, (&provider.value, provider.offset), providers);
             }
             (Some(Some(listed)), Some(_)) if listed.simulate.is_some() => {
                 let message = format!("keys of [users.{}] has a key for {}", shown(user), listed.name);
@@ -352,6 +356,12 @@ fn resolve_user_keys(
         }
     }
     keys
+}
+
+fn report_unknown(scope: &ReaderScope<'_>, message: String, (name, offset): (&str, usize), providers: &ResolvedNames) {
+    let known = catalogue::entries().map(|entry| entry.name.as_str());
+    let problem = LocatedProblem::at(offset, message).expected("a provider of this file or of the catalogue");
+    scope.report(problem.nearest(name, providers.keys().map(String::as_str).chain(known)));
 }
 
 /// Relative to the working directory, if there is one.

@@ -12,10 +12,11 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::certificate::{self, ListenerCertificate, TlsKeys};
-use super::keys::{self, ByteSize, ParsedTexts, Texts, TimeSpan, WholeNumber, choice, keys, own};
+use super::keys::{self, ByteSize, ParsedTexts, PlainText, Texts, TimeSpan, WholeNumber, choice, keys, own};
 use super::names::NamedChoice;
 use super::problem::LocatedProblem;
 use super::reader::{Located, TomlTable};
+use super::text::ExpandedText;
 use super::units::DURATION_MAX;
 use photofinish_base::telemetry::LogFormat;
 
@@ -47,6 +48,8 @@ keys! {
         hosts: Vec<String> = HOSTS, or Vec::new();
         /// Origins of web pages that may call, such as `https://app.example.com`; `*` is any.
         cors: Cors = own(read_cors, |_| keys::one_or_more(keys::text(r"\*|[A-Za-z][A-Za-z0-9+.-]*://.+"))), or Cors::None;
+        /// The provider of `/v1/files`, `/v1/batches` and what belongs to them.
+        files: Option<ExpandedText> = PlainText;
         /// How a line of the log is written.
         log: LogFormat = choice(), or LogFormat::Text;
     }

@@ -90,6 +90,8 @@ pub struct Server {
     pub hosts: Vec<String>,
     /// The web pages that may call.
     pub cors: Cors,
+    /// The provider that has files, batches and what belongs to them. None: those paths are not served.
+    pub files: Option<String>,
     /// How a line of the log is written.
     pub log: LogFormat,
 }

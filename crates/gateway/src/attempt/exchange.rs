@@ -192,7 +192,12 @@ async fn whole(
 }
 
 /// An error answer. The status decides at once; the body is read for details, as far as it comes in time.
-async fn refused(response: Response, key: Option<&HashedKey>, memory: &Memory, guard: &mut AttemptGuard) -> Failure {
+pub(super) async fn refused(
+    response: Response,
+    key: Option<&HashedKey>,
+    memory: &Memory,
+    guard: &mut AttemptGuard,
+) -> Failure {
     let Response { status, mut headers, body } = response;
     keyring::scrub_headers(&mut headers, key);
     let mut failure = refusal(status.as_u16(), &headers, Bytes::new());

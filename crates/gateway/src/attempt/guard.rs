@@ -8,15 +8,15 @@ use tracing::{Level, Span, enabled};
 
 use super::answer_length::LengthBound;
 use super::meter::Meter;
-use super::spec::{AttemptSpec, InFlightGuard};
+use super::spec::{AttemptSpec, InFlightGuard, PassSpec};
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::FirstToken;
+use photofinish_config::config::{FirstToken, UpstreamConfig};
 use photofinish_history::bill::BillBounds;
 use photofinish_history::estimate::speed::Decoding;
 use photofinish_history::record::table::Subset as _;
-use photofinish_history::record::{AttemptOutcome, AttemptRecord, CensorCause};
+use photofinish_history::record::{AttemptOutcome, AttemptRecord, CensorCause, StartReason};
 use photofinish_history::recorder::{AttemptStep, Recorder};
 use photofinish_routing::learning::{AttemptObserver, ObservedEnd};
 use photofinish_routing::verdict::slows_hedging;
@@ -126,6 +126,50 @@ impl AttemptGuard {
             attempt_observer: spec.attempt_observer.take(),
             _slot: spec.slot.take(),
         }
+    }
+
+    /// For an exchange that is passed on: it has no first token, and teaches nothing.
+    pub fn passing(spec: &PassSpec) -> AttemptGuard {
+        let dispatch = Instant::now();
+        let upstream = (spec.provider.name.clone(), spec.word.clone());
+        let record = AttemptRecord {
+            dialect: spec.spoken.dialect.as_str(),
+            key_id: spec.key.as_ref().map(|key| key.id().to_owned()),
+            plain: true,
+            ..AttemptRecord::new(spec.race_id.clone(), 0, upstream, StartReason::First)
+        };
+        AttemptGuard {
+            record: Box::new(record),
+            meter: Meter::new(dispatch, 1, LengthBound::new(None, None, 0), spec.key.clone()),
+            read_at: spec.read_at,
+            until: spec.read_at + spec.timeouts.stream_total,
+            dispatch,
+            shared: Arc::default(),
+            ended: None,
+            bill: BillBounds {
+                price: None,
+                cancel_billing: spec.provider.cancel_billing,
+                per_byte: None,
+                per_byte_elsewhere: None,
+            },
+            choices: None,
+            omits_finish_reason: false,
+            answer_only: false,
+            counts: false,
+            whole: false,
+            recorder: spec.recorder.clone(),
+            shutdown: spec.shutdown.clone(),
+            stale: false,
+            span: spec.span.clone(),
+            attempt_observer: None,
+            _slot: None,
+        }
+    }
+
+    /// Its answer names a model: it has the price of this upstream.
+    pub fn costs(&mut self, upstream: &UpstreamConfig) {
+        self.bill.price = upstream.price;
+        self.record.price_source = upstream.price_source.as_ref().map(ToString::to_string);
     }
 
     /// The attempt's clock starts: it requests a connection now.

@@ -12,13 +12,15 @@ mod guard;
 mod meter;
 mod model_list;
 mod no_answer;
+mod pass;
 mod spec;
 mod stream;
 mod whole;
 
 pub use model_list::{ModelListError, ModelListRequest};
 pub use no_answer::ReadyAttempt;
-pub use spec::{AttemptSpec, InFlightGuard};
+pub use pass::{PassedAnswer, PassedStream, UploadLook};
+pub use spec::{AttemptSpec, InFlightGuard, PassSpec};
 pub use stream::{EventStream, ItemKind, StreamItem};
 pub use whole::{Assembler, assemble_events};
 

@@ -10,11 +10,12 @@ use crate::race::AttemptStart;
 use photofinish_base::clock::Instant;
 use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{FirstToken, UpstreamConfig};
+use photofinish_config::config::{FirstToken, Provider, ProviderDialect, Timeouts, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
+use photofinish_config::offerings::ModelCatalogue;
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::learning::AttemptObserver;
-use photofinish_transport::upstream::{Endpoint, UpstreamClient};
+use photofinish_transport::upstream::{Endpoint, Outgoing, Upload, UpstreamClient};
 use photofinish_wire::{AnswerForm, RequestTranslation};
 
 /// Everything that an attempt needs. Owned: an audited attempt outlives its race.
@@ -56,6 +57,30 @@ pub struct AttemptSpec {
     pub slot: Option<InFlightGuard>,
     /// Feeds the statistics of its upstream; the guard takes it.
     pub attempt_observer: Option<AttemptObserver>,
+}
+
+/// Everything that an exchange needs whose bodies are passed on.
+pub struct PassSpec {
+    pub client: UpstreamClient,
+    pub recorder: Recorder,
+    pub shutdown: Shutdown,
+    pub race_id: String,
+    /// The span of the attempt.
+    pub span: Span,
+    /// When the client's request began.
+    pub read_at: Instant,
+    pub provider: Arc<Provider>,
+    pub spoken: ProviderDialect,
+    /// What the path is about, in place of a model.
+    pub word: String,
+    pub key: Option<HashedKey>,
+    /// The request without its key and its body.
+    pub outgoing: Outgoing,
+    pub upload: Upload,
+    pub timeouts: Timeouts,
+    pub memory: Memory,
+    /// Has the prices of models that answers name.
+    pub catalogue: Arc<ModelCatalogue>,
 }
 
 /// Counts one until it is dropped. Not `Clone`: two would decrement twice.

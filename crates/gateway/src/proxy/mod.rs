@@ -4,6 +4,7 @@
 mod door;
 mod gateway;
 mod lists;
+mod pass;
 mod prepare;
 mod refusals;
 mod request;
@@ -15,7 +16,8 @@ pub use door::caller::{
 pub use door::sessions::{COOKIE_NAME, SESSION_FOR, Sessions};
 pub use gateway::{Gateway, RefusedConfiguration, Totals};
 pub use lists::models::{gemini_list, gemini_one, list, one};
-pub use lists::ollama::{show, tags, version};
+pub use lists::ollama::{running, show, tags, version};
+pub use pass::{UPLOAD_MAX, pass};
 pub use prepare::AskedBy;
 pub use refusals::rejection::Rejection;
 pub use request::body::limited;

@@ -23,9 +23,9 @@ table! {
         started_at: i64,
         /// the caller's name under `[users]`; null without users
         user: Option<String>,
-        /// the surface, such as `chat`, `responses` or `messages`
+        /// the surface, such as `chat`, `responses` or `messages`; `provider` for a path of a provider
         api: &'static str,
-        /// the model that the client asked for; an alias counts as its model
+        /// the model that the client asked for; an alias counts as its model. Of a path of a provider its first word, such as `files`
         model: String,
         /// 1 when the client asked to stream
         stream: bool,

@@ -36,8 +36,8 @@ const TRANSCRIPT: u32 = 11;
 
 const MODELS: &str = "/v1/models";
 const SERVED: &str = "The simulated provider serves /v1/chat/completions, /v1/completions, /v1/embeddings, \
-                      /v1/audio/transcriptions, /v1/audio/speech, /v1/images/generations, /v1/moderations and \
-                      /v1/models.";
+                      /v1/audio/transcriptions, /v1/audio/translations, /v1/audio/speech, /v1/images/generations, \
+                      /v1/images/edits, /v1/moderations, /v1/rerank and /v1/models.";
 
 const SIMULATED: HeaderName = HeaderName::from_static("x-simulated");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -361,11 +361,16 @@ const SPOKEN: u32 = SAMPLES / 10;
 fn passed_answer(call: PassedCall, request: &ValidRequest, text: &str) -> (&'static str, Bytes) {
     let json = |value: Value| ("application/json", Bytes::from(value.to_string()));
     match call {
-        PassedCall::Transcription => json(json!({ "text": text })),
+        PassedCall::Transcription | PassedCall::Translation => json(json!({ "text": text })),
         PassedCall::Speech => ("audio/wav", wav()),
-        PassedCall::Image => json(json!({ "created": 0, "data": [{ "b64_json": PIXEL }] })),
+        PassedCall::Image | PassedCall::ImageEdit => json(json!({ "created": 0, "data": [{ "b64_json": PIXEL }] })),
         // A simulated provider does not speak the Responses API.
         PassedCall::Compaction => json(json!({ "object": "response.compaction", "output": [] })),
+        PassedCall::Rerank => {
+            let score = |index| json!({ "index": index, "relevance_score": 1.0 / (index + 1) as f64 });
+            let results: Vec<Value> = (0..request.inputs.len()).map(score).collect();
+            json(json!({ "id": "rerank-simulated", "model": request.model, "results": results }))
+        }
         PassedCall::Moderation => {
             let result = json!({ "flagged": false, "categories": {}, "category_scores": {} });
             let results = vec![result; request.inputs.len().max(1)];

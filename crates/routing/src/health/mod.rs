@@ -12,6 +12,6 @@ pub mod windows;
 
 pub use admission::{BreakerAdmission, TrialPermit, cooling_down};
 pub use candidate::{CallerId, Candidate, CooldownState};
-pub use live::{LiveConfig, named, why_off};
+pub use live::{LiveConfig, ProviderRoute, named, why_off};
 pub use outcome_reporter::{OutcomeReporter, RejectedFeature, SentRequest};
 pub use state::{StreamingHabit, UpstreamHealth, prompt_length};

@@ -45,7 +45,7 @@ impl CrossOrigin {
         let live = gateway.clone();
         let is_listed = move |origin: &HeaderValue| host_check::names(&live.live().config.server.cors, origin);
         let base = CorsLayer::new()
-            .allow_methods([Method::GET, Method::HEAD, Method::POST])
+            .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
             // A "*" would not include `authorization`.
             .allow_headers(AllowHeaders::mirror_request())
             // Browsers ask for it when a page of the internet calls a server in the local network.
@@ -317,7 +317,8 @@ mod nearest_path_tests {
             ("/v1", None),
             ("/", None),
             ("/v1/audio/transcription", Some("/v1/audio/transcriptions")),
-            ("/v1/images/edits", None),
+            ("/v1/images/edit", Some("/v1/images/edits")),
+            ("/v1/images/variations", Some("/v1/images/generations")),
             ("/favicon.ico", None),
         ] {
             assert_eq!(nearest_path(asked, &served), expected, "{asked}");

@@ -19,11 +19,11 @@ use tracing::Instrument;
 use super::api::{self, DatabaseReads};
 use super::dashboard::{self, RELOAD};
 use super::health;
-use super::layers::{CrossOrigin, GOOGLE_KEY, catch_panics, cross_origin, near, nearest_path};
+use super::layers::{CrossOrigin, GOOGLE_KEY, bare, catch_panics, cross_origin, near, nearest_path};
 use super::served_paths::{ReloadCall, ServedPaths};
 use photofinish_base::telemetry::request_span;
 use photofinish_gateway::proxy::{self, Client, Gateway, Rejection};
-use photofinish_wire::{PathCall, Surface};
+use photofinish_wire::{PassedCall, PathCall, Surface};
 
 /// Every path of the gateway; any other path is a 404 in the shape of the nearest surface.
 pub(super) fn router(gateway: Arc<Gateway>, reload: ReloadCall) -> Router {
@@ -34,10 +34,13 @@ pub(super) fn router(gateway: Arc<Gateway>, reload: ReloadCall) -> Router {
     let site = ServedPaths { gateway, reads, reload, replays: Arc::new(Semaphore::new(api::REPLAYS_MAX)) };
     let mut router = Router::new().route("/", edge(only_get(get(home)), "/", &cross));
     let mut paths = Vec::new();
-    for (path, served) in routes() {
-        // Some clients take a base URL without `/v1`, and append none.
+    let lists = FILES.into_iter().filter_map(|path| Some((path.strip_suffix("/{*path}")?, any(provider))));
+    for (path, served) in routes().into_iter().chain(lists) {
         if let Some(bare) = path.strip_prefix("/v1").filter(|bare| bare.starts_with('/')) {
-            router = router.route(bare, edge(served.clone(), path, &cross));
+            // Some clients take a base URL without `/v1`, and append none; those of Azure put a part before it.
+            for path_of_some in [bare.to_owned(), format!("/openai{bare}"), format!("/openai{path}")] {
+                router = router.route(&path_of_some, edge(served.clone(), path, &cross));
+            }
         }
         let mut served = edge(served, path, &cross);
         if path == MODEL {
@@ -62,7 +65,11 @@ pub(super) fn edge(
     let gemini = (path == GEMINI).then_some(Surface::Gemini);
     let surface = Surface::ALL.into_iter().find(|surface| surface.path() == path).or(gemini);
     let (name, shape) = (surface.map_or(path, Surface::as_str), surface.unwrap_or(Surface::Chat));
-    let limit = move |body| proxy::limited(body, gateway.live().config.server.body_max);
+    let is_held = !goes_to_provider(path);
+    let limit = move |body| {
+        let max = if is_held { gateway.live().config.server.body_max } else { proxy::UPLOAD_MAX };
+        proxy::limited(body, max)
+    };
     let layers = ServiceBuilder::new()
         .map_future(move |handling| Instrument::instrument(handling, request_span(name)))
         .layer(middleware::from_fn_with_state(cross.clone(), cross_origin))
@@ -75,7 +82,10 @@ pub(super) fn edge(
 pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
     let in_body = Surface::ALL.into_iter().filter(|surface| !surface.is_in_path());
     let surfaces = in_body.map(|surface| (surface.path(), surface_route(surface)));
+    let of_providers = FILES.into_iter().chain([PROVIDERS]).map(|path| (path, any(provider)));
     let others = [
+        ("/v2/rerank", surface_route(Surface::Passed(PassedCall::Rerank))),
+        (AZURE, post(azure_call).fallback(|asked: Method| method(asked, Surface::Chat, "POST", "POST, OPTIONS"))),
         ("/v1/models", only_get(get(models))),
         (
             MODEL,
@@ -97,6 +107,7 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         (RELOAD, post(api::reload).fallback(|asked: Method| method(asked, Surface::Chat, "POST", "POST, OPTIONS"))),
         ("/api/openapi.json", only_get(get(api::document))),
         ("/api/tags", only_get(get(tags))),
+        ("/api/ps", only_get(get(running))),
         ("/api/version", only_get(get(async || proxy::version()))),
         ("/api/show", post(show).fallback(|asked: Method| method(asked, Surface::OllamaChat, "POST", "POST, OPTIONS"))),
         ("/v1beta/models", only_get(get(gemini_models))),
@@ -120,13 +131,58 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
             }),
         ),
     ];
-    surfaces.chain(others).collect()
+    surfaces.chain(others).chain(of_providers).collect()
 }
 
 /// A model of the OpenAI surfaces.
 const MODEL: &str = "/v1/models/{*id}";
 /// A model of Gemini's surface, and behind a colon what is asked of it.
 const GEMINI: &str = "/v1beta/models/{*call}";
+
+/// Azure's form of OpenAI's calls: the model, which it calls a deployment, and the call.
+const AZURE: &str = "/openai/deployments/{*call}";
+/// Any path of a provider, behind its name.
+const PROVIDERS: &str = "/providers/{*path}";
+/// Files, batches and what belongs to them. They go to the provider that the configuration names.
+const FILES: [&str; 6] = [
+    "/v1/files/{*path}",
+    "/v1/uploads/{*path}",
+    "/v1/batches/{*path}",
+    "/v1/fine_tuning/{*path}",
+    "/v1/vector_stores/{*path}",
+    "/v1/containers/{*path}",
+];
+
+fn goes_to_provider(path: &str) -> bool {
+    path == PROVIDERS || FILES.iter().any(|files| *files == path || files.strip_suffix("/{*path}") == Some(path))
+}
+
+async fn provider(State(gateway): State<Arc<Gateway>>, client: Client, request: Request<Body>) -> Response<Body> {
+    match *request.method() {
+        Method::GET | Method::HEAD | Method::POST | Method::PUT | Method::PATCH | Method::DELETE => {
+            proxy::pass(gateway, client, request).await
+        }
+        _ => {
+            let methods = "GET, HEAD, POST, PUT, PATCH, DELETE";
+            method(request.method().clone(), Surface::Chat, methods, "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+                .await
+        }
+    }
+}
+
+async fn azure_call(
+    State(gateway): State<Arc<Gateway>>,
+    path: Result<Path<String>, PathRejection>,
+    client: Client,
+    request: Request<Body>,
+) -> Response<Body> {
+    let call = path.ok().and_then(|Path(path)| PathCall::of_azure(&path));
+    let Some(call) = call else {
+        let calls = "POST /openai/deployments/MODEL/chat/completions, or another of OpenAI's calls";
+        return Rejection::not_found(request.uri().path(), Some(calls)).into_response();
+    };
+    proxy::serve(gateway, call.surface, client, Some(call), request).await
+}
 
 fn surface_route(surface: Surface) -> MethodRouter<ServedPaths> {
     let serve = move |State(gateway): State<Arc<Gateway>>, client: Client, request: Request<Body>| {
@@ -162,6 +218,10 @@ async fn tags(State(gateway): State<Arc<Gateway>>, client: Client, headers: Head
     proxy::tags(&gateway, &client, &headers).unwrap_or_else(|rejection| rejection.answer_to(Surface::OllamaChat))
 }
 
+async fn running(State(gateway): State<Arc<Gateway>>, client: Client, headers: HeaderMap) -> Response<Body> {
+    proxy::running(&gateway, &client, &headers).unwrap_or_else(|rejection| rejection.answer_to(Surface::OllamaChat))
+}
+
 async fn show(State(gateway): State<Arc<Gateway>>, client: Client, request: Request<Body>) -> Response<Body> {
     proxy::show(&gateway, &client, request).await.unwrap_or_else(|rejection| rejection.answer_to(Surface::OllamaChat))
 }
@@ -194,7 +254,7 @@ async fn gemini_call(
 }
 
 fn unknown_call(uri: &Uri) -> Response<Body> {
-    let calls = "POST /v1beta/models/MODEL:generateContent, :streamGenerateContent or :countTokens";
+    let calls = "POST /v1beta/models/MODEL:generateContent, :streamGenerateContent, :countTokens, :embedContent or :batchEmbedContents";
     Rejection::not_found(uri.path(), Some(calls)).answer_to(Surface::Gemini)
 }
 
@@ -252,5 +312,32 @@ async fn method(asked: Method, surface: Surface, only: &'static str, all: &'stat
 }
 
 fn nothing(path: &str, served: &[&'static str]) -> Response<Body> {
-    Rejection::not_found(path, nearest_path(path, served)).answer_to(near(path))
+    let first = bare(path).split('/').nth(1).unwrap_or_default();
+    let rejection = match first {
+        "realtime" => Rejection::not_served(path, NO_REALTIME),
+        _ if OF_VENDORS.contains(&first) || path.ends_with("/batches") => Rejection::not_served(
+            path,
+            &format!("it needs one provider, and /providers/NAME{path} goes to that of this name"),
+        ),
+        _ => Rejection::not_found(path, nearest_path(path, served)),
+    };
+    rejection.answer_to(near(path))
 }
+
+/// Parts of vendors' APIs that the gateway leaves to them: none is a misspelt path of its own.
+const OF_VENDORS: [&str; 12] = [
+    "assistants",
+    "cachedContents",
+    "chatkit",
+    "conversations",
+    "corpora",
+    "evals",
+    "fileSearchStores",
+    "organization",
+    "organizations",
+    "skills",
+    "threads",
+    "videos",
+];
+const NO_REALTIME: &str = "a Realtime session is a connection to one provider, over a WebSocket or WebRTC, which the gateway does not \
+                           carry: call the provider itself";

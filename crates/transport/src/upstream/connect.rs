@@ -9,10 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use http_body_util::Full;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
@@ -30,6 +28,7 @@ use super::endpoint::{Endpoint, Origin};
 use super::http1::Http1Connection;
 use super::http2::{NOT_ANNOUNCED, STREAMS_MAX};
 use super::tunnel;
+use super::upload::RequestBody;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::files::{self, FileLimits};
 use photofinish_base::machine::{self, Descriptors};
@@ -59,7 +58,7 @@ const CONNECTION_WINDOW: u32 = STREAM_WINDOW_MAX * STREAMS_MAX as u32;
 pub(super) enum NewConnection {
     Http1(Http1Connection),
     Http2 {
-        sender: http2::SendRequest<Full<Bytes>>,
+        sender: http2::SendRequest<RequestBody>,
         /// Maximum streams of the peer, if it has announced it.
         streams_max: Arc<AtomicUsize>,
         /// Counts the bytes that are read.

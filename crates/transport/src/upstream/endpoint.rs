@@ -72,6 +72,11 @@ impl Endpoint {
         self.0.host_header.clone()
     }
 
+    /// The path that requests go behind, without a slash at its end.
+    pub fn prefix(&self) -> &str {
+        &self.0.prefix
+    }
+
     /// The whole URL of a request, for a signature.
     pub fn url(&self, path: &str) -> String {
         let EndpointParts { origin, authority, prefix, .. } = &*self.0;

@@ -13,11 +13,11 @@ use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use http::{Request, Response};
 use http_body::{Body as _, Frame};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 
 use super::counted_stream::StreamCount;
+use super::upload::RequestBody;
 
 /// Bytes of the head of an answer, including informational answers (1xx) before it.
 pub(super) const HEAD_MAX: u64 = 256 * 1024;
@@ -26,7 +26,7 @@ pub(super) const HEAD_MAX: u64 = 256 * 1024;
 type ConnectionDriver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 pub(super) struct Http1Connection {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<RequestBody>,
     /// Counts the bytes read.
     count: Arc<StreamCount>,
     /// Bytes that had been read when the latest request was sent.
@@ -77,7 +77,7 @@ const TURNS: usize = 2;
 
 impl Http1Connection {
     /// `count` is that of the stream that `driver` reads.
-    pub fn new(sender: SendRequest<Full<Bytes>>, driver: ConnectionDriver, count: Arc<StreamCount>) -> Http1Connection {
+    pub fn new(sender: SendRequest<RequestBody>, driver: ConnectionDriver, count: Arc<StreamCount>) -> Http1Connection {
         let wake = Arc::new(DriverWake::default());
         let waker = Waker::from(wake.clone());
         Http1Connection { sender, count, read_before: 0, driver: Some(driver), wake, waker }
@@ -100,7 +100,7 @@ impl Http1Connection {
     ///
     /// # Errors
     /// The error of the connection, and whether it came before a byte of the request was written.
-    pub async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, (hyper::Error, bool)> {
+    pub async fn send(&mut self, request: Request<RequestBody>) -> Result<Response<Incoming>, (hyper::Error, bool)> {
         self.read_before = self.count.read();
         self.count.bound(HEAD_MAX);
         let sending = self.sender.try_send_request(request);

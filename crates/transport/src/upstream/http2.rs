@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use tokio::sync::Notify;
 
 use super::connection_error::{SendError, of_http2};
 use super::counted_stream::StreamCount;
+use super::upload::RequestBody;
 use photofinish_base::clock::Instant;
 
 /// Assumed maximum streams of a connection before its peer announces it. Not the usual 100, so that a peer that allows
@@ -20,7 +19,7 @@ use photofinish_base::clock::Instant;
 pub(super) const NOT_ANNOUNCED: usize = 99;
 
 pub(super) struct Http2 {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<RequestBody>,
     pub born: Instant,
     streams: AtomicUsize,
     /// Maximum streams of the peer, if it has announced it.
@@ -43,7 +42,7 @@ pub(super) struct Stream {
 
 impl Http2 {
     pub fn new(
-        sender: SendRequest<Full<Bytes>>,
+        sender: SendRequest<RequestBody>,
         streams_max: Arc<AtomicUsize>,
         streams_expected: usize,
         count: Arc<StreamCount>,
@@ -99,7 +98,7 @@ impl Stream {
     }
 
     /// Sends a request and waits for the head of its answer.
-    pub async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, SendError> {
+    pub async fn send(&mut self, request: Request<RequestBody>) -> Result<Response<Incoming>, SendError> {
         let mut sender = self.connection.sender.clone();
         self.connection.count.asked();
         let answer = sender.try_send_request(request).await;

@@ -15,11 +15,13 @@ mod pool;
 mod response;
 mod sigv4;
 mod tunnel;
+mod upload;
 
 pub use dns::{Resolver, system_resolver};
 pub use endpoint::{Endpoint, InvalidUrl};
 pub use response::{Response, ResponseBody};
 pub use sigv4::{Credentials, SignError, sign};
+pub use upload::{BodyError, Upload};
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -28,7 +30,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, Version};
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 
 use connect::{Connector, NewConnection};
 use http2::DIAL_PATIENCE;
@@ -37,6 +39,7 @@ use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::machine::Descriptors;
 use photofinish_base::shutdown::Shutdown;
 use pool::{ConnectionClaim, ConnectionRequest, Dial, Pool, PooledConnection};
+use upload::RequestBody;
 
 /// Interval of the check for idle connections that have expired, and for warm ones that are missing.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -173,6 +176,28 @@ impl UpstreamClient {
     pub async fn send(
         &self,
         outgoing: &Outgoing,
+        connected: impl FnMut(ConnectionOrigin),
+    ) -> Result<Response, Failure> {
+        self.send_as(outgoing, None, connected).await
+    }
+
+    /// The same with a body that is sent as it comes, in place of that of `outgoing`.
+    ///
+    /// # Errors
+    /// As [`UpstreamClient::send`].
+    pub async fn send_upload(
+        &self,
+        outgoing: &Outgoing,
+        upload: &Upload,
+        connected: impl FnMut(ConnectionOrigin),
+    ) -> Result<Response, Failure> {
+        self.send_as(outgoing, Some(upload), connected).await
+    }
+
+    async fn send_as(
+        &self,
+        outgoing: &Outgoing,
+        upload: Option<&Upload>,
         mut connected: impl FnMut(ConnectionOrigin),
     ) -> Result<Response, Failure> {
         let pool = self.inner.pool(&outgoing.endpoint);
@@ -181,7 +206,8 @@ impl UpstreamClient {
             let connection = self.connection(&pool, outgoing).await?;
             let (reused, is_http2) = (connection.reused(), connection.is_http2());
             connected(ConnectionOrigin { reused, http2: is_http2, at: Instant::now() });
-            let request = request(outgoing, if is_http2 { Version::HTTP_2 } else { Version::HTTP_11 });
+            let version = if is_http2 { Version::HTTP_2 } else { Version::HTTP_11 };
+            let request = request(outgoing, upload, version);
             let error = match connection.send(request, &pool).await {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
@@ -191,7 +217,7 @@ impl UpstreamClient {
             } else if !is_http2 && !reused {
                 pool.http1_failed();
             }
-            if !error.unsent || resends == RESENDS_MAX {
+            if !error.unsent || resends == RESENDS_MAX || upload.is_some_and(|upload| !upload.is_whole()) {
                 return Err(Failure { stale: reused && error.died, ..error.failure });
             }
             resends += 1;
@@ -299,8 +325,10 @@ fn ending() -> Failure {
     Failure::new(FailureKind::Connect, Phase::Connect, "the gateway is shutting down")
 }
 
-fn request(outgoing: &Outgoing, version: Version) -> Request<Full<Bytes>> {
-    let mut request = Request::new(Full::new(outgoing.body.clone()));
+fn request(outgoing: &Outgoing, upload: Option<&Upload>, version: Version) -> Request<RequestBody> {
+    let body =
+        upload.map_or_else(|| Either::Left(Full::new(outgoing.body.clone())), |upload| Either::Right(upload.clone()));
+    let mut request = Request::new(body);
     *request.method_mut() = outgoing.method.clone();
     *request.version_mut() = version;
     *request.uri_mut() = outgoing.endpoint.uri(&outgoing.path, version);

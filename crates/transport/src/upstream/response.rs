@@ -10,13 +10,13 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use http_body::{Body as _, Frame};
-use http_body_util::Full;
 use hyper::body::Incoming;
 
 use super::connection_error::{HEADERS_MAX, SendError, failure_of, of_http1, too_large_head};
 use super::http1::Http1Connection;
 use super::http2::Stream;
 use super::pool::{Pool, PooledConnection};
+use super::upload::RequestBody;
 use photofinish_base::coding::{ContentCoding, Decoder, STEP_MAX, Step, Undecodable, UnknownCoding};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::memory::{Lease, Memory, MemoryFull};
@@ -47,7 +47,7 @@ enum HeldConnection {
 
 impl PooledConnection {
     /// Sends the request and waits for the head of the answer. The body returns the connection at its end.
-    pub(super) async fn send(self, request: Request<Full<Bytes>>, pool: &Arc<Pool>) -> Result<Response, SendError> {
+    pub(super) async fn send(self, request: Request<RequestBody>, pool: &Arc<Pool>) -> Result<Response, SendError> {
         let (response, connection) = match self {
             PooledConnection::Http1 { mut connection, .. } => match connection.send(request).await {
                 Ok(response) => (response, HeldConnection::Http1(connection, pool.clone())),

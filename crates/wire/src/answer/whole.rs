@@ -84,6 +84,8 @@ fn facts<'a>(text: &'a str, chunk: &mut Chunk<'a>) -> Result<bool, InvalidJson> 
     let mut is_error = false;
     Json::new(text).object(members!(|json| {
         "usage" => chunk.usage = json.some()?.map(Cow::Borrowed).or(chunk.usage.take()),
+        // Gemini's.
+        "usageMetadata" => chunk.usage = json.some()?.map(Cow::Borrowed).or(chunk.usage.take()),
         // Ollama's count.
         "prompt_eval_count" => {
             chunk.usage = json.some()?.map(|count| Cow::Owned(format!("{{\"prompt_eval_count\":{count}}}")));

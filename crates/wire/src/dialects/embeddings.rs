@@ -1,6 +1,6 @@
-//! Embeddings over a dialect other than the caller's: one form between the requests of OpenAI and Ollama and those of
+//! Embeddings over a dialect other than the caller's: one form between the requests of OpenAI, Ollama and Gemini and those of
 //! every dialect that has embeddings, and the answer back. Not for embeddings in the caller's own dialect, which are not
-//! read.
+//! read, but for the model that Gemini's name again.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -42,14 +42,24 @@ pub struct EmbeddingForm {
 impl EmbeddingRequest {
     /// # Errors
     /// Its input is no text, or too many texts.
-    pub fn read(body: &[u8]) -> Result<EmbeddingRequest, Invalid> {
+    pub fn read(surface: Surface, body: &[u8]) -> Result<EmbeddingRequest, Invalid> {
         let members: Map<String, Value> = serde_json::from_slice(body)
             .map_err(|_| invalid("We could not parse the JSON body of your request.", None))?;
         let mut request = EmbeddingRequest::default();
+        match surface {
+            Surface::GeminiEmbed => request.read_content(members)?,
+            Surface::GeminiEmbedBatch => request.read_batch(members)?,
+            _ => request.read_inputs(members)?,
+        }
+        Ok(request)
+    }
+
+    fn read_inputs(&mut self, members: Map<String, Value>) -> Result<(), Invalid> {
+        let request = self;
         for (name, value) in members.into_iter().filter(|(_, value)| !value.is_null()) {
             match (name.as_str(), &value) {
                 ("model", _) => {}
-                ("input", Value::String(text)) => request.inputs.push(text.clone()),
+                ("input" | "prompt", Value::String(text)) => request.inputs.push(text.clone()),
                 ("input", Value::Array(items)) => request.inputs = texts(items)?,
                 ("dimensions", Value::Number(number)) if number.is_u64() => request.dimensions = number.as_u64(),
                 ("truncate", Value::Bool(truncate)) => request.truncate = *truncate,
@@ -58,7 +68,51 @@ impl EmbeddingRequest {
                 _ => request.losses.lose(&name),
             }
         }
-        Ok(request)
+        Ok(())
+    }
+
+    fn read_batch(&mut self, mut members: Map<String, Value>) -> Result<(), Invalid> {
+        let Some(Value::Array(requests)) = members.remove("requests") else {
+            return Err(invalid("'requests' has to be a list.", Some("requests")));
+        };
+        if requests.len() > INPUTS_MAX {
+            return Err(invalid(&format!("'requests' has more than {INPUTS_MAX} items."), Some("requests")));
+        }
+        members.keys().filter(|name| *name != "model").for_each(|name| self.losses.lose(name));
+        for (place, request) in requests.into_iter().enumerate() {
+            let Value::Object(request) = request else {
+                return Err(invalid("'requests' has an item that is no object.", Some("requests")));
+            };
+            let before = self.dimensions;
+            self.read_content(request)?;
+            if place > 0 && self.dimensions != before {
+                return Err(invalid("All of 'requests' need the same 'outputDimensionality'.", Some("requests")));
+            }
+        }
+        Ok(())
+    }
+
+    /// One content of Gemini's, with its settings.
+    fn read_content(&mut self, members: Map<String, Value>) -> Result<(), Invalid> {
+        self.dimensions = None;
+        for (name, value) in members.into_iter().filter(|(_, value)| !value.is_null()) {
+            match (name.as_str(), &value) {
+                ("model", _) => {}
+                ("content", content) => {
+                    let parts = content["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
+                    let texts: Option<String> = parts.iter().map(|part| part["text"].as_str()).collect();
+                    let message =
+                        "'content' has a part that is no text, which only upstreams of the dialect gemini take.";
+                    let text = texts.filter(|_| !parts.is_empty());
+                    self.inputs.push(text.ok_or_else(|| invalid(message, Some("content")))?);
+                }
+                ("outputDimensionality" | "output_dimensionality", Value::Number(number)) if number.is_u64() => {
+                    self.dimensions = number.as_u64();
+                }
+                _ => self.losses.lose(&name),
+            }
+        }
+        Ok(())
     }
 
     /// The request in a dialect; `model` is set later where the body has it at its top level. Adds what cannot be
@@ -127,11 +181,29 @@ impl EmbeddingRequest {
     }
 }
 
+/// Gemini's request with this model in place of the one that it names beside the path's.
+pub fn renamed(body: &Bytes, model: &str) -> Bytes {
+    let name = Value::from(gemini::model_name(model));
+    let rename = |request: &mut Map<String, Value>| {
+        // Some readers ignore the case of names.
+        if request.keys().any(|key| key.eq_ignore_ascii_case("model")) {
+            request.retain(|key, _| !key.eq_ignore_ascii_case("model"));
+            request.insert("model".to_owned(), name.clone());
+        }
+    };
+    let Ok(mut members) = serde_json::from_slice::<Map<String, Value>>(body) else { return body.clone() };
+    rename(&mut members);
+    let requests = members.get_mut("requests").and_then(Value::as_array_mut).into_iter().flatten();
+    requests.filter_map(Value::as_object_mut).for_each(rename);
+    serde_json::to_vec(&members).map_or_else(|_| body.clone(), Bytes::from)
+}
+
 /// The path of a request in this dialect.
-pub fn path(dialect: Dialect, model: &str) -> String {
+pub fn path(dialect: Dialect, surface: Surface, model: &str) -> String {
     match dialect {
+        Dialect::Ollama if surface == Surface::OllamaEmbeddings => "/api/embeddings".to_owned(),
         Dialect::Ollama => "/api/embed".to_owned(),
-        Dialect::Gemini => gemini::embedding_path(model),
+        Dialect::Gemini => gemini::embedding_path(model, surface != Surface::GeminiEmbed),
         Dialect::Bedrock => bedrock::invoke_path(model),
         Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => "/embeddings".to_owned(),
     }
@@ -169,10 +241,17 @@ impl EmbeddingForm {
             return None;
         }
         let (model, vectors) = (Value::from(answer.model.as_deref().unwrap_or(model)), &answer.vectors);
-        if self.surface == Surface::OllamaEmbed {
-            let count = answer.tokens.map(|tokens| format!(",\"prompt_eval_count\":{tokens}")).unwrap_or_default();
-            let vectors = serde_json::to_string(vectors).ok()?;
-            return Some(format!("{{\"model\":{model},\"embeddings\":{vectors}{count}}}").into());
+        match self.surface {
+            Surface::OllamaEmbed => {
+                let count = answer.tokens.map(|tokens| format!(",\"prompt_eval_count\":{tokens}")).unwrap_or_default();
+                let vectors = serde_json::to_string(vectors).ok()?;
+                return Some(format!("{{\"model\":{model},\"embeddings\":{vectors}{count}}}").into());
+            }
+            Surface::OllamaEmbeddings => {
+                return Some(format!("{{\"embedding\":{}}}", serde_json::to_string(vectors.first()?).ok()?).into());
+            }
+            Surface::GeminiEmbed | Surface::GeminiEmbedBatch => return self.answer_gemini(&answer),
+            _ => {}
         }
         let data = vectors.iter().enumerate().map(|(index, vector)| {
             let embedding = if self.base64 { base64_of(vector) } else { serde_json::to_string(vector).ok()? };
@@ -183,6 +262,20 @@ impl EmbeddingForm {
         let tokens = answer.tokens.unwrap_or(0);
         let usage = format!("{{\"prompt_tokens\":{tokens},\"total_tokens\":{tokens}}}");
         Some(format!("{{\"object\":\"list\",\"data\":[{data}],\"model\":{model},\"usage\":{usage}}}").into())
+    }
+}
+
+impl EmbeddingForm {
+    fn answer_gemini(&self, answer: &EmbeddingAnswer) -> Option<Bytes> {
+        let vectors =
+            answer.vectors.iter().map(|vector| Some(format!("{{\"values\":{}}}", serde_json::to_string(vector).ok()?)));
+        let vectors = vectors.collect::<Option<Vec<String>>>()?;
+        let count = |tokens| format!(",\"usageMetadata\":{{\"promptTokenCount\":{tokens}}}");
+        let usage = answer.tokens.map(count).unwrap_or_default();
+        Some(Bytes::from(match self.surface {
+            Surface::GeminiEmbed => format!("{{\"embedding\":{}{usage}}}", vectors.first()?),
+            _ => format!("{{\"embeddings\":[{}]{usage}}}", vectors.join(",")),
+        }))
     }
 }
 
@@ -256,7 +349,11 @@ mod tests {
     use serde_json::json;
 
     fn written(body: &str, dialect: Dialect, model: &str) -> Result<(Value, Vec<String>), String> {
-        let request = EmbeddingRequest::read(body.as_bytes()).map_err(|invalid| invalid.message)?;
+        written_of(Surface::Embeddings, body, dialect, model)
+    }
+
+    fn written_of(surface: Surface, body: &str, dialect: Dialect, model: &str) -> Result<(Value, Vec<String>), String> {
+        let request = EmbeddingRequest::read(surface, body.as_bytes()).map_err(|invalid| invalid.message)?;
         let mut losses = Losses::default();
         let written = request.write(dialect, model, &mut losses).map_err(|invalid| invalid.message)?;
         Ok((written, losses.deciding().map(str::to_owned).collect::<Vec<_>>()))
@@ -298,6 +395,42 @@ mod tests {
     }
 
     #[test]
+    fn a_request_of_geminis_and_of_the_older_ollama_in_another_dialect() {
+        let openai = |surface, body: &str| written_of(surface, body, Dialect::OpenAi, "m");
+        let content =
+            |text: &str| format!(r#""model":"models/x","content":{{"parts":[{{"text":"a"}},{{"text":"{text}"}}]}}"#);
+        let one = format!("{{{},\"outputDimensionality\":8,\"taskType\":\"RETRIEVAL_QUERY\"}}", content("b"));
+        let lost = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            openai(Surface::GeminiEmbed, &one),
+            Ok((json!({ "input": ["ab"], "dimensions": 8 }), lost(&["taskType"])))
+        );
+        let batch = |items: &[String]| format!("{{\"requests\":[{}]}}", items.join(","));
+        let two = batch(&[format!("{{{}}}", content("b")), format!("{{{}}}", content("c"))]);
+        assert_eq!(openai(Surface::GeminiEmbedBatch, &two), Ok((json!({ "input": ["ab", "ac"] }), vec![])));
+        assert_eq!(
+            openai(Surface::OllamaEmbeddings, r#"{"model":"m","prompt":"a","keep_alive":1}"#),
+            Ok((json!({ "input": ["a"] }), vec![]))
+        );
+        let unlike = batch(&[one, format!("{{{}}}", content("c"))]);
+        for (body, why) in [
+            (unlike.as_str(), "need the same"),
+            (r#"{"requests":[{"content":{"parts":[{"inlineData":{}}]}}]}"#, "no text"),
+            (r#"{"requests":[{"content":"a"}]}"#, "no text"),
+            (r#"{"requests":[1]}"#, "no object"),
+            (r#"{"requests":{}}"#, "a list"),
+            (&batch(&vec!["{}".to_owned(); INPUTS_MAX + 1]), "more than 2048"),
+        ] {
+            let said = openai(Surface::GeminiEmbedBatch, body).unwrap_err();
+            assert!(said.contains(why), "{body:.80}: {said}");
+        }
+        let named = r#"{"model":"models/x","requests":[{"model":"models/x","Model":"y","taskType":"T"},{"a":1},2]}"#;
+        let expected = r#"{"requests":[{"taskType":"T","model":"models/g"},{"a":1},2],"model":"models/g"}"#;
+        assert_eq!(renamed(&Bytes::from(named), "g"), expected);
+        assert_eq!(renamed(&Bytes::from("{"), "g"), "{");
+    }
+
+    #[test]
     fn an_answer_of_every_dialect() {
         let answer = |dialect, surface, base64, inputs, body: &str| {
             let form = EmbeddingForm { surface, dialect, base64, inputs };
@@ -323,5 +456,24 @@ mod tests {
             assert_eq!(answer(dialect, Surface::Embeddings, false, 2, body), None, "a vector is missing");
         }
         assert_eq!(answer(Dialect::Ollama, Surface::Embeddings, false, 1, r#"{"error":"no"}"#), None);
+        let usage = json!({ "promptTokenCount": 3 });
+        for (surface, inputs, expected) in [
+            (
+                Surface::GeminiEmbedBatch,
+                2,
+                Some(json!({ "embeddings": [{ "values": [1.5] }, { "values": [2.0] }], "usageMetadata": usage })),
+            ),
+            (Surface::GeminiEmbed, 1, None),
+        ] {
+            assert_eq!(answer(Dialect::OpenAi, surface, false, inputs, openai), expected);
+        }
+        let of_one = r#"{"embeddings":[[1.0,-2]]}"#;
+        let vector = json!([1.0, -2.0]);
+        for (surface, expected) in [
+            (Surface::GeminiEmbed, json!({ "embedding": { "values": vector } })),
+            (Surface::OllamaEmbeddings, json!({ "embedding": vector })),
+        ] {
+            assert_eq!(answer(Dialect::Ollama, surface, false, 1, of_one), Some(expected));
+        }
     }
 }

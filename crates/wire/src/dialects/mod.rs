@@ -78,6 +78,9 @@ impl Surface {
             Surface::OllamaChat => ollama::check_chat(member),
             Surface::OllamaGenerate => ollama::check_generate(member),
             Surface::OllamaEmbed => completions::check_embeddings(member),
+            Surface::OllamaEmbeddings => required("prompt", member).map(drop),
+            Surface::GeminiEmbed => required("content", member).map(drop),
+            Surface::GeminiEmbedBatch => required("requests", member).map(drop),
             Surface::Gemini => gemini::check(member, false),
             Surface::GeminiCount => gemini::check(member, true),
             Surface::Passed(call) => call.prompt().map_or(Ok(()), |prompt| required(prompt, member).map(drop)),
@@ -261,7 +264,7 @@ impl Dialect {
     pub fn path(self, surface: Surface, model: &str, form: AnswerForm) -> Cow<'static, str> {
         let streams = form != AnswerForm::Plain;
         match (self, surface) {
-            _ if surface.embeds() => embeddings::path(self, model).into(),
+            _ if surface.embeds() => embeddings::path(self, surface, model).into(),
             (Dialect::OpenAi, Surface::Completions) => "/completions".into(),
             (Dialect::OpenAi | Dialect::Responses, Surface::Passed(call)) => call.upstream_path().into(),
             (Dialect::OpenAi, _) => "/chat/completions".into(),

@@ -102,7 +102,8 @@ const SCHEMAS: [&str; 8] = [
 pub(super) fn find(surface: Surface, members: &[(Cow<'_, str>, &RawValue)]) -> Option<AmbiguousMember> {
     members.iter().enumerate().find_map(|(place, (name, value))| {
         let is_known = KNOWN.contains(&name.as_ref());
-        if name == "model" && surface.is_in_path() {
+        // In a request for embeddings it is replaced.
+        if name == "model" && surface.is_in_path() && !surface.embeds() {
             return Some(further(name.to_string()));
         }
         if is_known && members[..place].iter().any(|(before, _)| before == name) {

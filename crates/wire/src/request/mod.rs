@@ -127,7 +127,7 @@ impl ApiRequest {
         ApiRequest::parse_call(surface, body, None, false)
     }
 
-    /// The same for a surface whose model is in the path: `call` is what the path says. `strict`: looks for a member
+    /// The same for a call whose model is in the path: `call` is what the path says. `strict`: looks for a member
     /// that is [`ambiguous`](ApiRequest::ambiguous).
     ///
     /// # Errors
@@ -146,7 +146,10 @@ impl ApiRequest {
             serde_json::from_str(text).map_err(|error| InvalidRequest::Json(position(&error)))?;
         let mut request = ApiRequest::read(surface, text, &members)?;
         if let Some(PathCall { model, stream, listed, .. }) = call {
-            (request.model, request.stream, request.listed) = (model.clone(), *stream, *listed);
+            request.model = model.clone();
+            if surface.is_in_path() {
+                (request.stream, request.listed) = (*stream, *listed);
+            }
         }
         let member = |name: &str| {
             let value = members.iter().rev().find(|(member, _)| member == name)?.1.get();
@@ -375,6 +378,9 @@ fn prompt_part(surface: Surface, name: &str) -> Option<usize> {
         Surface::OllamaChat => ["tools", "", "messages"],
         Surface::OllamaGenerate => ["", "system", "prompt"],
         Surface::OllamaEmbed => ["", "", "input"],
+        Surface::OllamaEmbeddings => ["", "", "prompt"],
+        Surface::GeminiEmbed => ["", "", "content"],
+        Surface::GeminiEmbedBatch => ["", "", "requests"],
         Surface::Gemini | Surface::GeminiCount => ["tools", "systemInstruction", "contents"],
         Surface::Passed(call) => ["", "", call.prompt().unwrap_or_default()],
     };

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::client_error::Invalid;
 use crate::dialect::{AnswerForm, Dialect, Surface};
-use crate::dialects::embeddings::{EmbeddingForm, EmbeddingRequest};
+use crate::dialects::embeddings::{self, EmbeddingForm, EmbeddingRequest};
 use crate::json::raw_members::raw_members;
 use crate::quirks::{self, Quirks, RefusalLesson, RequestChanges, TranslationOptions};
 use crate::request::ApiRequest;
@@ -143,7 +143,7 @@ impl RequestTranslation {
         dialect: Dialect,
         options: &TranslationOptions,
     ) -> Result<RequestTranslation, Invalid> {
-        let asked = EmbeddingRequest::read(body)?;
+        let asked = EmbeddingRequest::read(surface, body)?;
         let mut losses = Losses::default();
         let body = Bytes::from(asked.write(dialect, &options.model, &mut losses)?.to_string());
         let of_dialect = if dialect == Dialect::Ollama { Surface::OllamaEmbed } else { Surface::Embeddings };
@@ -293,7 +293,11 @@ impl RequestTranslation {
 
     /// The body for an upstream's model.
     pub fn body_for(&self, model: &str, form: AnswerForm) -> Bytes {
-        self.request.body_for(model, form)
+        let body = self.request.body_for(model, form);
+        match self.request.surface {
+            Surface::GeminiEmbed | Surface::GeminiEmbedBatch => embeddings::renamed(&body, model),
+            _ => body,
+        }
     }
 }
 

@@ -83,7 +83,7 @@ impl<S: Sync> FromRequestParts<S> for Client {
     }
 }
 
-/// Finds out who sends a request: by its token (`Authorization: Bearer …`, `x-api-key` or `x-goog-api-key`), or without one by the
+/// Finds out who sends a request: by its token (`Authorization: Bearer …`, `x-api-key`, `x-goog-api-key` or `api-key`), or without one by the
 /// session of the dashboard. A wrong token is counted by the client's address and logged. Returned if its answer is to be
 /// slowed. No token is looked at if the configuration has no users.
 pub fn check_token(gateway: &Gateway, request: &mut Request<Body>) -> Option<SlowedAnswer> {
@@ -244,7 +244,7 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
         let (scheme, token) = value.split_at_checked(7)?;
         scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
     });
-    let vendors = || ["x-api-key", "x-goog-api-key"].iter().find_map(|name| headers.get(*name));
+    let vendors = || ["x-api-key", "x-goog-api-key", "api-key"].iter().find_map(|name| headers.get(*name));
     let token = bearer.or_else(|| vendors().map(HeaderValue::as_bytes))?;
     Some(token.trim_ascii()).filter(|token| !token.is_empty())
 }
@@ -296,6 +296,7 @@ mod tests {
             ("authorization", "bearer  token-of-bob ", Some("bob")),
             ("x-api-key", "token-of-bob", Some("bob")),
             ("x-goog-api-key", "token-of-ada", Some("ada")),
+            ("api-key", "token-of-bob", Some("bob")),
             ("authorization", "Bearer token-of-eve", None),
             ("authorization", "Bearer token-of-ad", None),
             ("authorization", "Bearer ", None),

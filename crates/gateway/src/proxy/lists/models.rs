@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::proxy::door::caller::{Caller, Client, authenticate};
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
-use photofinish_config::config::ModelConfig;
+use photofinish_config::config::{ModelConfig, UpstreamConfig};
+use photofinish_config::offerings::{InputKind, Offering};
 
 /// All models of the caller.
 ///
@@ -20,7 +21,7 @@ use photofinish_config::config::ModelConfig;
 pub fn list(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
     let models = usable_models(gateway, client, headers)?;
     if asks_anthropic(headers) {
-        let data: Vec<Value> = models.iter().map(|(id, _)| anthropic_entry(id)).collect();
+        let data: Vec<Value> = models.iter().map(|(id, model)| anthropic_entry(id, model)).collect();
         let (first, last) = (models.first().map(|(id, _)| id), models.last().map(|(id, _)| id));
         let list = json!({ "data": data, "has_more": false, "first_id": first, "last_id": last });
         return Ok(json_response(&list));
@@ -35,7 +36,7 @@ pub fn list(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<R
 /// 401 or 429 without a valid token, 404 for a model that is unknown or off for the caller.
 pub fn one(gateway: &Gateway, client: &Client, headers: &HeaderMap, id: &str) -> Result<Response<Body>, Rejection> {
     let model = usable_model(gateway, client, headers, id)?;
-    Ok(json_response(&if asks_anthropic(headers) { anthropic_entry(id) } else { entry(id, &model) }))
+    Ok(json_response(&if asks_anthropic(headers) { anthropic_entry(id, &model) } else { entry(id, &model) }))
 }
 
 /// All models of the caller, as Gemini lists them.
@@ -43,7 +44,8 @@ pub fn one(gateway: &Gateway, client: &Client, headers: &HeaderMap, id: &str) ->
 /// # Errors
 /// 401 or 429 without a valid token.
 pub fn gemini_list(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
-    let models: Vec<Value> = usable_models(gateway, client, headers)?.iter().map(|(id, _)| gemini_entry(id)).collect();
+    let models = usable_models(gateway, client, headers)?;
+    let models: Vec<Value> = models.iter().map(|(id, model)| gemini_entry(id, model)).collect();
     Ok(json_response(&json!({ "models": models })))
 }
 
@@ -57,13 +59,17 @@ pub fn gemini_one(
     headers: &HeaderMap,
     id: &str,
 ) -> Result<Response<Body>, Rejection> {
-    usable_model(gateway, client, headers, id)?;
-    Ok(json_response(&gemini_entry(id)))
+    let model = usable_model(gateway, client, headers, id)?;
+    Ok(json_response(&gemini_entry(id, &model)))
 }
 
-fn gemini_entry(id: &str) -> Value {
-    let calls = ["generateContent", "countTokens"];
-    json!({ "name": format!("models/{id}"), "displayName": id, "supportedGenerationMethods": calls })
+fn gemini_entry(id: &str, model: &ModelConfig) -> Value {
+    let embeds = known(model).next().is_some() && known(model).all(|offering| offering.embedding);
+    let calls = if embeds { ["embedContent", "batchEmbedContents"] } else { ["generateContent", "countTokens"] };
+    let mut entry = json!({ "name": format!("models/{id}"), "displayName": id, "supportedGenerationMethods": calls });
+    put(&mut entry, "inputTokenLimit", context_window(model));
+    put(&mut entry, "outputTokenLimit", longest_answer(model));
+    entry
 }
 
 /// The caller's models by name and by alias.
@@ -114,16 +120,65 @@ fn usable(caller: &Caller, model: &ModelConfig) -> bool {
 
 fn entry(id: &str, model: &ModelConfig) -> Value {
     let mut entry = json!({ "id": id, "object": "model", "created": 0, "owned_by": "photofinish" });
-    if let Some(tokens) = context_window(model) {
-        // As vLLM and SGLang name it; OpenAI has no such member.
-        entry["max_model_len"] = tokens.into();
+    // OpenAI has no such members. The first is named as vLLM and SGLang do, the others as OpenRouter does.
+    put(&mut entry, "max_model_len", context_window(model));
+    put(&mut entry, "context_length", context_window(model));
+    put(&mut entry, "max_output_tokens", longest_answer(model));
+    let kinds = input_kinds(model).map(|kinds| kinds.into_iter().map(modality).collect::<Vec<_>>());
+    put(&mut entry, "architecture", kinds.map(|kinds| json!({ "input_modalities": kinds })));
+    let parameters: [(Option<bool>, &[&str]); 3] = [
+        (ability(model, |offering| offering.tools), &["tools", "tool_choice"]),
+        (ability(model, |offering| offering.schema), &["response_format", "structured_outputs"]),
+        (ability(model, |offering| offering.reasoning), &["reasoning"]),
+    ];
+    if parameters.iter().any(|(known, _)| known.is_some()) {
+        let supported = parameters.iter().filter(|(known, _)| *known == Some(true));
+        entry["supported_parameters"] = supported.flat_map(|(_, names)| *names).copied().collect();
     }
     entry
 }
 
+/// Sets a member if there is a value for it.
+fn put(entry: &mut Value, name: &str, value: Option<impl Into<Value>>) {
+    if let Some(value) = value {
+        entry[name] = value.into();
+    }
+}
+
+/// As OpenRouter names it.
+fn modality(kind: InputKind) -> &'static str {
+    if kind == InputKind::Pdf { "file" } else { kind.as_str() }
+}
+
+/// What the catalogue knows of the upstreams.
+fn known(model: &ModelConfig) -> impl Iterator<Item = &Offering> {
+    model.upstreams.iter().filter_map(|upstream| upstream.offering.as_deref())
+}
+
+/// Whether an upstream has an ability; a request that needs it goes there. None: that is known of none.
+pub(crate) fn ability(model: &ModelConfig, of: impl Fn(&Offering) -> Option<bool>) -> Option<bool> {
+    known(model).filter_map(of).reduce(|one, other| one || other)
+}
+
+/// What a prompt may contain at one of the upstreams at least. None: that is known of none.
+pub(crate) fn input_kinds(model: &ModelConfig) -> Option<Vec<InputKind>> {
+    let has = |kind: &InputKind| ability(model, |offering| Some(offering.kinds.as_ref()?.contains(kind))) == Some(true);
+    let kinds: Vec<InputKind> = InputKind::ALL.into_iter().filter(has).collect();
+    (!kinds.is_empty()).then_some(kinds)
+}
+
 /// The smallest context window of the upstreams, in tokens. None if the window of any upstream is not known.
 pub(crate) fn context_window(model: &ModelConfig) -> Option<u64> {
-    model.upstreams.iter().map(|upstream| upstream.context).collect::<Option<Vec<_>>>()?.into_iter().min()
+    least(model, |upstream| upstream.context)
+}
+
+/// The same of the longest answers.
+fn longest_answer(model: &ModelConfig) -> Option<u64> {
+    least(model, |upstream| upstream.offering.as_deref()?.max_output)
+}
+
+fn least(model: &ModelConfig, of: impl Fn(&UpstreamConfig) -> Option<u64>) -> Option<u64> {
+    model.upstreams.iter().map(of).collect::<Option<Vec<_>>>()?.into_iter().min()
 }
 
 /// Anthropic's clients send this header with every request.
@@ -131,8 +186,11 @@ fn asks_anthropic(headers: &HeaderMap) -> bool {
     headers.contains_key("anthropic-version")
 }
 
-fn anthropic_entry(id: &str) -> Value {
-    json!({ "type": "model", "id": id, "display_name": id, "created_at": "1970-01-01T00:00:00Z" })
+fn anthropic_entry(id: &str, model: &ModelConfig) -> Value {
+    let mut entry = json!({ "type": "model", "id": id, "display_name": id, "created_at": "1970-01-01T00:00:00Z" });
+    put(&mut entry, "max_input_tokens", context_window(model));
+    put(&mut entry, "max_tokens", longest_answer(model));
+    entry
 }
 
 pub(crate) fn json_response(value: &Value) -> Response<Body> {

@@ -8,11 +8,13 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::models::{context_window, json_response, usable_model, usable_models};
+use super::models::{ability, context_window, input_kinds, json_response, usable_model, usable_models};
 use crate::proxy::door::caller::{Client, authenticate};
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::body;
+use photofinish_config::config::ModelConfig;
+use photofinish_config::offerings::InputKind;
 use photofinish_wire::request::InvalidRequest;
 use photofinish_wire::translate::members::is_empty_list;
 use photofinish_wire::{ApiRequest, Surface};
@@ -21,6 +23,8 @@ use photofinish_wire::{ApiRequest, Surface};
 const VERSION: &str = "0.12.11";
 /// The gateway does not know when a vendor changed a model.
 const UNKNOWN_TIME: &str = "1970-01-01T00:00:00Z";
+/// As Ollama says of a model that stays loaded.
+const NEVER: &str = "2318-01-01T00:00:00Z";
 /// Maximum body of a request about a model, in bytes.
 const QUESTION_MAX: usize = 64 << 10;
 
@@ -32,6 +36,20 @@ pub fn tags(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<R
     let entry = |(id, _): &(String, _)| {
         json!({
             "name": id, "model": id, "modified_at": UNKNOWN_TIME, "size": 0, "digest": "", "details": details(),
+        })
+    };
+    let models: Vec<Value> = usable_models(gateway, client, headers)?.iter().map(entry).collect();
+    Ok(json_response(&json!({ "models": models })))
+}
+
+/// `GET /api/ps`: the same models, for none of them has to be loaded first.
+///
+/// # Errors
+/// 401 or 429 without a valid token.
+pub fn running(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
+    let entry = |(id, _): &(String, _)| {
+        json!({
+            "name": id, "model": id, "size": 0, "digest": "", "details": details(), "expires_at": NEVER, "size_vram": 0,
         })
     };
     let models: Vec<Value> = usable_models(gateway, client, headers)?.iter().map(entry).collect();
@@ -69,8 +87,22 @@ pub async fn show(gateway: &Gateway, client: &Client, request: Request<Body>) ->
     }
     Ok(json_response(&json!({
         "modelfile": format!("FROM {id}"), "parameters": "", "template": "{{ .Prompt }}", "details": details(),
-        "model_info": info, "capabilities": ["completion", "tools", "vision"], "modified_at": UNKNOWN_TIME,
+        "model_info": info, "capabilities": capabilities(&model), "modified_at": UNKNOWN_TIME,
     })))
+}
+
+/// As Ollama names them. What is not known is not denied, because clients then leave it out.
+fn capabilities(model: &ModelConfig) -> Vec<&'static str> {
+    let embeds = ability(model, |offering| Some(offering.embedding)) == Some(true);
+    let sees = input_kinds(model).is_none_or(|kinds| kinds.contains(&InputKind::Image));
+    let named = [
+        ("embedding", embeds),
+        ("completion", !embeds),
+        ("tools", !embeds && ability(model, |offering| offering.tools) != Some(false)),
+        ("vision", sees),
+        ("thinking", ability(model, |offering| offering.reasoning) == Some(true)),
+    ];
+    named.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
 }
 
 const FAMILY: &str = "photofinish";

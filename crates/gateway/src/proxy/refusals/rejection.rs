@@ -124,6 +124,15 @@ impl Rejection {
         Rejection::new(super::code::TOO_LARGE, message)
     }
 
+    /// A body that is not held is larger than this.
+    pub fn upload_too_large(max: usize) -> Rejection {
+        let max = format_bytes(u64::try_from(max).unwrap_or(u64::MAX));
+        Rejection::new(
+            super::code::TOO_LARGE,
+            format!("the request body is larger than {max}, the most that is passed on"),
+        )
+    }
+
     pub fn body_stopped(after: Duration) -> Rejection {
         let message = format!("the request body stopped coming for {after:?}");
         Rejection::new(super::code::BODY_TIMEOUT, message)
@@ -252,6 +261,26 @@ impl Rejection {
                 .to_owned(),
         };
         Rejection::new(super::code::NOT_FOUND, format!("there is nothing at {}: {hint}", quoted(path)))
+    }
+
+    /// Nothing is served at this path; `instead`: what to do.
+    pub fn not_served(path: &str, instead: &str) -> Rejection {
+        Rejection::new(super::code::NOT_FOUND, cut(&format!("there is nothing at {}: {instead}", quoted(path))))
+    }
+
+    /// A path of a provider that cannot be asked.
+    pub fn not_passed(why: String) -> Rejection {
+        Rejection::new(super::code::NO_UPSTREAM, why)
+    }
+
+    /// Any path of a provider, with a shared key: it reaches every model and all files.
+    pub fn forbidden_provider(provider: &str, user: &str) -> Rejection {
+        let message = format!(
+            "the user {} may use only listed models with a shared key, and a path of {provider} reaches more: bring a key as \
+             x-photofinish-key-{provider}, or add \"upstreams\" to overrides under [users.NAME]",
+            quoted(user)
+        );
+        Rejection::new(super::code::FORBIDDEN_UPSTREAM, message)
     }
 
     /// An invalid parameter or path segment of the URL. `why` names the value and the valid ones.

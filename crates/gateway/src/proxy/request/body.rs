@@ -23,10 +23,10 @@ use photofinish_wire::request::as_chat;
 use photofinish_wire::{ApiRequest, Surface};
 
 /// The longest pause of a body; the minimum rate applies after this time.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+pub const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// The minimum average rate of a body, bytes per second, once [`PAUSE_MAX`] is over. A poor mobile network is several
 /// times faster; a client that sends a byte now and then is slower.
-const RATE_MIN: u64 = 2 * 1024;
+pub const RATE_MIN: u64 = 2 * 1024;
 /// How long an unwanted body is read, so that the client sees the answer.
 const DISCARD_FOR: Duration = Duration::from_secs(2);
 /// The largest announced length that is allocated at once. Beyond it memory grows with the body, because an
@@ -38,7 +38,7 @@ pub fn limited(body: Body, max: usize) -> Body {
     if body.is_end_stream() { body } else { Body::new(Limited::new(body, max)) }
 }
 
-fn is_over_limit(error: &axum::Error) -> bool {
+pub fn is_over_limit(error: &axum::Error) -> bool {
     let mut cause: Option<&dyn Error> = Some(error);
     while let Some(error) = cause {
         if error.is::<LengthLimitError>() {
@@ -124,7 +124,7 @@ async fn read_raw(
 }
 
 /// The deadline for the next bytes, after this many bytes.
-fn time_for(bytes: usize) -> Duration {
+pub fn time_for(bytes: usize) -> Duration {
     PAUSE_MAX + Duration::from_millis(u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(1_000) / RATE_MIN)
 }
 

@@ -1,7 +1,7 @@
 //! The race of a request: its attempts, its row, and the head of its answer. Not for the request before that.
 
 pub mod all_failed;
-mod answer;
+pub mod answer;
 pub mod early;
 pub mod launcher;
 pub mod race_guard;

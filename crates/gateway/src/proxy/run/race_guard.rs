@@ -241,6 +241,36 @@ impl RaceGuard {
         StreamedRace { guard: self, outcome_reporter: win.outcome_reporter, serving: Some(win.candidate) }
     }
 
+    /// It goes to a path of a provider, without a race: its clock starts. `word`: what the path is about.
+    pub fn passes(&mut self, word: &str) -> Instant {
+        self.read_at = Instant::now();
+        let record = &mut self.record;
+        (record.started_at, record.api, record.model) = (wall_micros(), "provider", word.to_owned());
+        self.span.record("model", word);
+        self.name();
+        self.recorder.planned(&self.record);
+        self.read_at
+    }
+
+    /// So many bytes of its body went up.
+    pub fn sent_up(&mut self, bytes: usize) {
+        self.record.input_bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.record.input_tokens_estimate = self.record.input_bytes / 4;
+    }
+
+    /// The answer of a provider is passed on from now on, after a head with this status.
+    pub fn passes_on(&mut self, status: StatusCode) {
+        self.record.http_status = Some(i64::from(status.as_u16()));
+        self.record.winner = Some(0);
+        self.recorder.committed(&self.record.race_id, 0);
+    }
+
+    /// That answer has ended.
+    pub fn passed_on(&mut self, outcome: RaceOutcome) {
+        self.record.done_us = Some(self.elapsed());
+        self.outcome = Some(if self.shutdown.is_cancelled() { RaceOutcome::Shutdown } else { outcome });
+    }
+
     fn commit(&mut self, win: &Win) {
         (self.token_us, self.is_plain) = (Some(win.token_us), win.is_plain);
         if let Some((_, race_budget)) = &self.steering {

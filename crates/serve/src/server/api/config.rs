@@ -69,6 +69,8 @@ members! {
         tls: Boolean = of.tls.is_some();
         hosts: Texts = of.hosts;
         cors: Texts = cors(&of.cors);
+        /// the provider of files and batches
+        files: Text or_null = of.files;
         /// bytes
         body_max: Integer = of.body_max;
         /// bytes

@@ -69,10 +69,12 @@ impl WirePosition {
             Surface::Completions => WirePosition::Completions(None),
             Surface::Messages | Surface::CountTokens => WirePosition::Messages(MessageBlocks::default()),
             Surface::Responses => WirePosition::Responses(Box::default()),
-            Surface::OllamaChat | Surface::OllamaEmbed | Surface::OllamaGenerate => {
+            Surface::OllamaChat | Surface::OllamaEmbed | Surface::OllamaEmbeddings | Surface::OllamaGenerate => {
                 WirePosition::Ollama(OllamaForm::of(surface), None)
             }
-            Surface::Gemini | Surface::GeminiCount => WirePosition::Gemini(None),
+            Surface::Gemini | Surface::GeminiCount | Surface::GeminiEmbed | Surface::GeminiEmbedBatch => {
+                WirePosition::Gemini(None)
+            }
         }
     }
 

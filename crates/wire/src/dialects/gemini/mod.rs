@@ -78,9 +78,9 @@ pub fn counting_path(model: &str) -> String {
     model_path(model) + ":countTokens"
 }
 
-/// The path of a request for embeddings.
-pub fn embedding_path(model: &str) -> String {
-    model_path(model) + ":batchEmbedContents"
+/// The path of a request for the embedding of one content, or of several.
+pub fn embedding_path(model: &str, is_batch: bool) -> String {
+    model_path(model) + if is_batch { ":batchEmbedContents" } else { ":embedContent" }
 }
 
 /// The model's full name, as in `models/gemini-embedding-001`.
