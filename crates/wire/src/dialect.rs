@@ -66,7 +66,7 @@ impl Surface {
         Surface::OllamaGenerate,
     ];
 
-    pub const ALL: [Surface; 16] = [
+    pub const ALL: [Surface; 17] = [
         Surface::Chat,
         Surface::Completions,
         Surface::Embeddings,
@@ -83,6 +83,7 @@ impl Surface {
         Surface::Passed(PassedCall::Image),
         Surface::Passed(PassedCall::Moderation),
         Surface::Passed(PassedCall::Compaction),
+        Surface::Passed(PassedCall::InputTokens),
     ];
 
     /// Its stored name, its path, and its dialect.
@@ -100,9 +101,9 @@ impl Surface {
             Surface::OllamaEmbed => ("ollama_embed", "/api/embed", Dialect::Ollama),
             Surface::Gemini => ("gemini", "/v1beta/models/{model}:generateContent", Dialect::Gemini),
             Surface::GeminiCount => ("gemini_count_tokens", "/v1beta/models/{model}:countTokens", Dialect::Gemini),
-            Surface::Passed(PassedCall::Compaction) => {
-                (PassedCall::Compaction.as_str(), PassedCall::Compaction.path(), Dialect::Responses)
-            }
+            Surface::Passed(
+                call @ (PassedCall::Compaction | PassedCall::InputTokens | PassedCall::Background | PassedCall::Stored),
+            ) => (call.as_str(), call.path(), Dialect::Responses),
             Surface::Passed(call) => (call.as_str(), call.path(), Dialect::OpenAi),
         }
     }
@@ -146,7 +147,7 @@ impl Surface {
 
     /// Whether the answer is a number of tokens.
     pub fn counts(self) -> bool {
-        matches!(self, Surface::CountTokens | Surface::GeminiCount)
+        matches!(self, Surface::CountTokens | Surface::GeminiCount | Surface::Passed(PassedCall::InputTokens))
     }
 
     /// Whether comments may be put between the events of its streams. Google's clients read a comment as an event, and
@@ -259,6 +260,12 @@ photofinish_base::named! {
         Moderation = "moderations",
         /// A conversation of the Responses API to a short form of it.
         Compaction = "compactions",
+        /// The tokens of a conversation of the Responses API.
+        InputTokens = "input_tokens",
+        /// A response that the upstream makes in the background, or a question for it.
+        Background = "background",
+        /// A question for something that an upstream of the Responses API stores.
+        Stored = "stored",
     }
 }
 
@@ -271,6 +278,9 @@ impl PassedCall {
             PassedCall::Image => "/v1/images/generations",
             PassedCall::Moderation => "/v1/moderations",
             PassedCall::Compaction => "/v1/responses/compact",
+            PassedCall::InputTokens => "/v1/responses/input_tokens",
+            PassedCall::Background => "/v1/responses",
+            PassedCall::Stored => "/v1/responses/{id}",
         }
     }
 
@@ -282,8 +292,12 @@ impl PassedCall {
     /// The member with the prompt of a JSON request.
     pub fn prompt(self) -> Option<&'static str> {
         match self {
-            PassedCall::Transcription => None,
-            PassedCall::Speech | PassedCall::Moderation | PassedCall::Compaction => Some("input"),
+            PassedCall::Transcription | PassedCall::Stored => None,
+            PassedCall::Speech
+            | PassedCall::Moderation
+            | PassedCall::Compaction
+            | PassedCall::InputTokens
+            | PassedCall::Background => Some("input"),
             PassedCall::Image => Some("prompt"),
         }
     }

@@ -26,6 +26,7 @@ mod override_permissions;
 mod passed_calls;
 mod routing;
 mod secrets;
+mod stored_responses;
 mod surface_errors;
 mod upstream_choice;
 mod wrong_tokens;

@@ -88,6 +88,7 @@ pub(super) fn resolve(
             drain: server.drain,
             hosts: server.hosts,
             cors: server.cors,
+            stored: server.stored,
             log: server.log,
         },
         given_listen: None,

@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq as _;
 use super::reader::WatchedFiles;
 use super::{
     CancelBilling, CataloguePlace, Cors, HttpAddress, Listen, ListenerCertificate, Permit, Price, PriceSource,
-    ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, Timeouts, UpstreamStream,
+    ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, StoredLimits, Timeouts, UpstreamStream,
 };
 use crate::offerings::{ModelCatalogue, Offering};
 use photofinish_base::files;
@@ -88,6 +88,8 @@ pub struct Server {
     pub hosts: Vec<String>,
     /// The web pages that may call.
     pub cors: Cors,
+    /// What is kept of answers of the Responses API.
+    pub stored: StoredLimits,
     /// How a line of the log is written.
     pub log: LogFormat,
 }

@@ -365,7 +365,9 @@ fn passed_answer(call: PassedCall, request: &ValidRequest, text: &str) -> (&'sta
         PassedCall::Speech => ("audio/wav", wav()),
         PassedCall::Image => json(json!({ "created": 0, "data": [{ "b64_json": PIXEL }] })),
         // A simulated provider does not speak the Responses API.
-        PassedCall::Compaction => json(json!({ "object": "response.compaction", "output": [] })),
+        PassedCall::Compaction | PassedCall::InputTokens | PassedCall::Background | PassedCall::Stored => {
+            json(json!({ "object": "response.compaction", "output": [] }))
+        }
         PassedCall::Moderation => {
             let result = json!({ "flagged": false, "categories": {}, "category_scores": {} });
             let results = vec![result; request.inputs.len().max(1)];

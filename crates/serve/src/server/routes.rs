@@ -22,7 +22,7 @@ use super::health;
 use super::layers::{CrossOrigin, GOOGLE_KEY, catch_panics, cross_origin, near, nearest_path};
 use super::served_paths::{ReloadCall, ServedPaths};
 use photofinish_base::telemetry::request_span;
-use photofinish_gateway::proxy::{self, Client, Gateway, Rejection};
+use photofinish_gateway::proxy::{self, Client, Gateway, Rejection, StoredCall};
 use photofinish_wire::{PathCall, Surface};
 
 /// Every path of the gateway; any other path is a 404 in the shape of the nearest surface.
@@ -76,6 +76,13 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
     let in_body = Surface::ALL.into_iter().filter(|surface| !surface.is_in_path());
     let surfaces = in_body.map(|surface| (surface.path(), surface_route(surface)));
     let others = [
+        ("/v1/responses/{id}", any(stored)),
+        ("/v1/responses/{id}/input_items", any(stored)),
+        ("/v1/responses/{id}/cancel", any(stored)),
+        ("/v1/conversations", any(stored)),
+        ("/v1/conversations/{id}", any(stored)),
+        ("/v1/conversations/{id}/items", any(stored)),
+        ("/v1/conversations/{id}/items/{item}", any(stored)),
         ("/v1/models", only_get(get(models))),
         (
             MODEL,
@@ -145,6 +152,18 @@ fn surface_route(surface: Surface) -> MethodRouter<ServedPaths> {
 fn asks_websocket(headers: &HeaderMap) -> bool {
     let protocols = headers.get_all(UPGRADE).iter().filter_map(|value| value.to_str().ok());
     protocols.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case("websocket"))
+}
+
+/// What the Responses API stores.
+async fn stored(State(gateway): State<Arc<Gateway>>, client: Client, request: Request<Body>) -> Response<Body> {
+    let uri = request.uri().clone();
+    if request.method() == Method::OPTIONS {
+        return method(Method::OPTIONS, Surface::Responses, "", "GET, HEAD, POST, DELETE, OPTIONS").await;
+    }
+    match StoredCall::of(&request) {
+        Some(call) => proxy::serve_stored(gateway, client, call, request).await,
+        None => Rejection::not_found(uri.path(), Some("/v1/responses")).answer_to(Surface::Responses),
+    }
 }
 
 fn only_get(served: MethodRouter<ServedPaths>) -> MethodRouter<ServedPaths> {

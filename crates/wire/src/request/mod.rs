@@ -9,13 +9,14 @@ mod form;
 mod members;
 pub mod prefix;
 mod session;
+pub mod state;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
-use http::HeaderValue;
+use http::{HeaderValue, Method};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -24,7 +25,7 @@ pub use ambiguous::{AmbiguousMember, OtherReading};
 pub use members::{InvalidRequest, MemberSet};
 pub use session::session_hash;
 
-use crate::dialect::{AnswerForm, Dialect, PathCall, Surface};
+use crate::dialect::{AnswerForm, Dialect, PassedCall, PathCall, Surface};
 use crate::json::raw_members::RequestMembers;
 use crate::json::{InvalidJson, Json};
 use crate::translate::bounds::DEPTH_MAX;
@@ -32,6 +33,7 @@ use form::FormModel;
 use members::{Member, boolean, include_usage, limits, lists_some, position, span, string, with_usage};
 use prefix::Prefix;
 use session::{ends_with_result, session, user_id};
+use state::StateUse;
 
 /// A request, and the few facts that the gateway needs.
 #[derive(Clone)]
@@ -71,6 +73,10 @@ pub struct ApiRequest {
     pub has_schema: bool,
     /// A member that may make an upstream use another model. Looked for only in strict requests.
     pub ambiguous: Option<AmbiguousMember>,
+    /// What it says of earlier answers of the Responses API.
+    pub state: StateUse,
+    /// The method and the path of a call that names no model.
+    call: Option<(Method, String)>,
 }
 
 impl fmt::Debug for ApiRequest {
@@ -242,6 +248,9 @@ impl ApiRequest {
             request.edits.push((set, span(text, name, value)));
         }
         let lists = |wanted| members.iter().any(|(name, value)| name == wanted && lists_some(value));
+        if state::has_state(surface) {
+            request.state.look_at_input(&text.as_bytes()[request.prompt[PROMPT_PARTS - 1].clone()]);
+        }
         request.legacy_functions = surface == Surface::Chat && lists("functions") && !lists("tools");
         Ok(request)
     }
@@ -269,6 +278,8 @@ impl ApiRequest {
             legacy_functions: false,
             has_schema: false,
             ambiguous: None,
+            state: StateUse::default(),
+            call: None,
         }
     }
 
@@ -297,6 +308,9 @@ impl ApiRequest {
             "format" => self.has_schema = value.get().starts_with('{'),
             "tools" | "functions" => self.has_tools |= lists_some(value),
             "prompt_cache_key" => self.session = session(value.get()),
+            "previous_response_id" | "conversation" | "store" | "background" if state::has_state(self.surface) => {
+                self.state.take(name, value.get());
+            }
             "metadata" if self.surface == Surface::Messages => self.session = user_id(value).or(self.session),
             _ => {}
         }
@@ -356,6 +370,7 @@ fn prompt_part(surface: Surface, name: &str) -> Option<usize> {
         Surface::OllamaGenerate => ["", "system", "prompt"],
         Surface::OllamaEmbed => ["", "", "input"],
         Surface::Gemini | Surface::GeminiCount => ["tools", "systemInstruction", "contents"],
+        Surface::Passed(PassedCall::InputTokens | PassedCall::Background) => ["tools", "instructions", "input"],
         Surface::Passed(call) => ["", "", call.prompt().unwrap_or_default()],
     };
     names.iter().position(|part| *part == name && !name.is_empty())
@@ -367,7 +382,7 @@ impl ApiRequest {
     /// The body for an upstream: with its model name, and, if the surface has them, with streaming and a request for
     /// usage as `form` says. All other members keep their bytes.
     pub fn body_for(&self, model: &str, form: AnswerForm) -> Bytes {
-        if self.surface.is_in_path() {
+        if self.surface.is_in_path() || self.call.is_some() {
             return self.body.clone();
         }
         let mut body = Vec::with_capacity(self.body.len() + model.len() + 64);

@@ -604,6 +604,56 @@ impl Rejection {
 }
 
 impl Rejection {
+    /// In the vendor's words: clients send the whole input again after its code.
+    pub fn no_previous(id: &str) -> Rejection {
+        let message = format!("Previous response with id '{}' not found.", cut(id));
+        Rejection::new(code::PREVIOUS_NOT_FOUND, message).on(Some("previous_response_id".into()))
+    }
+
+    /// In the vendor's words.
+    pub fn not_stored(what: &str, id: &str) -> Rejection {
+        Rejection::new(code::NOT_FOUND, format!("{what} with id '{}' not found.", cut(id))).on(Some("id".into()))
+    }
+
+    /// An item of an earlier answer.
+    pub fn no_item(id: &str) -> Rejection {
+        let message = format!("Item with id '{}' not found.", cut(id));
+        Rejection::new(code::INVALID_REQUEST, message).on(Some("input".into()))
+    }
+
+    pub fn previous_and_conversation() -> Rejection {
+        let message = "Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Send one of them.";
+        Rejection::new(code::INVALID_REQUEST, message).on(Some("previous_response_id".into()))
+    }
+
+    /// None of the model's upstreams can work in the background.
+    pub fn no_background() -> Rejection {
+        let message = "Unsupported parameter: 'background'. A response in the background is made and kept by its upstream, and \
+                       no upstream of this model speaks the Responses API: send the request without it, or name an upstream \
+                       of that dialect.";
+        Rejection::new(code::INVALID_REQUEST, message).on(Some("background".into()))
+    }
+
+    pub fn not_in_background() -> Rejection {
+        let message = "Cannot cancel a synchronous response: it was not created with 'background': true.";
+        Rejection::new(code::INVALID_REQUEST, message)
+    }
+
+    /// `stored = "off"`.
+    pub fn keeps_nothing() -> Rejection {
+        let message = "this gateway keeps no conversations: set stored under [server], or send the whole input";
+        Rejection::new(code::INVALID_REQUEST, message)
+    }
+
+    /// A conversation is larger than all that may be kept.
+    pub fn keeps_no_more() -> Rejection {
+        let message =
+            "there is no room for these items: raise the size in stored under [server], or send the whole input";
+        Rejection::new(code::OVERLOADED, message).after(Duration::from_secs(5))
+    }
+}
+
+impl Rejection {
     pub fn unknown_race(race_id: &str) -> Rejection {
         let message = format!(
             "there is no race {race_id}: it is not written yet, its row was removed, or it never was. GET /api/races \

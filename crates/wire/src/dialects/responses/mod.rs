@@ -7,6 +7,7 @@ mod conversation;
 mod read;
 mod reader;
 mod request;
+pub mod stored;
 mod whole;
 mod writer;
 
