@@ -107,7 +107,7 @@ async fn forms_and_other_calls_may_be_encoded_too() {
 
 #[tokio::test]
 async fn a_websocket_is_refused_at_once_with_426() {
-    let (_fake, served) = served("", "").await;
+    let (_fake, served) = served("server.websocket = false\n", "").await;
     let handshake = [
         ("connection", "Upgrade"),
         ("upgrade", "websocket"),

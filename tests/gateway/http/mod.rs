@@ -29,4 +29,5 @@ mod secrets;
 mod stored_responses;
 mod surface_errors;
 mod upstream_choice;
+mod websocket;
 mod wrong_tokens;

@@ -184,13 +184,18 @@ async fn an_id_belongs_to_the_upstream_that_made_it() {
     }
     assert_eq!((own.requests().len(), other.requests().len()), (before + 9, others), "it alone is asked");
     for (method, path) in [("GET", format!("{RESPONSES}/{id}")), ("POST", RESPONSES.to_owned())] {
-        let body = if method == "POST" { json!({"model": "m", "input": "x", "previous_response_id": id}) } else { Value::Null };
+        let body = if method == "POST" {
+            json!({"model": "m", "input": "x", "previous_response_id": id})
+        } else {
+            Value::Null
+        };
         let answer = send(&gateway, method, &path, "bob", &body).await;
         assert_eq!(answer.status, if method == "POST" { 400 } else { 404 }, "another user's is unknown");
     }
     assert_eq!((own.requests().len(), other.requests().len()), (before + 9, others), "and nobody is asked");
     let rows = gateway.stop().await;
-    let stored: Vec<_> = rows.attempts.iter().filter(|row| row["input_tokens"].is_null() && row["outcome"] == "won").collect();
+    let stored: Vec<_> =
+        rows.attempts.iter().filter(|row| row["input_tokens"].is_null() && row["outcome"] == "won").collect();
     assert_eq!(stored.len(), 3, "what was paid for before is not paid again");
     assert_row!(&rows.races[7], json!({"api": "stored", "stream": 0, "outcome": "ok"}));
 }
@@ -224,7 +229,8 @@ async fn an_upstream_that_died_is_not_replaced() {
     })
     .await;
     let b = FakeProvider::answering(|_| silent()).await;
-    let setup = Setup::new().provider("a", &a, NATIVE).provider("b", &b, NATIVE).race("policy = \"fallback\"\nretries = 0");
+    let setup =
+        Setup::new().provider("a", &a, NATIVE).provider("b", &b, NATIVE).race("policy = \"fallback\"\nretries = 0");
     let gateway = setup.table(USERS).start().await;
     let first = response(&create(&gateway, &json!({"model": "m", "input": "x"})).await);
     let body = json!({"model": "m", "input": "x", "previous_response_id": first["id"]});
@@ -260,14 +266,16 @@ async fn a_conversation_is_kept_here_whoever_answers() {
     let started = json!({"items": [{"role": "user", "content": "hello"}], "metadata": {"topic": "x"}});
     let conversation = send(&gateway, "POST", "/v1/conversations", "ann", &started).await.json();
     let path = format!("/v1/conversations/{}", conversation["id"].as_str().unwrap());
-    let ask = |model: &str| json!({"model": model, "input": "more", "conversation": conversation["id"], "store": false});
+    let ask =
+        |model: &str| json!({"model": model, "input": "more", "conversation": conversation["id"], "store": false});
     let answer = response(&create(&gateway, &ask("m")).await);
     assert_eq!(answer["output"][0]["content"][0]["text"], "got 2");
     assert_eq!(create(&gateway, &ask("n")).await.status, 200);
     let up = of_responses.requests().pop().unwrap().json();
     assert_eq!((up["input"].as_array().unwrap().len(), up.get("conversation")), (4, None));
     let items = get(&gateway, &format!("{path}/items?order=asc")).await.json();
-    let roles: Vec<&str> = items["data"].as_array().unwrap().iter().map(|item| item["role"].as_str().unwrap()).collect();
+    let roles: Vec<&str> =
+        items["data"].as_array().unwrap().iter().map(|item| item["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "user", "assistant", "user", "assistant"]);
     let added = json!({"items": [{"role": "user", "content": "added"}]});
     let added = send(&gateway, "POST", &format!("{path}/items"), "ann", &added).await.json();
@@ -290,7 +298,8 @@ async fn tokens_are_counted_where_an_upstream_can_and_estimated_elsewhere() {
     let a = FakeProvider::start(vec![Script::status(200, &[], &counted.to_string())]).await;
     let chat = counting().await;
     let model = "[models.m]\nupstreams = [\"a/m\"]\n[models.n]\nupstreams = [\"c/m\"]";
-    let gateway = Setup::new().provider("a", &a, NATIVE).provider("c", &chat, "").model(model).table(USERS).start().await;
+    let gateway =
+        Setup::new().provider("a", &a, NATIVE).provider("c", &chat, "").model(model).table(USERS).start().await;
     let ask = |model: &str| json!({"model": model, "input": "0123456789", "instructions": "abcd"});
     let path = "/v1/responses/input_tokens";
     assert_eq!(send(&gateway, "POST", path, "ann", &ask("m")).await.json(), counted);
@@ -306,10 +315,12 @@ async fn tokens_are_counted_where_an_upstream_can_and_estimated_elsewhere() {
 #[tokio::test]
 async fn a_job_stays_with_its_upstream_and_is_paid_for_once() {
     let usage = json!({"input_tokens": 9, "output_tokens": 2, "total_tokens": 11});
-    let (asks, job) = (std::sync::atomic::AtomicUsize::new(0), json!({"id": "resp_job", "object": "response", "output": []}));
+    let (asks, job) =
+        (std::sync::atomic::AtomicUsize::new(0), json!({"id": "resp_job", "object": "response", "output": []}));
     let a = FakeProvider::answering(move |request| {
         let mut job = job.clone();
-        let asked = if request.method == "GET" { asks.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1 } else { 0 };
+        let asked =
+            if request.method == "GET" { asks.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1 } else { 0 };
         job["status"] = json!(match (request.path.as_str(), asked) {
             ("/v1/responses/resp_job/cancel", _) => "cancelled",
             (_, 0) => "queued",
@@ -346,7 +357,9 @@ async fn a_job_stays_with_its_upstream_and_is_paid_for_once() {
 async fn a_job_needs_an_upstream_that_keeps_it() {
     let fake = counting().await;
     let gateway = Setup::new().provider("a", &fake, "").start().await;
-    let refused = read_response(&mut gateway.post(RESPONSES, &json!({"model": "m", "input": "x", "background": true})).await).await;
+    let refused =
+        read_response(&mut gateway.post(RESPONSES, &json!({"model": "m", "input": "x", "background": true})).await)
+            .await;
     assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("background")));
     assert!(fake.requests().is_empty());
 }

@@ -89,6 +89,7 @@ pub(super) fn resolve(
             hosts: server.hosts,
             cors: server.cors,
             stored: server.stored,
+            websocket: server.websocket,
             log: server.log,
         },
         given_listen: None,

@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::certificate::{self, ListenerCertificate, TlsKeys};
-use super::keys::{self, ByteSize, KeyKind, ParsedTexts, Texts, TimeSpan, WholeNumber, choice, keys, own};
+use super::keys::{self, ByteSize, Flag, KeyKind, ParsedTexts, Texts, TimeSpan, WholeNumber, choice, keys, own};
 use super::names::NamedChoice;
 use super::problem::LocatedProblem;
 use super::reader::{Located, TomlTable};
@@ -50,6 +50,8 @@ keys! {
         cors: Cors = own(read_cors, |_| keys::one_or_more(keys::text(r"\*|[A-Za-z][A-Za-z0-9+.-]*://.+"))), or Cors::None;
         /// How long answers of the Responses API are kept for `previous_response_id`, after their last use, and their bytes in memory; `"off"`: none.
         stored: StoredLimits = own(read_stored, stored_schema), or StoredLimits::default();
+        /// Whether the Responses API is served over a WebSocket too.
+        websocket: bool = Flag, or true;
         /// How a line of the log is written.
         log: LogFormat = choice(), or LogFormat::Text;
     }

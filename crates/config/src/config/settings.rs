@@ -90,6 +90,8 @@ pub struct Server {
     pub cors: Cors,
     /// What is kept of answers of the Responses API.
     pub stored: StoredLimits,
+    /// The Responses API is served over a WebSocket too.
+    pub websocket: bool,
     /// How a line of the log is written.
     pub log: LogFormat,
 }

@@ -129,7 +129,8 @@ impl Preparing<'_> {
         match &self.stored {
             Some(UpstreamCall { place, .. }) => {
                 // Its cost is in the row of the question that finds its end.
-                let keeper = place.is_unpaid().then(|| Box::new(Keeper::of_job(self.gateway.stored().clone(), caller())));
+                let keeper =
+                    place.is_unpaid().then(|| Box::new(Keeper::of_job(self.gateway.stored().clone(), caller())));
                 Ok(Recalled { request, place: Some(place.clone()), keeper })
             }
             None if request.surface.dialect() != Dialect::Responses => {

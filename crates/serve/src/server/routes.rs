@@ -9,7 +9,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Router, middleware};
-use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, UPGRADE};
+use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -21,6 +21,7 @@ use super::dashboard::{self, RELOAD};
 use super::health;
 use super::layers::{CrossOrigin, GOOGLE_KEY, catch_panics, cross_origin, near, nearest_path};
 use super::served_paths::{ReloadCall, ServedPaths};
+use super::websocket;
 use photofinish_base::telemetry::request_span;
 use photofinish_gateway::proxy::{self, Client, Gateway, Rejection, StoredCall};
 use photofinish_wire::{PathCall, Surface};
@@ -139,19 +140,16 @@ fn surface_route(surface: Surface) -> MethodRouter<ServedPaths> {
     let serve = move |State(gateway): State<Arc<Gateway>>, client: Client, request: Request<Body>| {
         proxy::serve(gateway, surface, client, None, request)
     };
-    let others = move |asked: Method, headers: HeaderMap| async move {
-        if asked == Method::GET && asks_websocket(&headers) {
-            return Rejection::no_websocket().answer_to(surface);
+    let others = move |State(gateway): State<Arc<Gateway>>, client: Client, request: Request<Body>| async move {
+        if request.method() == Method::GET && websocket::is_asked_for(request.headers()) {
+            return match surface {
+                Surface::Responses => websocket::accept(gateway, client, request),
+                _ => Rejection::no_websocket().answer_to(surface),
+            };
         }
-        method(asked, surface, "POST", "POST, OPTIONS").await
+        method(request.method().clone(), surface, "POST", "POST, OPTIONS").await
     };
     post(serve).fallback(others)
-}
-
-/// A handshake of RFC 6455. HTTP/2 has another one, which the gateway does not announce.
-fn asks_websocket(headers: &HeaderMap) -> bool {
-    let protocols = headers.get_all(UPGRADE).iter().filter_map(|value| value.to_str().ok());
-    protocols.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case("websocket"))
 }
 
 /// What the Responses API stores.

@@ -195,6 +195,8 @@ impl Rejection {
             surface.path(),
             surface.dialect().as_str(),
         );
+        let compacts = losses.deciding().any(|name| name == "compaction_trigger");
+        let message = message + if compacts { COMPACTS_ITSELF } else { "" };
         let first = losses.deciding().next().map(|name| Cow::Owned(name.to_owned()));
         Rejection::new(super::code::NOT_TRANSLATABLE, message).on(first)
     }
@@ -457,6 +459,10 @@ pub fn all_cooling_down(cooling: Vec<(String, CooldownState)>) -> Rejection {
     rejection
 }
 
+/// For Codex: only its own `openai` provider leaves compaction to the server, as an item that nobody else can make.
+const COMPACTS_ITSELF: &str = ". Codex compacts by itself, over any upstream, if the gateway is a provider of its own in its \
+    configuration ([model_providers.NAME]) instead of an address of its provider openai";
+
 /// Maximum upstreams in a message; `error.attempts` has all.
 const TOLD_MAX: usize = 4;
 
@@ -579,7 +585,8 @@ impl Rejection {
 
     /// A client of the Responses API tries a WebSocket first, and turns to HTTP at once after this status.
     pub fn no_websocket() -> Rejection {
-        let message = "the gateway speaks no WebSocket: send a POST, and read server-sent events with \"stream\": true";
+        let message = "there is no WebSocket here: send a POST, and read server-sent events with \"stream\": true. Only /v1/responses \
+                       over HTTP/1.1 has one (version 13), unless websocket under [server] is false";
         Rejection::new(code::NO_WEBSOCKET, message).naming(UPGRADE, "HTTP/1.1")
     }
 

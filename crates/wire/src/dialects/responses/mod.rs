@@ -4,6 +4,7 @@
 //! for apps.
 
 mod conversation;
+pub mod frames;
 mod read;
 mod reader;
 mod request;

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::read::ResponsesWire;
 use crate::stream::event_reader::{EventData, data_of};
-use crate::stream::sse::SseScanner;
+use crate::stream::sse::{SseEvent, SseScanner};
 
 /// A response, as far as it must be known to be found again.
 #[derive(Deserialize)]
@@ -56,11 +56,14 @@ pub fn response_in(events: &Bytes) -> Option<Bytes> {
     scanner.push(events.clone());
     let mut found = None;
     while let Some(event) = scanner.next_event().ok().flatten().or_else(|| scanner.finish()) {
-        if let EventData::Json { data, name } = data_of(&event)
-            && let Some(wire) = std::str::from_utf8(&data).ok().and_then(|text| ResponsesWire::read(text, name).ok())
-        {
-            found = wire.response.map(|response| Bytes::copy_from_slice(response.as_bytes())).or(found);
-        }
+        found = response_of(&event).or(found);
     }
     found
+}
+
+/// The response in an event.
+pub fn response_of(event: &SseEvent) -> Option<Bytes> {
+    let EventData::Json { data, name } = data_of(event) else { return None };
+    let wire = ResponsesWire::read(std::str::from_utf8(&data).ok()?, name).ok()?;
+    Some(Bytes::copy_from_slice(wire.response?.as_bytes()))
 }
