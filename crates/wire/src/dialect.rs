@@ -72,7 +72,7 @@ impl Surface {
         Surface::OllamaGenerate,
     ];
 
-    pub const ALL: [Surface; 22] = [
+    pub const ALL: [Surface; 23] = [
         Surface::Chat,
         Surface::Completions,
         Surface::Embeddings,
@@ -95,6 +95,7 @@ impl Surface {
         Surface::Passed(PassedCall::Moderation),
         Surface::Passed(PassedCall::Rerank),
         Surface::Passed(PassedCall::Compaction),
+        Surface::Passed(PassedCall::InputTokens),
     ];
 
     /// Its stored name, its path, and its dialect.
@@ -117,9 +118,9 @@ impl Surface {
             Surface::GeminiEmbedBatch => {
                 ("gemini_embed_batch", "/v1beta/models/{model}:batchEmbedContents", Dialect::Gemini)
             }
-            Surface::Passed(PassedCall::Compaction) => {
-                (PassedCall::Compaction.as_str(), PassedCall::Compaction.path(), Dialect::Responses)
-            }
+            Surface::Passed(
+                call @ (PassedCall::Compaction | PassedCall::InputTokens | PassedCall::Background | PassedCall::Stored),
+            ) => (call.as_str(), call.path(), Dialect::Responses),
             Surface::Passed(call) => (call.as_str(), call.path(), Dialect::OpenAi),
         }
     }
@@ -163,7 +164,7 @@ impl Surface {
 
     /// Whether the answer is a number of tokens.
     pub fn counts(self) -> bool {
-        matches!(self, Surface::CountTokens | Surface::GeminiCount)
+        matches!(self, Surface::CountTokens | Surface::GeminiCount | Surface::Passed(PassedCall::InputTokens))
     }
 
     /// Whether comments may be put between the events of its streams. Google's clients read a comment as an event, and
@@ -289,6 +290,12 @@ photofinish_base::named! {
         Rerank = "rerank",
         /// A conversation of the Responses API to a short form of it.
         Compaction = "compactions",
+        /// The tokens of a conversation of the Responses API.
+        InputTokens = "input_tokens",
+        /// A response that the upstream makes in the background, or a question for it.
+        Background = "background",
+        /// A question for something that an upstream of the Responses API stores.
+        Stored = "stored",
     }
 }
 
@@ -304,6 +311,9 @@ impl PassedCall {
             PassedCall::Moderation => "/v1/moderations",
             PassedCall::Rerank => "/v1/rerank",
             PassedCall::Compaction => "/v1/responses/compact",
+            PassedCall::InputTokens => "/v1/responses/input_tokens",
+            PassedCall::Background => "/v1/responses",
+            PassedCall::Stored => "/v1/responses/{id}",
         }
     }
 
@@ -315,8 +325,12 @@ impl PassedCall {
     /// The member with the prompt of a JSON request.
     pub fn prompt(self) -> Option<&'static str> {
         match self {
-            PassedCall::Transcription | PassedCall::Translation => None,
-            PassedCall::Speech | PassedCall::Moderation | PassedCall::Compaction => Some("input"),
+            PassedCall::Transcription | PassedCall::Translation | PassedCall::Stored => None,
+            PassedCall::Speech
+            | PassedCall::Moderation
+            | PassedCall::Compaction
+            | PassedCall::InputTokens
+            | PassedCall::Background => Some("input"),
             PassedCall::Image | PassedCall::ImageEdit => Some("prompt"),
             PassedCall::Rerank => Some("documents"),
         }

@@ -72,8 +72,6 @@ fn of_others() -> Vec<(Surface, Dialect, Value, &'static str)> {
     use Surface::{Gemini, Ollama, Responses};
     let items = |items: Value| json!({"input": items});
     vec![
-        (Responses, Dialect::OpenAi, json!({"previous_response_id": "resp_1"}), "previous_response_id"),
-        (Responses, Dialect::OpenAi, json!({"conversation": "conv_1"}), "conversation"),
         (Responses, Dialect::Anthropic, json!({"input": null, "prompt": {"id": "p"}}), "prompt"),
         (Responses, Dialect::OpenAi, json!({"tools": [{"type": "web_search"}]}), "web_search"),
         (

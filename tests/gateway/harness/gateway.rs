@@ -256,7 +256,8 @@ impl TestGateway {
         let gateway = self.app.gateway();
         let settled = async {
             // A client may keep its connection.
-            let bodies = || gateway.memory().used().saturating_sub(gateway.memory().clients());
+            let kept = || gateway.memory().clients() + gateway.stored_bytes();
+            let bodies = || gateway.memory().used().saturating_sub(kept());
             while gateway.races() > 0 || bodies() > 0 {
                 tokio::task::yield_now().await;
             }

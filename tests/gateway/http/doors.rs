@@ -107,7 +107,7 @@ async fn forms_and_other_calls_may_be_encoded_too() {
 
 #[tokio::test]
 async fn a_websocket_is_refused_at_once_with_426() {
-    let (_fake, served) = served("", "").await;
+    let (_fake, served) = served("server.websocket = false\n", "").await;
     let handshake = [
         ("connection", "Upgrade"),
         ("upgrade", "websocket"),
@@ -120,54 +120,4 @@ async fn a_websocket_is_refused_at_once_with_426() {
         assert_eq!(answer.header("upgrade"), "HTTP/1.1", "{path}");
         assert_eq!(served.get(path, &[]).await.status, 405, "{path}");
     }
-}
-
-#[tokio::test]
-async fn a_background_response_is_refused_and_no_job_begins() {
-    let (fake, served) = served("", "").await;
-    let body = |background: bool| json!({"model": "m", "input": "hi", "background": background});
-    let refused = served.send("POST", "/v1/responses", &[], body(true).to_string()).await;
-    let (status, code, message) = refused.error();
-    assert_eq!((status, code.as_str()), (400, "photofinish_invalid_request"));
-    assert!(message.contains("background") && refused.json()["error"]["param"] == "background", "{message}");
-    assert!(fake.requests().is_empty());
-    assert_eq!(served.send("POST", "/v1/responses", &[], body(false).to_string()).await.status, 200);
-}
-
-#[tokio::test]
-async fn a_count_that_no_upstream_has_is_estimated() {
-    let fake = FakeProvider::answering(|_| Script::status(404, &[], "{\"detail\":\"Not Found\"}")).await;
-    let config = format!("{}dialect = \"anthropic\"\n[models.m]\nupstreams = [\"one/x\"]\n", provider("one", &fake));
-    let served = Setup::new(&config).serve().await;
-    let body = json!({"model": "m", "messages": [{"role": "user", "content": "hello"}]}).to_string();
-    // After some refusals the upstream cools down for this call, and the answer stays the same.
-    for turn in 0..20 {
-        let answer =
-            served.send("POST", "/v1/messages/count_tokens", &[], body.replace("hello", &"x".repeat(turn))).await;
-        assert_eq!((answer.status, answer.header("x-photofinish-estimate")), (200, "bytes/4"), "{}", answer.body);
-    }
-}
-
-#[tokio::test]
-async fn a_desktop_app_comes_in_with_its_token() {
-    let users = "[users.ann]\ntoken = \"ann-token\"\n";
-    let (_fake, served) = served("", users).await;
-    let app = ("origin", "tauri://localhost");
-    let cross = ("sec-fetch-site", "cross-site");
-    let asked =
-        [app, cross, ("access-control-request-method", "POST"), ("access-control-request-headers", "authorization")];
-    let preflight = served.send("OPTIONS", CHAT, &asked, "").await;
-    assert_eq!((preflight.status, preflight.header("access-control-allow-origin")), (204, "tauri://localhost"));
-    assert_eq!(preflight.header("access-control-allow-headers"), "authorization");
-    let answer = served.chat(&[app, cross, ("authorization", "Bearer ann-token")], &asking("m")).await;
-    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, "tauri://localhost"));
-    assert!(answer.header("access-control-expose-headers").contains("x-photofinish-race"));
-    for path in ["/v1/models", "/healthz"] {
-        let wrong = served.get(path, &[app, cross, ("authorization", "Bearer wrong")]).await;
-        assert_eq!((wrong.status, wrong.header("access-control-allow-origin")), (401, "tauri://localhost"), "{path}");
-        let without = served.get(path, &[app, cross]).await;
-        assert_eq!((without.status, without.error_code().as_str()), (403, "photofinish_foreign_page"), "{path}");
-    }
-    let page = [("origin", "https://app.example"), ("authorization", "Bearer ann-token")];
-    assert_eq!(served.chat(&page, &asking("m")).await.status, 403, "a web site is listed in cors");
 }

@@ -27,6 +27,8 @@ mod passed_calls;
 mod provider_paths;
 mod routing;
 mod secrets;
+mod stored_responses;
 mod surface_errors;
 mod upstream_choice;
+mod websocket;
 mod wrong_tokens;

@@ -52,7 +52,7 @@ pub use race::{
     RaceSettings, RescuePolicy, SloSettings, Timeouts, UpstreamOrder,
 };
 pub use schema::schema;
-pub use server::{Cors, Listen};
+pub use server::{Cors, Listen, StoredLimits};
 pub use settings::{
     Config, ConfigSource, Fingerprint, ModelConfig, Retention, Server, StoreConfig, USUAL_FILE, UpstreamConfig, User,
 };

@@ -187,6 +187,13 @@ impl Provider {
         }
     }
 
+    /// A path behind the address of the Responses API, which may have a query, with the version that the provider demands.
+    pub fn versioned(&self, path: &str) -> Cow<'static, str> {
+        let Some(version) = &self.api_version else { return Cow::Owned(path.to_owned()) };
+        let mark = if path.contains('?') { '&' } else { '?' };
+        format!("{path}{mark}api-version={version}").into()
+    }
+
     /// Callers without a key of their own can use it.
     pub fn is_on(&self) -> bool {
         match &self.keys {

@@ -90,6 +90,8 @@ pub(super) fn resolve(
             hosts: server.hosts,
             cors: server.cors,
             files: server.files.map(|files| files.value),
+            stored: server.stored,
+            websocket: server.websocket,
             log: server.log,
         },
         given_listen: None,

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
+use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::certificate::{self, ListenerCertificate, TlsKeys};
-use super::keys::{self, ByteSize, ParsedTexts, PlainText, Texts, TimeSpan, WholeNumber, choice, keys, own};
+use super::keys::{self, ByteSize, Flag, KeyKind, ParsedTexts, PlainText, Texts, TimeSpan, WholeNumber, choice, keys, own};
 use super::names::NamedChoice;
 use super::problem::LocatedProblem;
 use super::reader::{Located, TomlTable};
@@ -50,6 +51,10 @@ keys! {
         cors: Cors = own(read_cors, |_| keys::one_or_more(keys::text(r"\*|[A-Za-z][A-Za-z0-9+.-]*://.+"))), or Cors::None;
         /// The provider of `/v1/files`, `/v1/batches` and what belongs to them.
         files: Option<ExpandedText> = PlainText;
+        /// How long answers of the Responses API are kept for `previous_response_id`, after their last use, and their bytes in memory; `"off"`: none.
+        stored: StoredLimits = own(read_stored, stored_schema), or StoredLimits::default();
+        /// Whether the Responses API is served over a WebSocket too.
+        websocket: bool = Flag, or true;
         /// How a line of the log is written.
         log: LogFormat = choice(), or LogFormat::Text;
     }
@@ -81,6 +86,52 @@ const MEMORY: RangeInclusive<usize> = (1 << 20)..=(1 << 40);
 const MAX_IN_FLIGHT: RangeInclusive<usize> = 1..=1_000_000;
 /// Bytes; less would break ordinary answers, more is no event.
 const EVENT_MAX: RangeInclusive<usize> = (16 << 10)..=(64 << 20);
+
+/// `stored = { for, size }`: what is kept of answers of the Responses API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredLimits {
+    /// After the last use.
+    pub kept_for: Duration,
+    /// Bytes; 0: nothing is kept.
+    pub size: usize,
+}
+
+impl Default for StoredLimits {
+    fn default() -> StoredLimits {
+        StoredLimits { kept_for: Duration::from_secs(3_600), size: 64 << 20 }
+    }
+}
+
+const STORED_FOR: RangeInclusive<Duration> = Duration::from_secs(1)..=DURATION_MAX;
+/// Bytes; less would hold no ordinary conversation.
+const STORED_SIZE: RangeInclusive<usize> = (1 << 20)..=(1 << 40);
+
+fn read_stored(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<StoredLimits> {
+    let usual = StoredLimits::default();
+    if server.is_string(key) {
+        let text = server.text(key)?;
+        if text.value == "off" {
+            return Some(StoredLimits { size: 0, ..usual });
+        }
+        let expected = "\"off\", or a table such as { for = \"1h\", size = \"64MiB\" }";
+        server.scope.report(server.bad_value(key, &text).expected(expected));
+        return None;
+    }
+    let mut table = server.inner(key)?;
+    let kept_for = KeyKind::read(&TimeSpan(STORED_FOR), &mut table, "for", &usual.kept_for);
+    let size = KeyKind::read(&ByteSize(STORED_SIZE), &mut table, "size", &usual.size);
+    table.finish();
+    Some(StoredLimits { kept_for, size })
+}
+
+fn stored_schema(generator: &mut SchemaGenerator) -> Schema {
+    let usual = StoredLimits::default();
+    let properties = vec![
+        ("for", keys::property(generator, "How long after its last use.", &TimeSpan(STORED_FOR), &usual.kept_for)),
+        ("size", keys::property(generator, "Bytes of all of them.", &ByteSize(STORED_SIZE), &usual.size)),
+    ];
+    json_schema!({ "anyOf": [{ "const": "off" }, keys::object(properties)] })
+}
 
 fn read_listen(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<Located<Listen>>> {
     let typed = server.texts(key, LISTENERS_MAX, "addresses")?;

@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq as _;
 use super::reader::WatchedFiles;
 use super::{
     CancelBilling, CataloguePlace, Cors, HttpAddress, Listen, ListenerCertificate, Permit, Price, PriceSource,
-    ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, Timeouts, UpstreamStream,
+    ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, StoredLimits, Timeouts, UpstreamStream,
 };
 use crate::offerings::{ModelCatalogue, Offering};
 use photofinish_base::files;
@@ -92,6 +92,10 @@ pub struct Server {
     pub cors: Cors,
     /// The provider that has files, batches and what belongs to them. None: those paths are not served.
     pub files: Option<String>,
+    /// What is kept of answers of the Responses API.
+    pub stored: StoredLimits,
+    /// The Responses API is served over a WebSocket too.
+    pub websocket: bool,
     /// How a line of the log is written.
     pub log: LogFormat,
 }

@@ -59,7 +59,7 @@ pub(super) async fn exchange(
     response.body.count_in(&bounds.memory);
     guard.head(&response);
     if !response.status.is_success() {
-        return Err(refused(response, key.as_ref(), &bounds.memory, &mut guard).await);
+        return Err(refused(response, key.as_ref(), &bounds, &mut guard).await);
     }
     let Response { status, headers, body } = response;
     let mut stream = open(body, &headers, response_translation, &bounds, key, guard).await?;
@@ -195,24 +195,25 @@ async fn whole(
 pub(super) async fn refused(
     response: Response,
     key: Option<&HashedKey>,
-    memory: &Memory,
+    bounds: &Bounds,
     guard: &mut AttemptGuard,
 ) -> Failure {
     let Response { status, mut headers, body } = response;
     keyring::scrub_headers(&mut headers, key);
-    let mut failure = refusal(status.as_u16(), &headers, Bytes::new());
+    let refusal = |body| refusal(status.as_u16(), &headers, body, bounds.names_stored);
+    let mut failure = refusal(Bytes::new());
     guard.refused(&failure);
     // Wait longer if the text may change the meaning.
     let known_by_status = matches!(status.as_u16(), 401 | 429 | 498 | 500..);
     let patience = if known_by_status { KNOWN_BODY_FOR } else { ERROR_BODY_FOR };
-    let (mut bytes, mut lease) = (BytesMut::new(), memory.lease());
+    let (mut bytes, mut lease) = (BytesMut::new(), bounds.memory.lease());
     let read = collect(body, &mut bytes, ERROR_BODY_MAX, &mut lease, &mut guard.meter);
     // A partial body is kept.
     let read = tokio::time::timeout(patience, read).await;
     if let Ok(Ok(())) = read {
         guard.meter.eof(Instant::now());
     }
-    failure = refusal(status.as_u16(), &headers, scrub(bytes.freeze(), key));
+    failure = refusal(scrub(bytes.freeze(), key));
     match read {
         Ok(Err(unread)) if failure.answer.as_ref().is_none_or(|answer| answer.body.is_empty()) => {
             failure.message = format!("HTTP status {}: {}", status.as_u16(), unread.message);
@@ -223,8 +224,12 @@ pub(super) async fn refused(
     failure
 }
 
-fn refusal(status: u16, headers: &HeaderMap, body: Bytes) -> Failure {
-    let facts = error::of_answer(status, headers, &body);
+/// `names_stored`: the request names something that may not be there, whose absence says nothing of the upstream.
+fn refusal(status: u16, headers: &HeaderMap, body: Bytes, names_stored: bool) -> Failure {
+    let mut facts = error::of_answer(status, headers, &body);
+    if names_stored && facts.kind == FailureKind::NotFound {
+        (facts.kind, facts.certain) = (FailureKind::BadRequest, false);
+    }
     let mut failure = Failure::new(facts.kind, Phase::Headers, facts.message);
     failure.status = Some(status);
     failure.certain = facts.certain;
@@ -312,10 +317,14 @@ pub(super) fn outgoing(spec: &AttemptSpec) -> Result<Outgoing, Failure> {
     // A compressed stream is often a buffered stream.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("photofinish/", env!("CARGO_PKG_VERSION"))));
+    let (method, path) = match spec.request_translation.call() {
+        Some((method, path)) => (method.clone(), provider.versioned(path)),
+        None => (Method::POST, provider.path(spoken, surface, &spec.upstream.model, spec.form)),
+    };
     let mut outgoing = Outgoing {
         endpoint: spec.endpoint.clone(),
-        method: Method::POST,
-        path: provider.path(spoken, surface, &spec.upstream.model, spec.form),
+        method,
+        path,
         headers,
         body: counted(spec.request_translation.body_for(&spec.upstream.model, spec.form), &spec.memory)?,
         connect_timeout: spec.upstream.timeouts.connect,
@@ -334,6 +343,8 @@ pub(super) struct Bounds {
     pub event_max: usize,
     /// Memory of all attempts together.
     pub memory: Memory,
+    /// The path names something that is stored at the upstream.
+    pub names_stored: bool,
 }
 
 /// A body made for one upstream, with its memory leased.

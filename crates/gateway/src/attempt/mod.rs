@@ -49,7 +49,8 @@ pub fn start(mut spec: AttemptSpec) -> Attempt {
     // Boxed: it is large, and moves from future to future.
     let guard = Box::new(AttemptGuard::new(&mut spec, shared.clone()));
     let outgoing = exchange::outgoing(&spec);
-    let bounds = Bounds { event_max: spec.event_max, memory: spec.memory.clone() };
+    let names_stored = spec.request_translation.call().is_some();
+    let bounds = Bounds { event_max: spec.event_max, memory: spec.memory.clone(), names_stored };
     let AttemptSpec { request_translation, upstream, include_usage, .. } = &spec;
     let response_translation = ResponseTranslation::new(request_translation, &upstream.model, *include_usage);
     let exchange = exchange::exchange(spec.client, outgoing, response_translation, bounds, spec.key, guard);

@@ -13,7 +13,7 @@ use tokio::time::Sleep;
 use tracing::Instrument as _;
 
 use super::credential;
-use super::exchange::{no_memory, refused};
+use super::exchange::{Bounds, no_memory, refused};
 use super::guard::AttemptGuard;
 use super::no_answer::content_type_is;
 use super::spec::PassSpec;
@@ -24,7 +24,7 @@ use photofinish_base::pace::aside;
 use photofinish_config::config::{Provider, Timeouts, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
 use photofinish_config::offerings::ModelCatalogue;
-use photofinish_transport::upstream::{Outgoing, Response, ResponseBody, Upload, UpstreamClient};
+use photofinish_transport::upstream::{Response, ResponseBody, Upload};
 use photofinish_wire::stream::frame::Frame;
 use photofinish_wire::{Dialect, PassedCall, SseEvent, Surface};
 
@@ -95,7 +95,8 @@ impl PassSpec {
         guard.head(&response);
         if response.status.is_client_error() || response.status.is_server_error() {
             self.upload.give_up();
-            return Err(refused(response, self.key.as_ref(), &self.memory, &mut guard).await);
+            let bounds = Bounds { event_max: READ_MAX, memory: self.memory.clone(), names_stored: true };
+            return Err(refused(response, self.key.as_ref(), &bounds, &mut guard).await);
         }
         // Other answers show the same usage again, such as those about a batch.
         let tells = self.outgoing.method == Method::POST && self.word != "batches";

@@ -16,6 +16,7 @@ use super::door::shares::{ShareHolder, ShareLimits};
 use super::door::wrong_tokens::WrongTokens;
 use super::refusals::rejection::Rejection;
 use super::request::blocking::BlockingPool;
+use super::stored::state::StoredState;
 use crate::attempt::InFlightGuard;
 use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
@@ -48,6 +49,7 @@ pub struct Gateway {
     wrong_tokens: WrongTokens,
     memory: Memory,
     heavy: BlockingPool,
+    stored: Arc<StoredState>,
 }
 
 /// Counts since the start that no row contains.
@@ -85,6 +87,7 @@ impl Gateway {
         let health = Arc::new(UpstreamHealth::new(&live));
         let memory = Memory::new(live.config.server.memory);
         Gateway {
+            stored: StoredState::new(memory.clone(), live.config.server.stored, &shutdown),
             memory,
             heavy: BlockingPool::new(shutdown.clone()),
             live: ArcSwap::from_pointee(live),
@@ -112,6 +115,7 @@ impl Gateway {
     pub fn reload(&self, live: LiveConfig) {
         self.replace(|_| live);
         self.memory.resize(self.live().config.server.memory);
+        self.stored.resize(self.live().config.server.stored);
         self.health.clear_cooldowns();
     }
 
@@ -173,6 +177,16 @@ impl Gateway {
     /// The memory of all bodies and buffers.
     pub fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    /// Answers that clients may name again.
+    pub(super) fn stored(&self) -> &Arc<StoredState> {
+        &self.stored
+    }
+
+    /// Bytes of memory that answers take which clients may name again.
+    pub fn stored_bytes(&self) -> usize {
+        self.stored.bytes()
     }
 
     pub(super) fn heavy(&self) -> &BlockingPool {

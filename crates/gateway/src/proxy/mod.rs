@@ -9,6 +9,7 @@ mod prepare;
 mod refusals;
 mod request;
 mod run;
+mod stored;
 
 pub use door::caller::{
     Client, admin, admin_user, check_token, has_token, is_admin, is_still_admin, log_in, missing_token, sends_token,
@@ -21,6 +22,7 @@ pub use pass::{UPLOAD_MAX, pass};
 pub use prepare::AskedBy;
 pub use refusals::rejection::Rejection;
 pub use request::body::limited;
+pub use stored::calls::StoredCall;
 
 use std::sync::Arc;
 
@@ -30,12 +32,16 @@ use tracing::Instrument;
 
 use door::admission::{self, NotAdmitted};
 use door::places::RequestPlace;
+use lists::models::json_response;
 use photofinish_base::telemetry::request_span;
-use photofinish_wire::{PathCall, Surface};
+use photofinish_routing::health::{CallerId, LiveConfig};
+use photofinish_wire::{PassedCall, PathCall, Surface};
 use prepare::{PreparedRequest, Preparing, prepare};
+use request::body;
 use run::early::EarlyBody;
 use run::race_guard::RaceGuard;
 use run::running::{ServedAnswer, response_of};
+use stored::calls::{self, Answer, UpstreamCall};
 
 /// Serves a `POST` on one of the surfaces. `call`: what the path says of the request, on surfaces whose path says it.
 pub async fn serve(
@@ -45,14 +51,60 @@ pub async fn serve(
     call: Option<PathCall>,
     request: Request<Body>,
 ) -> Response<Body> {
-    let live = gateway.live();
-    match admission::admit(&gateway, &live, &client) {
-        Ok((user, place)) => {
-            let by = AskedBy { user, ..AskedBy::default() };
-            handle(Preparing { gateway: &gateway, live: &live, call, by }, surface, place, request).await
+    let (live, mut request) = (gateway.live(), request);
+    match admit_to(&gateway, &live, &client, surface, &mut request) {
+        Ok((by, place)) => {
+            handle(Preparing { gateway: &gateway, live: &live, call, by, stored: None }, surface, place, request).await
         }
-        Err(NotAdmitted::Shed(shed)) => admission::turn_away(&gateway, surface, shed, request),
-        Err(NotAdmitted::Refused(rejection)) => rejection.answer_to(surface),
+        Err(answer) => answer,
+    }
+}
+
+/// Serves a call of the Responses API for something that is stored. What is kept here is answered here; all else goes to the
+/// upstream that has it, as a request like any other.
+pub async fn serve_stored(
+    gateway: Arc<Gateway>,
+    client: Client,
+    call: StoredCall,
+    mut request: Request<Body>,
+) -> Response<Body> {
+    let (live, surface) = (gateway.live(), Surface::Passed(PassedCall::Stored));
+    let (by, mut place) = match admit_to(&gateway, &live, &client, surface, &mut request) {
+        Ok(admitted) => admitted,
+        Err(answer) => return answer,
+    };
+    let (parts, body) = request.into_parts();
+    let max = live.config.server.body_max;
+    let found = match body::read(&gateway, &parts.headers, body, max, &mut place).await {
+        Ok(bytes) => {
+            let caller = CallerId::new(by.user.as_ref().map(|user| user.name.as_str()), live.config.users.len());
+            calls::find(gateway.stored(), caller.id(), &call, &bytes).map(|answer| (answer, bytes))
+        }
+        Err(rejection) => Err(rejection),
+    };
+    match found {
+        Ok((Answer::Here(answer), _)) => json_response(&answer),
+        Ok((Answer::Upstream(found_at), bytes)) => {
+            let stored = Some(UpstreamCall { call, place: found_at });
+            let preparing = Preparing { gateway: &gateway, live: &live, call: None, by, stored };
+            handle(preparing, surface, place, Request::from_parts(parts, Body::from(bytes))).await
+        }
+        Err(rejection) => rejection.answer_to(surface),
+    }
+}
+
+/// Who asks, and the request's place; or the answer to one that is not let in.
+fn admit_to(
+    gateway: &Arc<Gateway>,
+    live: &LiveConfig,
+    client: &Client,
+    surface: Surface,
+    request: &mut Request<Body>,
+) -> Result<(AskedBy, RequestPlace), Response<Body>> {
+    match admission::admit(gateway, live, client) {
+        Ok((user, place)) => Ok((AskedBy { user, ..AskedBy::default() }, place)),
+        Err(NotAdmitted::Shed(shed)) => Err(admission::turn_away(gateway, surface, shed, std::mem::take(request))),
+        Err(NotAdmitted::Refused(rejection)) => Err(rejection.answer_to(surface)),
     }
 }
 
@@ -62,7 +114,7 @@ pub async fn serve_as(gateway: Arc<Gateway>, surface: Surface, by: AskedBy, requ
     let live = gateway.live();
     let place = gateway.enter_own_race();
     let request = request.map(|body| limited(body, live.config.server.body_max));
-    let preparing = Preparing { gateway: &gateway, live: &live, call: None, by };
+    let preparing = Preparing { gateway: &gateway, live: &live, call: None, by, stored: None };
     handle(preparing, surface, place, request).instrument(request_span(surface.as_str())).await
 }
 

@@ -21,12 +21,15 @@ use super::run::all_failed;
 use super::run::launcher::{Launcher, RacePolicy};
 use super::run::race_guard::{ParsedRace, Planned, RaceGuard, ReadRace};
 use super::run::running::PreparedRace;
+use super::stored::calls::UpstreamCall;
+use super::stored::keeper::Keeper;
+use super::stored::recall::{Placement, Recalled, recall};
 use crate::race::Race;
 use photofinish_config::config::User;
 use photofinish_history::record::{LeftOutReason, RequestOrigin};
-use photofinish_routing::health::LiveConfig;
+use photofinish_routing::health::{CallerId, LiveConfig};
 use photofinish_wire::request::InvalidRequest;
-use photofinish_wire::{ApiRequest, PathCall, Surface};
+use photofinish_wire::{ApiRequest, Dialect, PathCall, Surface};
 
 /// Who asks for a race, and for what. A client has no way to set anything but its user.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +48,8 @@ pub struct Preparing<'a> {
     /// What the path says of the request.
     pub call: Option<PathCall>,
     pub by: AskedBy,
+    /// It asks an upstream for something that is stored there.
+    pub stored: Option<UpstreamCall>,
 }
 
 /// A request that is ready to be served.
@@ -63,8 +68,10 @@ pub async fn prepare(
     guard: &mut RaceGuard,
 ) -> Result<PreparedRequest, Rejection> {
     let (bytes, race) = preparing.read(headers, body, guard).await?;
-    let (request, race) = preparing.parse(headers, bytes, race).await?;
-    let candidates = match preparing.resolve(headers, &request, &race).await {
+    let (request, mut race) = preparing.parse(headers, bytes, race).await?;
+    let Recalled { request, place, keeper } = preparing.recall(request)?;
+    race.keeps(keeper);
+    let candidates = match preparing.resolve(headers, &request, place, &race).await {
         Err(rejection) if rejection.is_unspoken() && request.surface.counts() => {
             return Ok(PreparedRequest::Answered(all_failed::estimate(&request)));
         }
@@ -100,9 +107,15 @@ impl Preparing<'_> {
         let (surface, call, content_type) = (race.surface(), self.call.take(), headers.get(CONTENT_TYPE).cloned());
         let strict = self.by.user.as_ref().is_some_and(|user| !user.overrides.any_upstream());
         let (length, until) = (bytes.len(), race.read_at() + self.live.config.race.timeouts.total);
+        if let Some(UpstreamCall { call, place }) = &self.stored {
+            let request = Arc::new(call.request(&place.names(self.live)?, bytes, place.is_unpaid()));
+            let race = race.parsed(&request, &request.model);
+            return Ok((request, race));
+        }
         let memory = self.gateway.memory().clone();
         let parse = move |_: &StillWanted| {
             let parsed = match surface {
+                Surface::Responses => ApiRequest::parse_responses(bytes.clone(), strict),
                 Surface::Passed(_) => ApiRequest::parse_passed(surface, bytes.clone(), content_type.as_ref(), strict),
                 _ => ApiRequest::parse_call(surface, bytes.clone(), call.as_ref(), strict),
             };
@@ -117,15 +130,38 @@ impl Preparing<'_> {
         Ok((request, race))
     }
 
+    /// The earlier answers that the request names.
+    fn recall(&self, request: Arc<ApiRequest>) -> Result<Recalled, Rejection> {
+        let user = self.by.user.as_ref().map(|user| user.name.as_str());
+        let caller = || CallerId::new(user, self.live.config.users.len()).id();
+        match &self.stored {
+            Some(UpstreamCall { place, .. }) => {
+                // Its cost is in the row of the question that finds its end.
+                let keeper =
+                    place.is_unpaid().then(|| Box::new(Keeper::of_job(self.gateway.stored().clone(), caller())));
+                Ok(Recalled { request, place: Some(place.clone()), keeper })
+            }
+            None if request.surface.dialect() != Dialect::Responses => {
+                Ok(Recalled { request, place: None, keeper: None })
+            }
+            None => recall(self.gateway.stored(), caller(), self.live.config.server.body_max, request),
+        }
+    }
+
     /// The upstreams that may serve it, with the request to each.
     async fn resolve(
         &mut self,
         headers: &HeaderMap,
         request: &Arc<ApiRequest>,
+        place: Option<Placement>,
         race: &ParsedRace<'_>,
     ) -> Result<CandidateSet, Rejection> {
         let caller = Caller::new(self.live, self.by.user.take(), headers)?;
-        let overrides = overrides::read(headers, caller.user.as_deref())?;
+        let mut overrides = overrides::read(headers, caller.user.as_deref())?;
+        if self.stored.is_some() {
+            overrides.upstreams = Some(request.model.clone());
+        }
+        overrides.place = place;
         let is_crowded = || self.gateway.load(self.live, race.in_flight()).room() != AdmissionRoom::Enough;
         let crowded = is_crowded();
         let (gateway, live, asked) = (self.gateway.clone(), self.live.clone(), request.clone());

@@ -28,6 +28,8 @@ pub trait RelayObserver: Send {
     fn first_token(&mut self);
     /// The answer ended; `failure`: what broke it.
     fn ended(&mut self, failure: Option<&Failure>);
+    /// The last events, before they are passed on.
+    fn finished(&mut self, _events: &Bytes) {}
     /// The answer broke, and another upstream is started to continue it.
     fn broke(&mut self, _failure: &Failure) {}
     /// This candidate continues it, with this attempt.
@@ -162,6 +164,7 @@ impl<W: RelayObserver> RelayBody<W> {
             ItemKind::UsageOnly if self.include_usage => item.raw,
             ItemKind::UsageOnly | ItemKind::LeftOut => Bytes::new(),
             ItemKind::Done => {
+                self.watch.finished(&item.raw);
                 self.complete();
                 with_its_line_end(item.raw)
             }
@@ -179,9 +182,11 @@ impl<W: RelayObserver> RelayBody<W> {
         if open && !self.stream.is_complete() {
             return BrokenOff::by(self.stream.ended_too_early());
         }
+        let ending = if open { self.stream.ending() } else { Bytes::new() };
+        self.watch.finished(&ending);
         self.complete();
         self.state = RelayState::Ended;
-        if open { RelayStep::Bytes(self.stream.ending()) } else { RelayStep::End }
+        if open { RelayStep::Bytes(ending) } else { RelayStep::End }
     }
 
     /// Ends the answer with an error event.

@@ -212,6 +212,7 @@ impl<W: RelayObserver> RescuedBody<W> {
         drop(attempt);
         rest.watch.rescued(candidate, ordinal);
         self.name(&upstream);
+        rest.watch.finished(&end);
         rest.watch.ended(None);
         (RescueStage::Ended, Some(end))
     }
@@ -239,6 +240,7 @@ impl<W: RelayObserver> RescuedBody<W> {
                 let bytes = self.give_out(&mut joining, bytes);
                 let JoinedStreams { mut stream, mut rest, .. } = *joining;
                 stream.won();
+                rest.watch.finished(&bytes);
                 rest.watch.ended(None);
                 stream.read_out(rest.ending.shutdown());
                 (RescueStage::Ended, Some(bytes))

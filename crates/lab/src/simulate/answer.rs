@@ -365,7 +365,9 @@ fn passed_answer(call: PassedCall, request: &ValidRequest, text: &str) -> (&'sta
         PassedCall::Speech => ("audio/wav", wav()),
         PassedCall::Image | PassedCall::ImageEdit => json(json!({ "created": 0, "data": [{ "b64_json": PIXEL }] })),
         // A simulated provider does not speak the Responses API.
-        PassedCall::Compaction => json(json!({ "object": "response.compaction", "output": [] })),
+        PassedCall::Compaction | PassedCall::InputTokens | PassedCall::Background | PassedCall::Stored => {
+            json(json!({ "object": "response.compaction", "output": [] }))
+        }
         PassedCall::Rerank => {
             let score = |index| json!({ "index": index, "relevance_score": 1.0 / (index + 1) as f64 });
             let results: Vec<Value> = (0..request.inputs.len()).map(score).collect();

@@ -87,6 +87,11 @@ impl<S> CheckedStream<S> {
     pub(super) fn new(stream: S) -> CheckedStream<S> {
         CheckedStream { stream, check: HeadCheck::default(), refused: None }
     }
+
+    /// The stream, for what is no HTTP any more.
+    pub(super) fn into_inner(self) -> S {
+        self.stream
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for CheckedStream<S> {

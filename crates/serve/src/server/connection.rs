@@ -15,13 +15,13 @@ use axum::Router;
 use axum::body::Body;
 use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
-use http::header::CONNECTION;
+use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
+use hyper::upgrade::Parts;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulConnection;
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -33,6 +33,7 @@ use super::connection_slots::{self, ConnectionSlot, Places};
 use super::socket::{self, ClientPresence, HttpVersion, Socket, quiet};
 use super::stream::{STREAM_BUFFER_MAX, Streams, WatchedBody};
 use super::tls::{self, Handshake};
+use super::websocket::{self, Accepted, UpgradeSlot};
 use super::{forwarded, layers};
 use photofinish_base::clock::Instant;
 use photofinish_base::shutdown::Shutdown;
@@ -72,7 +73,8 @@ impl ServerState {
     /// reserve, or, without users, a request that a trusted proxy passes on from another machine.
     fn meet<B>(&self, place: &ConnectionSlot, peer: IpAddr, request: &mut Request<B>) -> Option<Response<Body>> {
         let refuse = |rejection: Rejection, path: &str| Some(rejection.answer_to(layers::near(path)));
-        if request.method() == Method::POST && !place.may_work() {
+        let is_long = request.method() == Method::POST || request.headers().contains_key(UPGRADE);
+        if is_long && !place.may_work() {
             return refuse(Rejection::crowded(), request.uri().path());
         }
         let live = (self.live)();
@@ -175,7 +177,7 @@ async fn serve_connection<S>(
     place: ConnectionSlot,
     shared: &ServerState,
 ) where
-    S: AsyncRead + AsyncWrite + Unpin + 'static,
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let router = TowerToHyperService::new(shared.router.clone());
     let asked = AtomicBool::new(false);
@@ -206,12 +208,23 @@ async fn serve_connection<S>(
     let shutdown = &shared.shutdown;
     let is_complete = match version {
         HttpVersion::Http1 => {
-            let service = service_fn(|request| {
+            let upgrades = UpgradeSlot::default();
+            let service = service_fn(|mut request: Request<Incoming>| {
+                if request.headers().contains_key(UPGRADE) {
+                    request.extensions_mut().insert(upgrades.clone());
+                }
                 let answer = service.call(request);
                 async { answer.await.map(|response| last_if_draining(response, shutdown)) }
             });
             let connection = http1().serve_connection(TokioIo::new(CheckedStream::new(stream)), service);
-            until_over(connection, version, client, by, &asked, &place, shutdown).await
+            let connection =
+                (connection.with_upgrades(), http1::UpgradeableConnection::graceful_shutdown as EndConnection<_>);
+            let is_complete = until_over(connection, version, client, by, &asked, &place, shutdown).await;
+            if let Some(accepted) = upgrades.take() {
+                Box::pin(upgraded::<S>(accepted, client, &place, shutdown)).await;
+                return;
+            }
+            is_complete
         }
         // Boxed: few connections speak it, and its state is twice as large.
         HttpVersion::Http2 => {
@@ -222,11 +235,29 @@ async fn serve_connection<S>(
                 service.call(request)
             });
             let connection = http2(shutdown, &place).serve_connection(TokioIo::new(stream), service);
+            let connection = (connection, http2::Connection::graceful_shutdown as EndConnection<_>);
             Box::pin(until_over(connection, version, client, by, &asked, &place, shutdown)).await
         }
     };
     if is_complete && shutdown.is_draining() && !shutdown.is_cancelled() {
         client.see_off().await;
+    }
+}
+
+/// Serves a WebSocket until it ends, its client has left, or it must end.
+async fn upgraded<S>(accepted: Accepted, client: &ClientPresence, place: &ConnectionSlot, shutdown: &Shutdown)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let Ok((upgrade, accepted)) = accepted.upgraded().await else { return };
+    let Ok(Parts { io, read_buf, .. }) = upgrade.downcast::<TokioIo<CheckedStream<CountedReads<S>>>>() else { return };
+    let serving = websocket::serve(io.into_inner().into_inner(), read_buf, accepted, place);
+    tokio::select! {
+        biased;
+        () = serving => {}
+        () = client.left() => {}
+        () = place.given_up() => {}
+        () = async { shutdown.cancelled().await; tokio::time::sleep(LAST_WORDS).await } => {}
     }
 }
 
@@ -238,10 +269,13 @@ fn last_if_draining(mut response: Response<WatchedBody>, shutdown: &Shutdown) ->
     response
 }
 
+/// Lets a connection end after the requests that have come.
+type EndConnection<C> = fn(Pin<&mut C>);
+
 /// Drives a connection until its client has left, or until it ends by itself, stays silent, gives up its slot, or must end.
 /// True if it ended by itself, with an answer.
-async fn until_over(
-    connection: impl GracefulConnection,
+async fn until_over<C: Future>(
+    (connection, end): (C, EndConnection<C>),
     version: HttpVersion,
     client: &ClientPresence,
     by: Instant,
@@ -277,7 +311,7 @@ async fn until_over(
                     ConnectionLook::Close => return false,
                     ConnectionLook::IsIdle(next) => {
                         if !std::mem::replace(&mut told, true) {
-                            connection.as_mut().graceful_shutdown();
+                            end(connection.as_mut());
                         }
                         look.as_mut().reset(next);
                     }
@@ -289,7 +323,7 @@ async fn until_over(
                 // HTTP/2 tells the client which of its requests will still be answered. HTTP/1.1 cannot: a request that is
                 // on its way to a connection that closes is lost, so this one waits until its client is quiet.
                 if version == HttpVersion::Http2 {
-                    connection.as_mut().graceful_shutdown();
+                    end(connection.as_mut());
                 }
                 silent = OptionFuture::from(Some(Box::pin(quiet(shutdown, &place.connection, client)) as _));
             }
@@ -298,10 +332,10 @@ async fn until_over(
                     return false;
                 }
                 (was_silent, silent) = (true, OptionFuture::default());
-                connection.as_mut().graceful_shutdown();
+                end(connection.as_mut());
             }
             () = &mut given_up => {
-                connection.as_mut().graceful_shutdown();
+                end(connection.as_mut());
                 // One poll, so that the client is notified.
                 let _ = connection.as_mut().now_or_never();
                 return false;

@@ -21,6 +21,7 @@ mod served_paths;
 mod socket;
 mod stream;
 mod tls;
+mod websocket;
 
 use std::sync::Arc;
 

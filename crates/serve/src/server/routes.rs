@@ -9,7 +9,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Router, middleware};
-use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, UPGRADE};
+use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -21,8 +21,9 @@ use super::dashboard::{self, RELOAD};
 use super::health;
 use super::layers::{CrossOrigin, GOOGLE_KEY, bare, catch_panics, cross_origin, near, nearest_path};
 use super::served_paths::{ReloadCall, ServedPaths};
+use super::websocket;
 use photofinish_base::telemetry::request_span;
-use photofinish_gateway::proxy::{self, Client, Gateway, Rejection};
+use photofinish_gateway::proxy::{self, Client, Gateway, Rejection, StoredCall};
 use photofinish_wire::{PassedCall, PathCall, Surface};
 
 /// Every path of the gateway; any other path is a 404 in the shape of the nearest surface.
@@ -86,6 +87,13 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
     let others = [
         ("/v2/rerank", surface_route(Surface::Passed(PassedCall::Rerank))),
         (AZURE, post(azure_call).fallback(|asked: Method| method(asked, Surface::Chat, "POST", "POST, OPTIONS"))),
+        ("/v1/responses/{id}", any(stored)),
+        ("/v1/responses/{id}/input_items", any(stored)),
+        ("/v1/responses/{id}/cancel", any(stored)),
+        ("/v1/conversations", any(stored)),
+        ("/v1/conversations/{id}", any(stored)),
+        ("/v1/conversations/{id}/items", any(stored)),
+        ("/v1/conversations/{id}/items/{item}", any(stored)),
         ("/v1/models", only_get(get(models))),
         (
             MODEL,
@@ -188,19 +196,28 @@ fn surface_route(surface: Surface) -> MethodRouter<ServedPaths> {
     let serve = move |State(gateway): State<Arc<Gateway>>, client: Client, request: Request<Body>| {
         proxy::serve(gateway, surface, client, None, request)
     };
-    let others = move |asked: Method, headers: HeaderMap| async move {
-        if asked == Method::GET && asks_websocket(&headers) {
-            return Rejection::no_websocket().answer_to(surface);
+    let others = move |State(gateway): State<Arc<Gateway>>, client: Client, request: Request<Body>| async move {
+        if request.method() == Method::GET && websocket::is_asked_for(request.headers()) {
+            return match surface {
+                Surface::Responses => websocket::accept(gateway, client, request),
+                _ => Rejection::no_websocket().answer_to(surface),
+            };
         }
-        method(asked, surface, "POST", "POST, OPTIONS").await
+        method(request.method().clone(), surface, "POST", "POST, OPTIONS").await
     };
     post(serve).fallback(others)
 }
 
-/// A handshake of RFC 6455. HTTP/2 has another one, which the gateway does not announce.
-fn asks_websocket(headers: &HeaderMap) -> bool {
-    let protocols = headers.get_all(UPGRADE).iter().filter_map(|value| value.to_str().ok());
-    protocols.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case("websocket"))
+/// What the Responses API stores.
+async fn stored(State(gateway): State<Arc<Gateway>>, client: Client, request: Request<Body>) -> Response<Body> {
+    let uri = request.uri().clone();
+    if request.method() == Method::OPTIONS {
+        return method(Method::OPTIONS, Surface::Responses, "", "GET, HEAD, POST, DELETE, OPTIONS").await;
+    }
+    match StoredCall::of(&request) {
+        Some(call) => proxy::serve_stored(gateway, client, call, request).await,
+        None => Rejection::not_found(uri.path(), Some("/v1/responses")).answer_to(Surface::Responses),
+    }
 }
 
 fn only_get(served: MethodRouter<ServedPaths>) -> MethodRouter<ServedPaths> {

@@ -9,6 +9,7 @@ use super::assemble::{Assemble, Whole};
 use super::service_tier::ServiceTier;
 use super::usage::Usage;
 use crate::PayloadKind;
+use crate::dialect::PassedCall;
 use crate::json::{InvalidJson, Json, unescape};
 use crate::stream::event_reader::says_error;
 use crate::stream::frame::{Chunk, Frame, Payload};
@@ -53,16 +54,18 @@ pub fn read(event: &SseEvent) -> Frame<'_> {
 }
 
 /// The same for an answer of any format. Facts are read from a JSON object, and from the events of a stream, which is
-/// passed on as a whole. An empty body has no payload.
-pub fn read_passed(event: &SseEvent) -> Frame<'_> {
+/// passed on as a whole. An empty body has no payload. What an upstream stored has been used and paid for before.
+pub fn read_passed(event: &SseEvent, call: PassedCall) -> Frame<'_> {
     let mut chunk = chunk_of(event.raw.len());
     chunk.payload = chunk.payload.filter(|_| !event.raw.trim_ascii().is_empty());
-    let Ok(text) = std::str::from_utf8(&event.raw) else { return Frame::Chunk(chunk) };
+    let text = std::str::from_utf8(&event.raw).ok().filter(|_| call != PassedCall::Stored);
+    let Some(text) = text else { return Frame::Chunk(chunk) };
     let is_stream = ["data:", "event:", ":"].iter().any(|start| text.trim_start().starts_with(start));
     let texts = text.lines().filter_map(|line| line.strip_prefix("data:")).filter(|_| is_stream);
     for text in texts.chain((!is_stream).then_some(text)).map(str::trim).filter(|text| text.starts_with('{')) {
         // Other texts have no facts.
-        if facts(text, &mut chunk) == Ok(true) {
+        // The error of a job is what was asked for.
+        if facts(text, &mut chunk) == Ok(true) && call != PassedCall::Background {
             return Frame::Error { data: Cow::Borrowed(text.as_bytes()), usage: chunk.usage };
         }
     }
@@ -140,7 +143,7 @@ mod tests {
     fn an_answer_of_any_format_is_passed_on_unless_it_is_an_error() {
         let read = |body: &[u8]| {
             let event = SseEvent { raw: Bytes::copy_from_slice(body) };
-            match read_passed(&event) {
+            match read_passed(&event, PassedCall::Moderation) {
                 Frame::Chunk(chunk) => (
                     if chunk.payload.is_some() { "answer" } else { "empty" },
                     chunk.usage.unwrap_or_default().into_owned(),

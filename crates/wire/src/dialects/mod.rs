@@ -83,6 +83,7 @@ impl Surface {
             Surface::GeminiEmbedBatch => required("requests", member).map(drop),
             Surface::Gemini => gemini::check(member, false),
             Surface::GeminiCount => gemini::check(member, true),
+            Surface::Passed(_) if self.dialect() == Dialect::Responses => responses::check(member),
             Surface::Passed(call) => call.prompt().map_or(Ok(()), |prompt| required(prompt, member).map(drop)),
         }
     }
@@ -183,7 +184,7 @@ impl Dialect {
     /// The content of one event. This decides what counts as payload (the rules: `docs/measurement.md`).
     pub fn read(self, surface: Surface, event: &SseEvent) -> Frame<'_> {
         match self {
-            _ if surface.is_passed() => whole::read_passed(event),
+            _ if let Surface::Passed(call) = surface => whole::read_passed(event, call),
             _ if !surface.streams() => whole::read(event),
             Dialect::OpenAi => openai::read(event),
             Dialect::Responses => responses::read(event),

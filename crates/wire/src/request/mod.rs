@@ -10,13 +10,14 @@ mod members;
 pub mod prefix;
 mod responses_form;
 mod session;
+pub mod state;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
-use http::HeaderValue;
+use http::{HeaderValue, Method};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -27,7 +28,7 @@ pub use responses_form::as_chat;
 pub use session::session_hash;
 
 use crate::client_error::Invalid;
-use crate::dialect::{AnswerForm, Dialect, PathCall, Surface};
+use crate::dialect::{AnswerForm, Dialect, PassedCall, PathCall, Surface};
 use crate::json::raw_members::RequestMembers;
 use crate::json::{InvalidJson, Json};
 use crate::translate::bounds::DEPTH_MAX;
@@ -36,6 +37,7 @@ use form::FormModel;
 use members::{Member, boolean, include_usage, limits, lists_some, position, span, string, with_usage};
 use prefix::Prefix;
 use session::{ends_with_result, session, user_id};
+use state::StateUse;
 
 /// A request, and the few facts that the gateway needs.
 #[derive(Clone)]
@@ -77,6 +79,10 @@ pub struct ApiRequest {
     pub ambiguous: Option<AmbiguousMember>,
     /// What the client said and the body does not, because it came in another form.
     pub losses: Losses,
+    /// What it says of earlier answers of the Responses API.
+    pub state: StateUse,
+    /// The method and the path of a call that names no model.
+    call: Option<(Method, String)>,
 }
 
 impl fmt::Debug for ApiRequest {
@@ -254,6 +260,9 @@ impl ApiRequest {
             request.edits.push((set, span(text, name, value)));
         }
         let lists = |wanted| members.iter().any(|(name, value)| name == wanted && lists_some(value));
+        if state::has_state(surface) {
+            request.state.look_at_input(&text.as_bytes()[request.prompt[PROMPT_PARTS - 1].clone()]);
+        }
         request.legacy_functions = surface == Surface::Chat && lists("functions") && !lists("tools");
         Ok(request)
     }
@@ -282,6 +291,8 @@ impl ApiRequest {
             has_schema: false,
             ambiguous: None,
             losses: Losses::default(),
+            state: StateUse::default(),
+            call: None,
         }
     }
 
@@ -310,6 +321,9 @@ impl ApiRequest {
             "format" => self.has_schema = value.get().starts_with('{'),
             "tools" | "functions" => self.has_tools |= lists_some(value),
             "prompt_cache_key" => self.session = session(value.get()),
+            "previous_response_id" | "conversation" | "store" | "background" if state::has_state(self.surface) => {
+                self.state.take(name, value.get());
+            }
             "metadata" if self.surface == Surface::Messages => self.session = user_id(value).or(self.session),
             _ => {}
         }
@@ -382,6 +396,7 @@ fn prompt_part(surface: Surface, name: &str) -> Option<usize> {
         Surface::GeminiEmbed => ["", "", "content"],
         Surface::GeminiEmbedBatch => ["", "", "requests"],
         Surface::Gemini | Surface::GeminiCount => ["tools", "systemInstruction", "contents"],
+        Surface::Passed(PassedCall::InputTokens | PassedCall::Background) => ["tools", "instructions", "input"],
         Surface::Passed(call) => ["", "", call.prompt().unwrap_or_default()],
     };
     names.iter().position(|part| *part == name && !name.is_empty())
@@ -393,7 +408,7 @@ impl ApiRequest {
     /// The body for an upstream: with its model name, and, if the surface has them, with streaming and a request for
     /// usage as `form` says. All other members keep their bytes.
     pub fn body_for(&self, model: &str, form: AnswerForm) -> Bytes {
-        if self.surface.is_in_path() {
+        if self.surface.is_in_path() || self.call.is_some() {
             return self.body.clone();
         }
         let mut body = Vec::with_capacity(self.body.len() + model.len() + 64);

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::HeaderValue;
+use http::{HeaderValue, Method};
 use serde_json::{Map, Value};
 
 use crate::client_error::Invalid;
@@ -231,6 +231,11 @@ impl RequestTranslation {
     pub fn value_of(&self, name: &str) -> Option<String> {
         let members = raw_members(self.request.body()).filter(|_| !self.request.is_form())?;
         members.into_iter().rfind(|(member, _)| member == name).map(|(_, text)| text.into_owned())
+    }
+
+    /// See [`ApiRequest::call`].
+    pub fn call(&self) -> Option<&(Method, String)> {
+        self.request.call()
     }
 
     /// Bytes of the body, without members that are set for each upstream.

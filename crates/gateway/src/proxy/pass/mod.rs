@@ -296,7 +296,7 @@ fn refused(failure: Failure, clients: Option<Rejection>, upstream: String, guard
         let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_GATEWAY);
         let mut response = head(status, headers, None, &upstream, &guard).map(|()| Body::from(body.clone()));
         response.headers_mut().remove(CONTENT_LENGTH);
-        guard.answered(status, None);
+        guard.answered(status, None, &[]);
         return response;
     }
     let (kind, phase) = (failure.kind, failure.phase);

@@ -34,6 +34,7 @@ pub const INVALID_REQUEST: ErrorCode = invalid(StatusCode::BAD_REQUEST, "photofi
 pub const NOT_TRANSLATABLE: ErrorCode = invalid(StatusCode::BAD_REQUEST, "photofinish_not_translatable");
 pub const NO_UPSTREAM: ErrorCode = invalid(StatusCode::BAD_REQUEST, "photofinish_no_upstream");
 pub const ONLY_HTTPS: ErrorCode = invalid(StatusCode::BAD_REQUEST, "photofinish_only_https");
+pub const PREVIOUS_NOT_FOUND: ErrorCode = invalid(StatusCode::BAD_REQUEST, "previous_response_not_found");
 pub const NOT_FOUND: ErrorCode = invalid(StatusCode::NOT_FOUND, "photofinish_not_found");
 pub const UNKNOWN_MODEL: ErrorCode = invalid(StatusCode::NOT_FOUND, "model_not_found");
 pub const UNKNOWN_RACE: ErrorCode = invalid(StatusCode::NOT_FOUND, "photofinish_unknown_race");

@@ -204,6 +204,8 @@ impl Rejection {
             surface.path(),
             surface.dialect().as_str(),
         );
+        let compacts = losses.deciding().any(|name| name == "compaction_trigger");
+        let message = message + if compacts { COMPACTS_ITSELF } else { "" };
         let first = losses.deciding().next().map(|name| Cow::Owned(name.to_owned()));
         Rejection::new(super::code::NOT_TRANSLATABLE, message).on(first)
     }
@@ -487,6 +489,10 @@ pub fn all_cooling_down(cooling: Vec<(String, CooldownState)>) -> Rejection {
     rejection
 }
 
+/// For Codex: only its own `openai` provider leaves compaction to the server, as an item that nobody else can make.
+const COMPACTS_ITSELF: &str = ". Codex compacts by itself, over any upstream, if the gateway is a provider of its own in its \
+    configuration ([model_providers.NAME]) instead of an address of its provider openai";
+
 /// Maximum upstreams in a message; `error.attempts` has all.
 const TOLD_MAX: usize = 4;
 
@@ -609,7 +615,8 @@ impl Rejection {
 
     /// A client of the Responses API tries a WebSocket first, and turns to HTTP at once after this status.
     pub fn no_websocket() -> Rejection {
-        let message = "the gateway speaks no WebSocket: send a POST, and read server-sent events with \"stream\": true";
+        let message = "there is no WebSocket here: send a POST, and read server-sent events with \"stream\": true. Only /v1/responses \
+                       over HTTP/1.1 has one (version 13), unless websocket under [server] is false";
         Rejection::new(code::NO_WEBSOCKET, message).naming(UPGRADE, "HTTP/1.1")
     }
 
@@ -630,6 +637,56 @@ impl Rejection {
             Undecodable::Cut => format!("the request body ends in the middle of its {name} data"),
         };
         Rejection::new(code::INVALID_REQUEST, message)
+    }
+}
+
+impl Rejection {
+    /// In the vendor's words: clients send the whole input again after its code.
+    pub fn no_previous(id: &str) -> Rejection {
+        let message = format!("Previous response with id '{}' not found.", cut(id));
+        Rejection::new(code::PREVIOUS_NOT_FOUND, message).on(Some("previous_response_id".into()))
+    }
+
+    /// In the vendor's words.
+    pub fn not_stored(what: &str, id: &str) -> Rejection {
+        Rejection::new(code::NOT_FOUND, format!("{what} with id '{}' not found.", cut(id))).on(Some("id".into()))
+    }
+
+    /// An item of an earlier answer.
+    pub fn no_item(id: &str) -> Rejection {
+        let message = format!("Item with id '{}' not found.", cut(id));
+        Rejection::new(code::INVALID_REQUEST, message).on(Some("input".into()))
+    }
+
+    pub fn previous_and_conversation() -> Rejection {
+        let message = "Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Send one of them.";
+        Rejection::new(code::INVALID_REQUEST, message).on(Some("previous_response_id".into()))
+    }
+
+    /// None of the model's upstreams can work in the background.
+    pub fn no_background() -> Rejection {
+        let message = "Unsupported parameter: 'background'. A response in the background is made and kept by its upstream, and \
+                       no upstream of this model speaks the Responses API: send the request without it, or name an upstream \
+                       of that dialect.";
+        Rejection::new(code::INVALID_REQUEST, message).on(Some("background".into()))
+    }
+
+    pub fn not_in_background() -> Rejection {
+        let message = "Cannot cancel a synchronous response: it was not created with 'background': true.";
+        Rejection::new(code::INVALID_REQUEST, message)
+    }
+
+    /// `stored = "off"`.
+    pub fn keeps_nothing() -> Rejection {
+        let message = "this gateway keeps no conversations: set stored under [server], or send the whole input";
+        Rejection::new(code::INVALID_REQUEST, message)
+    }
+
+    /// A conversation is larger than all that may be kept.
+    pub fn keeps_no_more() -> Rejection {
+        let message =
+            "there is no room for these items: raise the size in stored under [server], or send the whole input";
+        Rejection::new(code::OVERLOADED, message).after(Duration::from_secs(5))
     }
 }
 

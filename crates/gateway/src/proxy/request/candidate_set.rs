@@ -153,14 +153,18 @@ pub fn resolve(
 ) -> Result<CandidateSet, Rejection> {
     let model = request.model.as_str();
     let known = live.config.model(model);
-    let (upstreams, allowed) = asked_for(live, known, model, overrides)?;
-    let settings = for_surface(overrides.settings(allowed)?, request.surface);
+    let (mut upstreams, allowed) = asked_for(live, known, model, overrides)?;
+    let mut settings = for_surface(overrides.settings(allowed)?, request.surface);
+    if let Some(place) = &overrides.place {
+        place.narrow(&mut upstreams)?;
+        settings = one_after_the_other(settings);
+    }
     let within_budget = Some(allowed.budget).filter(|budget| overrides.are_bounded() && *budget > settings.budget);
     let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
     let caller_id = caller.id(live);
     let may_try = settings.max_attempts > 1 && !crowded && !request.surface.counts();
     let mut admission = BreakerAdmission::new(gateway.health(), &settings, caller_id, may_try, upstreams.len());
-    let mut outbound = Outbound::new(request, settings.lossy, gateway.memory());
+    let mut outbound = Outbound::new(request, settings.lossy, gateway.memory(), gateway.stored().is_on());
     let mut choices = Choices::default();
     let without_host = known.filter(|model| model.upstreams.is_empty());
     let mut off: Vec<String> =
@@ -179,6 +183,7 @@ pub fn resolve(
             continue;
         };
         let keys = conversation.its_key_first(&provider.name, keys);
+        let keys = overrides.place.iter().fold(keys, |keys, place| place.its_key(keys));
         wanted.check()?;
         let lessons = |surface| gateway.health().lessons(&name, surface);
         let Some(request_translation) = outbound.for_upstream(&upstream, lessons)? else { continue };
@@ -376,7 +381,11 @@ fn timed(mut upstream: UpstreamConfig, surface: Surface) -> UpstreamConfig {
 
 /// A token count is never raced.
 fn for_surface(settings: RaceSettings, surface: Surface) -> RaceSettings {
-    if surface.counts() { RaceSettings { policy: Policy::Fallback, audit: 0.0, ..settings } } else { settings }
+    if surface.counts() { one_after_the_other(settings) } else { settings }
+}
+
+fn one_after_the_other(settings: RaceSettings) -> RaceSettings {
+    RaceSettings { policy: Policy::Fallback, audit: 0.0, patience: 0.0, ..settings }
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ pub struct Outbound<'a> {
     request: &'a Arc<ApiRequest>,
     lossy: Lossy,
     memory: &'a Memory,
+    /// The gateway keeps answers of the Responses API.
+    stores: bool,
     /// Memory for the parsed conversation, and for one translation at a time.
     tree: Lease,
     /// Made for the first upstream that speaks the caller's dialect.
@@ -52,11 +54,12 @@ enum CannotServe {
 }
 
 impl<'a> Outbound<'a> {
-    pub fn new(request: &'a Arc<ApiRequest>, lossy: Lossy, memory: &'a Memory) -> Outbound<'a> {
+    pub fn new(request: &'a Arc<ApiRequest>, lossy: Lossy, memory: &'a Memory, stores: bool) -> Outbound<'a> {
         Outbound {
             request,
             lossy,
             memory,
+            stores,
             tree: memory.lease(),
             untouched: None,
             conversation: None,
@@ -194,7 +197,17 @@ impl<'a> Outbound<'a> {
         let made = if surface.embeds() {
             RequestTranslation::embedding(surface, body, dialect, options)
         } else {
-            match self.conversation.get_or_insert_with(|| self.request.conversation()) {
+            let (state, stores) = (&self.request.state, self.stores);
+            let read = || {
+                let mut conversation = self.request.conversation()?;
+                if surface == Surface::Responses {
+                    let echo = Arc::make_mut(&mut conversation.echo);
+                    echo.extend(state.echo.clone());
+                    echo.insert("store".to_owned(), (stores && !state.unstored).into());
+                }
+                Ok(conversation)
+            };
+            match self.conversation.get_or_insert_with(read) {
                 Ok(conversation) => RequestTranslation::translated(surface, conversation, dialect, options),
                 Err(invalid) => Err(invalid.clone()),
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use crate::proxy::refusals::rejection::Rejection;
+use crate::proxy::stored::recall::Placement;
 use photofinish_base::printable::quoted;
 use photofinish_config::config::units::{format_duration, parse_duration};
 use photofinish_config::config::{
@@ -49,6 +50,8 @@ pub struct Overrides {
     pub session: Option<u64>,
     /// Upstreams separated by commas, not yet looked up.
     pub upstreams: Option<String>,
+    /// The only upstreams that may have what the request names.
+    pub place: Option<Placement>,
     hedge_after: Option<HedgeAfter>,
     max_attempts: Option<usize>,
     optimise: Option<Objective>,
@@ -89,6 +92,7 @@ pub fn read(headers: &HeaderMap, user: Option<&User>) -> Result<Overrides, Rejec
         session,
         policy: value(headers, POLICY, policy)?,
         upstreams: value(headers, UPSTREAMS, |text| Ok(text.to_owned()))?,
+        place: None,
         hedge_after: value(headers, HEDGE_AFTER, hedge_after)?,
         max_attempts: value(headers, ATTEMPTS, attempts)?,
         optimise: value(headers, OPTIMISE, optimise)?,

@@ -206,7 +206,11 @@ pub fn is_lacking(failures: &[(usize, Failure)]) -> bool {
 pub fn estimate(request: &ApiRequest) -> Response<Bytes> {
     let bytes: usize = request.prompt().iter().map(|part| part.len()).sum();
     let name = if request.surface == Surface::GeminiCount { "totalTokens" } else { "input_tokens" };
-    let mut response = Response::new(Bytes::from(json!({ name: bytes.div_ceil(BYTES_PER_TOKEN) }).to_string()));
+    let mut count = json!({ name: bytes.div_ceil(BYTES_PER_TOKEN) });
+    if request.surface.dialect() == Dialect::Responses {
+        count["object"] = "response.input_tokens".into();
+    }
+    let mut response = Response::new(Bytes::from(count.to_string()));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert("x-photofinish-estimate", HeaderValue::from_static("bytes/4"));

@@ -86,7 +86,7 @@ impl EarlyBody {
                 comment
             }
             Ok(ServedAnswer::Whole(response, win)) => {
-                guard.answered(response.status(), win);
+                guard.answered(response.status(), win, response.body());
                 let (parts, body) = response.into_parts();
                 // An empty answer is written as a stream too.
                 if parts.status.is_success() { body } else { self.surface.error_event_of(parts.status.as_u16(), &body) }

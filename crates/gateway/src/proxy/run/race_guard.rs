@@ -15,6 +15,8 @@ use crate::proxy::door::load::ShedReason;
 use crate::proxy::door::places::RequestPlace;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
+use crate::proxy::stored::keeper::Keeper;
+use crate::proxy::stored::kept::Owner;
 use crate::relay::RelayObserver;
 use photofinish_base::clock::{Instant, micros_between, signed_micros_between, wall_micros};
 use photofinish_base::failure::Failure;
@@ -54,6 +56,8 @@ pub struct RaceGuard {
     head_sent: bool,
     /// The request's.
     span: Span,
+    /// Keeps the answer, if its client wants to name it again.
+    keeper: Option<Box<Keeper>>,
     /// Held until the response body ends.
     place: RequestPlace,
 }
@@ -91,6 +95,8 @@ pub struct Win {
     pub is_plain: bool,
     /// Receives the end of a streamed answer.
     pub outcome_reporter: Arc<OutcomeReporter>,
+    /// It speaks the Responses API itself, so it has what it answers.
+    pub owner: Option<Owner>,
 }
 
 /// A race whose winner is streamed.
@@ -135,6 +141,7 @@ impl RaceGuard {
             shutdown: gateway.shutdown().clone(),
             head_sent: false,
             span: Span::current(),
+            keeper: None,
             place,
         }
     }
@@ -205,9 +212,10 @@ impl RaceGuard {
     }
 
     /// A whole answer is sent now. `win`: none if it is an upstream's own error.
-    pub fn answered(mut self, status: StatusCode, win: Option<Win>) {
+    pub fn answered(mut self, status: StatusCode, win: Option<Win>, answer: &[u8]) {
         if let Some(win) = &win {
             self.commit(win);
+            self.keeper.iter().for_each(|keeper| keeper.keep(answer));
         }
         let now = self.elapsed();
         self.record.http_status = Some(i64::from(status.as_u16()));
@@ -272,6 +280,7 @@ impl RaceGuard {
     }
 
     fn commit(&mut self, win: &Win) {
+        self.keeper.iter_mut().for_each(|keeper| keeper.answers(win.owner.clone()));
         (self.token_us, self.is_plain) = (Some(win.token_us), win.is_plain);
         if let Some((_, race_budget)) = &self.steering {
             race_budget.won(win.ordinal);
@@ -342,6 +351,11 @@ impl<'g> ParsedRace<'g> {
         self.0.place.before()
     }
 
+    /// See [`Keeper`].
+    pub fn keeps(&mut self, keeper: Option<Box<Keeper>>) {
+        self.0.keeper = keeper;
+    }
+
     pub fn planned(self, planned: Planned<'_>) -> &'g RaceGuard {
         let Planned { settings, plan, left_out, look, drawn, reasons, race_budget } = planned;
         let guard = self.0;
@@ -385,6 +399,10 @@ impl RelayObserver for StreamedRace {
         });
     }
 
+    fn finished(&mut self, events: &Bytes) {
+        self.guard.keeper.iter().for_each(|keeper| keeper.keep_end(events));
+    }
+
     fn broke(&mut self, failure: &Failure) {
         if let Some(candidate) = self.serving.take() {
             self.outcome_reporter.ended(candidate, Some(failure));
@@ -393,6 +411,7 @@ impl RelayObserver for StreamedRace {
 
     fn rescued(&mut self, candidate: usize, ordinal: usize) {
         self.guard.record.rescued_by = i64::try_from(ordinal).ok();
+        self.guard.keeper.iter_mut().for_each(|keeper| keeper.is_continued());
         self.serving = Some(candidate);
     }
 }

@@ -19,12 +19,13 @@ use crate::attempt::ReadyAttempt;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::candidate_set::CandidateSet;
+use crate::proxy::stored::kept::Owner;
 use crate::race::{Race, RaceFinish};
-use crate::relay::{RESCUED, RelayBody, RescuedBody};
+use crate::relay::{RESCUED, RelayBody, RelayObserver as _, RescuedBody};
 use photofinish_base::clock::Instant;
 use photofinish_config::config::RescuePolicy;
 use photofinish_routing::health::OutcomeReporter;
-use photofinish_wire::ApiRequest;
+use photofinish_wire::{ApiRequest, Dialect};
 
 /// A race that can begin.
 pub struct PreparedRace {
@@ -56,6 +57,7 @@ pub struct WinnersStream {
     rescuer: Option<Box<AnswerRescuer>>,
     /// The client asked for the usage chunk itself.
     include_usage: bool,
+    is_background: bool,
     gateway: Arc<Gateway>,
 }
 
@@ -104,7 +106,8 @@ impl PreparedRace {
         candidates.keep_session(candidate, race.failures(), &gateway);
         let about_race = answer::about_race(&candidates, candidate, &ready, read_at);
         let (token_us, is_plain) = (answer::token_us(&ready), ready.stream.is_plain());
-        let win = Win { ordinal, candidate, token_us, is_plain, outcome_reporter };
+        let owner = owner(&candidates, candidate, &outcome_reporter);
+        let win = Win { ordinal, candidate, token_us, is_plain, outcome_reporter, owner };
         if let Some(whole) = ready.whole.take() {
             let whole = if request.listed { [b"[", &whole[..], b"]"].concat().into() } else { whole };
             win.outcome_reporter.ended(candidate, None);
@@ -121,21 +124,37 @@ impl PreparedRace {
         if rescuer.is_some() {
             head.headers_mut().insert(TRAILER, HeaderValue::from_static(RESCUED));
         }
-        let include_usage = request.include_usage;
-        Ok(ServedAnswer::Streaming(head, Box::new(WinnersStream { win, ready, rescuer, include_usage, gateway })))
+        let (include_usage, is_background) = (request.include_usage, request.state.background);
+        let stream = WinnersStream { win, ready, rescuer, include_usage, is_background, gateway };
+        Ok(ServedAnswer::Streaming(head, Box::new(stream)))
     }
 }
 
 impl WinnersStream {
     pub fn into_body(self, guard: RaceGuard) -> Body {
-        let WinnersStream { win, ready, rescuer, include_usage, gateway } = self;
-        let guard: StreamedRace = guard.streams(ready.status, win);
+        let WinnersStream { win, ready, rescuer, include_usage, is_background, gateway } = self;
+        let mut guard: StreamedRace = guard.streams(ready.status, win);
+        if is_background {
+            // The client may leave and ask for the rest by its id.
+            guard.finished(&ready.prelude);
+        }
         let relay = RelayBody::new(ready.stream, ready.prelude, include_usage, gateway.shutdown(), guard);
         match rescuer {
             None => Body::new(relay),
             Some(rescuer) => Body::new(RescuedBody::new(relay, rescuer, gateway.memory().lease())),
         }
     }
+}
+
+/// The winner as the one who has what it answers, if it speaks the Responses API itself.
+fn owner(candidates: &CandidateSet, winner: usize, reporter: &OutcomeReporter) -> Option<Owner> {
+    let translation = &candidates.uploads[winner];
+    (translation.dialect() == Dialect::Responses && !translation.is_translated()).then(|| Owner {
+        caller: candidates.caller.id(),
+        upstream: candidates.list[winner].name.clone(),
+        key: reporter.sent(winner).key.map(|key| key.id().to_owned()),
+        is_unpaid: false,
+    })
 }
 
 /// The result of the race, as an answer whose head was not sent yet.
@@ -147,7 +166,7 @@ pub fn response_of(served: Result<ServedAnswer, Rejection>, mut guard: RaceGuard
         }
         Ok(ServedAnswer::Whole(mut response, win)) => {
             answer::name_race(response.headers_mut(), &guard);
-            guard.answered(response.status(), win);
+            guard.answered(response.status(), win, response.body());
             response.map(Body::from)
         }
         Err(rejection) => {

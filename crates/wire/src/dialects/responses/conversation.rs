@@ -81,11 +81,11 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     read_include(request.take("include"), &mut conversation);
     sampling(&mut request, &mut conversation)?;
     about_the_caller(&mut request, &mut conversation)?;
-    // A translated answer is neither padded nor stored.
+    // A translated answer is not padded, and the gateway itself stores it.
     if let Some(Value::Object(options)) = request.take("stream_options") {
         conversation.losses.lose_others(&options, "stream_options", &["include_obfuscation"]);
     }
-    request.leave_out("store", |value| value == false);
+    request.take("store");
     request.leave_out("background", |value| value == false);
     request.leave_out("truncation", |value| value == "disabled");
     // Also `previous_response_id`, `conversation` and `prompt`.
@@ -482,9 +482,6 @@ const TYPES: [TypeRule; 8] = [
     (&["metadata", "reasoning", "text"], "an object", OBJECT),
 ];
 
-/// Each upstream of a race would begin a job of its own, and a later question for its result might go to another one.
-const BACKGROUND: &str = "Unsupported parameter: 'background'. This gateway waits for every answer, and cannot ask for the \
-    result of a background response later: send the request without it, or with 'background': false.";
 /// Members that can replace `input`.
 const INPUTS: [&str; 4] = ["input", "previous_response_id", "prompt", "conversation"];
 
@@ -493,11 +490,7 @@ const INPUTS: [&str; 4] = ["input", "previous_response_id", "prompt", "conversat
 /// # Errors
 /// The problem, in the vendor's words.
 pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
-    check_kinds(&|name| member(name).map(kind_of_text))?;
-    if member("background") == Some("true") {
-        return Err(Invalid::at("background", BACKGROUND));
-    }
-    Ok(())
+    check_kinds(&|name| member(name).map(kind_of_text))
 }
 
 fn check_kinds(kind_of: &dyn Fn(&str) -> Option<&'static str>) -> Result<(), Invalid> {

@@ -4,9 +4,11 @@
 //! for apps.
 
 mod conversation;
+pub mod frames;
 mod read;
 mod reader;
 mod request;
+pub mod stored;
 mod whole;
 mod writer;
 

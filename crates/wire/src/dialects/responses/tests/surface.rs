@@ -163,7 +163,7 @@ fn what_cannot_be_carried_over_is_named() {
         (json!({ "background": true, "truncation": "auto" }), vec!["background"], vec!["truncation"]),
         (json!({ "seed": 1, "whatever": {} }), vec!["seed", "whatever"], vec![]),
         (json!({ "seed": null }), vec![], vec![]),
-        (json!({ "store": true, "prompt_cache_key": "k" }), vec![], vec!["store", "prompt_cache_key"]),
+        (json!({ "store": true, "prompt_cache_key": "k" }), vec![], vec!["prompt_cache_key"]),
         (json!({ "client_metadata": {}, "max_tool_calls": 3 }), vec![], vec!["client_metadata", "max_tool_calls"]),
         (json!({ "include": ["file_search_call.results"] }), vec![], vec!["include[0]"]),
         (

@@ -1,0 +1,182 @@
+//! The calls of the Responses API that ask for something stored, and those of its conversations. What is kept here is answered
+//! here; all else goes to the upstream that has it, as a request like any other.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+use super::kept::{Conversation, Found, StoredResponse};
+use super::listed;
+use super::recall::{Missing, Placement};
+use super::state::StoredState;
+use crate::proxy::refusals::rejection::Rejection;
+use photofinish_wire::{ApiRequest, PassedCall, Surface};
+
+/// A call, by its path behind `/v1`.
+pub struct StoredCall {
+    method: Method,
+    /// `/responses/ID/cancel`
+    path: String,
+    query: String,
+}
+
+/// A call for an upstream.
+pub struct UpstreamCall {
+    pub call: StoredCall,
+    pub place: Placement,
+}
+
+/// What of an object a call asks for.
+type Rest<'a> = &'a [&'a str];
+
+impl StoredCall {
+    /// None: the path names nothing that may be stored.
+    pub fn of<B>(request: &Request<B>) -> Option<StoredCall> {
+        let path = request.uri().path();
+        let path = path.strip_prefix("/v1").unwrap_or(path);
+        let is_plain = |part: &str| {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+            !part.is_empty() && part.bytes().all(is_plain) && !part.bytes().all(|byte| byte == b'.')
+        };
+        let call = StoredCall {
+            method: request.method().clone(),
+            path: path.to_owned(),
+            query: request.uri().query().unwrap_or_default().to_owned(),
+        };
+        path.split('/').skip(1).all(is_plain).then_some(call)
+    }
+
+    fn parts(&self) -> Vec<&str> {
+        self.path.split('/').skip(1).collect()
+    }
+
+    fn streams(&self) -> bool {
+        self.method == Method::GET && self.query.split('&').any(|pair| pair == "stream=true")
+    }
+
+    /// The request to the upstreams of these names.
+    pub fn request(&self, names: &str, body: Bytes, is_unpaid: bool) -> ApiRequest {
+        let mark = if self.query.is_empty() { "" } else { "?" };
+        let path = format!("{}{mark}{}", self.path, self.query);
+        let surface = match (is_unpaid, self.streams()) {
+            (true, true) => Surface::Responses,
+            (true, false) => Surface::Passed(PassedCall::Background),
+            (false, _) => Surface::Passed(PassedCall::Stored),
+        };
+        ApiRequest::calling(surface, self.method.clone(), path, body, names)
+    }
+}
+
+/// What is answered here, or where it may be.
+///
+/// # Errors
+/// The vendor's.
+pub fn find(stored: &StoredState, caller: u64, call: &StoredCall, body: &[u8]) -> Result<Answer, Rejection> {
+    match call.parts().as_slice() {
+        ["responses", id, rest @ ..] => of_response(stored, caller, id, rest, call),
+        parts => of_conversation(stored, caller, parts, &serde_json::from_slice(body).unwrap_or_default(), call),
+    }
+}
+
+/// Who answers a call.
+pub enum Answer {
+    Here(Value),
+    Upstream(Placement),
+}
+
+fn of_response(
+    stored: &StoredState,
+    caller: u64,
+    id: &str,
+    rest: Rest<'_>,
+    call: &StoredCall,
+) -> Result<Answer, Rejection> {
+    let response: Arc<StoredResponse> = match stored.find(caller, id, || stored.response(caller, id)) {
+        Found::Here(response) => response,
+        found => return Placement::of(found, Missing::Response(id.to_owned())).map(Answer::Upstream),
+    };
+    match (call.method.as_str(), rest) {
+        ("GET" | "HEAD", []) => Ok(Answer::Here(serde_json::from_slice(&response.answer).unwrap_or_default())),
+        ("DELETE", []) => {
+            stored.forget(caller, &response, id);
+            Ok(Answer::Here(json!({ "id": id, "object": "response", "deleted": true })))
+        }
+        ("GET" | "HEAD", ["input_items"]) => {
+            let base = id.trim_start_matches("resp_");
+            let chain = stored.chain(caller, id).unwrap_or_else(|| vec![response]);
+            let mut items = Vec::new();
+            for (at, response) in chain.iter().enumerate().rev() {
+                items.extend(listed::read(&response.input, base, items.len()));
+                if at > 0 {
+                    items.extend(listed::read(&response.output(), base, items.len()));
+                }
+            }
+            listed::page(items, &call.query).map(Answer::Here)
+        }
+        ("POST", ["cancel"]) => Err(Rejection::not_in_background()),
+        _ => Err(Rejection::method("GET, DELETE")),
+    }
+}
+
+fn of_conversation(
+    stored: &StoredState,
+    caller: u64,
+    parts: &[&str],
+    said: &Value,
+    call: &StoredCall,
+) -> Result<Answer, Rejection> {
+    let given = || said["items"].as_array().map(|items| Value::from(items.clone()).to_string());
+    let add = |id: &str| {
+        let text = given().unwrap_or_else(|| "[]".to_owned());
+        stored.extend_conversation(caller, id, &text.as_bytes()[1..text.len() - 1])
+    };
+    let [_, id, rest @ ..] = parts else {
+        if call.method != Method::POST {
+            return Err(Rejection::method("POST"));
+        }
+        if !stored.is_on() {
+            return Err(Rejection::keeps_nothing());
+        }
+        let (id, mut conversation) = (StoredState::new_conversation_id(), Conversation::new());
+        conversation.describe(said);
+        let object = conversation.object(&id);
+        stored.keep_conversation(caller, &id, conversation);
+        add(&id).ok_or_else(Rejection::keeps_no_more)?;
+        return Ok(Answer::Here(object));
+    };
+    let missing = Missing::Conversation((*id).to_owned());
+    let mut conversation = match stored.find(caller, id, || stored.conversation(caller, id)) {
+        Found::Here(conversation) => conversation,
+        found => return Placement::of(found, missing).map(Answer::Upstream),
+    };
+    let find = |item: &str| conversation.all().into_iter().find(|one| one["id"] == item);
+    match (call.method.as_str(), rest) {
+        ("GET" | "HEAD", []) => {}
+        ("POST", []) => {
+            conversation.describe(said);
+            stored.keep_conversation(caller, id, conversation.clone());
+        }
+        ("DELETE", []) => {
+            stored.remove(caller, id);
+            return Ok(Answer::Here(json!({ "id": id, "object": "conversation.deleted", "deleted": true })));
+        }
+        ("GET" | "HEAD", ["items"]) => return listed::page(conversation.all(), &call.query).map(Answer::Here),
+        ("POST", ["items"]) => {
+            let added = add(id).ok_or_else(Rejection::keeps_no_more)?;
+            return listed::page(added, "limit=100&order=asc").map(Answer::Here);
+        }
+        ("GET" | "HEAD", ["items", item]) => {
+            let found = find(item).ok_or_else(|| Missing::Item((*item).to_owned()).rejection())?;
+            return Ok(Answer::Here(found));
+        }
+        ("DELETE", ["items", item]) => {
+            find(item).ok_or_else(|| Missing::Item((*item).to_owned()).rejection())?;
+            conversation.items.retain(|text| listed::read(text, "", 0).iter().all(|one| one["id"] != *item));
+            stored.keep_conversation(caller, id, conversation.clone());
+        }
+        _ => return Err(Rejection::method("GET, POST, DELETE")),
+    }
+    Ok(Answer::Here(conversation.object(id)))
+}

@@ -1,0 +1,192 @@
+//! The tables of what is kept, shared by all requests. Not for what is done with it.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::kept::{Found, Kept, Owner, StoredResponse};
+use super::table::{BoundedTable, TableLimits};
+use photofinish_base::clock::Instant;
+use photofinish_base::memory::{Lease, Memory};
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::StoredLimits;
+use photofinish_wire::dialects::responses::stored::StoredAnswer;
+
+/// Which upstream made what: at most these bytes, some 25,000 ids.
+const OWNERS: TableLimits = TableLimits { kept_for: Duration::from_secs(30 * 86_400), bytes: 16 << 20 };
+/// Answers take at most one part in four of all memory, whatever `stored` allows.
+const MEMORY_SHARE: usize = 4;
+/// Bytes of an id that is looked up. Vendors use some 50.
+const ID_MAX: usize = 128;
+/// How often what is too old is dropped, if no request does it.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Shared by all requests; a reload keeps it.
+pub struct StoredState {
+    pub memory: Memory,
+    limits: Mutex<StoredLimits>,
+    here: Mutex<KeptHere>,
+    owners: Mutex<BoundedTable<Owner>>,
+}
+
+/// The table of what is kept whole, with the memory for it.
+struct KeptHere {
+    table: BoundedTable<Kept>,
+    lease: Lease,
+}
+
+impl StoredState {
+    pub fn new(memory: Memory, limits: StoredLimits, shutdown: &Shutdown) -> Arc<StoredState> {
+        let here = Mutex::new(KeptHere { table: BoundedTable::default(), lease: memory.lease() });
+        let owners = Mutex::default();
+        let stored = Arc::new(StoredState { memory, limits: Mutex::new(limits), here, owners });
+        let (weak, draining) = (Arc::downgrade(&stored), shutdown.draining());
+        shutdown.spawn(async move {
+            let mut draining = std::pin::pin!(draining);
+            while tokio::time::timeout(SWEEP, &mut draining).await.is_err() {
+                let Some(stored) = weak.upgrade() else { return };
+                stored.here(|table| table.trim(stored.limits(), Instant::now()));
+            }
+        });
+        stored
+    }
+
+    /// Of a new configuration.
+    pub fn resize(&self, limits: StoredLimits) {
+        *lock(&self.limits) = limits;
+        self.here(|table| table.trim(self.limits(), Instant::now()));
+    }
+
+    /// Bytes of all that is kept whole.
+    pub fn bytes(&self) -> usize {
+        lock(&self.here).table.bytes()
+    }
+
+    fn here<T>(&self, act: impl FnOnce(&mut BoundedTable<Kept>) -> T) -> T {
+        let here = &mut *lock(&self.here);
+        let done = act(&mut here.table);
+        here.lease.settle(here.table.bytes());
+        done
+    }
+
+    fn limits(&self) -> TableLimits {
+        let StoredLimits { kept_for, size } = *lock(&self.limits);
+        TableLimits { kept_for, bytes: size.min(self.memory.max() / MEMORY_SHARE) }
+    }
+
+    /// Answers are kept at all.
+    pub fn is_on(&self) -> bool {
+        lock(&self.limits).size > 0
+    }
+
+    pub fn get<T>(&self, caller: u64, id: &str, read: impl FnOnce(&Kept) -> Option<T>) -> Option<T> {
+        if id.len() > ID_MAX {
+            return None;
+        }
+        self.here(|table| table.get(&key(caller, id), self.limits(), Instant::now()).and_then(read))
+    }
+
+    pub fn put(&self, caller: u64, id: &str, kept: Kept, bytes: usize) {
+        if id.len() <= ID_MAX && self.memory.has_room(bytes) {
+            self.here(|table| table.put(key(caller, id), kept, bytes, self.limits(), Instant::now()));
+        }
+    }
+
+    /// Really drops it.
+    pub fn remove(&self, caller: u64, id: &str) -> Option<Kept> {
+        self.here(|table| table.remove(&key(caller, id)))
+    }
+
+    /// A copy whose memory is leased. None: there is no room.
+    pub fn held(&self, bytes: &[u8]) -> Option<Bytes> {
+        if !self.memory.has_room(bytes.len()) {
+            return None;
+        }
+        let mut lease = self.memory.lease();
+        lease.settle(bytes.len());
+        Some(lease.hold(bytes.to_vec()))
+    }
+
+    pub fn response(&self, caller: u64, id: &str) -> Option<Arc<StoredResponse>> {
+        self.get(caller, id, |kept| match kept {
+            Kept::Response(response) => Some(response.clone()),
+            Kept::Item(_) | Kept::Conversation(_) => None,
+        })
+    }
+
+    /// Drops a response with the places of its items.
+    pub fn forget(&self, caller: u64, response: &StoredResponse, id: &str) {
+        self.remove(caller, id);
+        let items = StoredAnswer::read(&response.answer)
+            .map(|answer| answer.items().map(|(id, _)| id.into_owned()).collect::<Vec<_>>());
+        items.into_iter().flatten().for_each(|id| drop(self.remove(caller, &id)));
+    }
+
+    /// A response and all that it continues, the newest first. None: one of them is not here, or they go round in a circle.
+    pub fn chain(&self, caller: u64, id: &str) -> Option<Vec<Arc<StoredResponse>>> {
+        let (mut chain, mut seen, mut next) = (Vec::new(), HashSet::new(), Some(id.to_owned()));
+        while let Some(id) = next {
+            let response = self.response(caller, &id)?;
+            next = response.previous.clone();
+            chain.push(response);
+            if !seen.insert(id) {
+                return None;
+            }
+        }
+        Some(chain)
+    }
+
+    /// The items up to the end of this response, the oldest first, as JSON texts without brackets.
+    pub fn items_until(&self, caller: u64, id: &str) -> Option<Vec<Bytes>> {
+        let chain = self.chain(caller, id)?;
+        Some(chain.iter().rev().flat_map(|response| [response.input.clone(), response.output()]).collect())
+    }
+
+    /// One item of an answer.
+    pub fn item(&self, caller: u64, id: &str) -> Option<Bytes> {
+        let response = self.get(caller, id, |kept| match kept {
+            Kept::Item(response) => Some(response.clone()),
+            Kept::Response(_) | Kept::Conversation(_) => None,
+        })?;
+        let response = self.response(caller, &response)?;
+        let answer = StoredAnswer::read(&response.answer)?;
+        let item = answer.items().find(|(item, _)| item == id)?.1;
+        Some(response.answer.slice_ref(item.as_bytes()))
+    }
+
+    fn owner(&self, caller: u64, id: &str) -> Option<Found<Infallible>> {
+        let owner = lock(&self.owners).get(id, OWNERS, Instant::now()).cloned()?;
+        Some(if owner.caller == caller { Found::At(owner) } else { Found::Foreign })
+    }
+
+    /// Where this is: `here` looks for it among what is kept whole.
+    pub fn find<T>(&self, caller: u64, id: &str, here: impl FnOnce() -> Option<T>) -> Found<T> {
+        match here() {
+            Some(found) => Found::Here(found),
+            None => match self.owner(caller, id) {
+                Some(Found::At(owner)) => Found::At(owner),
+                Some(_) => Found::Foreign,
+                None => Found::Unknown,
+            },
+        }
+    }
+
+    pub fn owned(&self, id: &str, owner: Owner) {
+        if id.len() <= ID_MAX {
+            let bytes = owner.bytes();
+            lock(&self.owners).put(id.to_owned(), owner, bytes, OWNERS, Instant::now());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ids of two callers never meet.
+fn key(caller: u64, id: &str) -> String {
+    format!("{caller:x}/{id}")
+}

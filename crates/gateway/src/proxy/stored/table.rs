@@ -1,0 +1,146 @@
+//! A table within a bound of bytes: what was used least lately leaves first, and what was not used for a time. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use photofinish_base::clock::Instant;
+
+/// What a table counts for an entry, in addition to its value: its key twice, and its places in the two maps.
+const ENTRY_BYTES: usize = 256;
+
+/// How much a table holds.
+#[derive(Clone, Copy, Debug)]
+pub struct TableLimits {
+    /// After the last use.
+    pub kept_for: Duration,
+    pub bytes: usize,
+}
+
+/// Entries by their key.
+pub struct BoundedTable<V> {
+    entries: HashMap<String, Entry<V>>,
+    /// Keys in the order of their last use.
+    order: BTreeMap<u64, String>,
+    next: u64,
+    bytes: usize,
+}
+
+struct Entry<V> {
+    value: V,
+    bytes: usize,
+    place: u64,
+    used_at: Instant,
+}
+
+impl<V> Default for BoundedTable<V> {
+    fn default() -> BoundedTable<V> {
+        BoundedTable { entries: HashMap::new(), order: BTreeMap::new(), next: 0, bytes: 0 }
+    }
+}
+
+impl<V> BoundedTable<V> {
+    /// Puts an entry in place of one with the same key. `bytes`: those of the value.
+    pub fn put(&mut self, key: String, value: V, bytes: usize, limits: TableLimits, now: Instant) {
+        self.remove(&key);
+        let bytes = bytes + 2 * key.len() + ENTRY_BYTES;
+        if bytes <= limits.bytes {
+            self.bytes += bytes;
+            self.order.insert(self.next, key.clone());
+            self.entries.insert(key, Entry { value, bytes, place: self.next, used_at: now });
+            self.next += 1;
+        }
+        self.trim(limits, now);
+    }
+
+    /// An entry, which is used by that.
+    pub fn get(&mut self, key: &str, limits: TableLimits, now: Instant) -> Option<&V> {
+        self.trim(limits, now);
+        let entry = self.entries.get_mut(key)?;
+        if let Some(key) = self.order.remove(&entry.place) {
+            self.order.insert(self.next, key);
+            (entry.place, entry.used_at) = (self.next, now);
+            self.next += 1;
+        }
+        Some(&entry.value)
+    }
+
+    pub fn remove(&mut self, key: &str) -> Option<V> {
+        let entry = self.entries.remove(key)?;
+        self.order.remove(&entry.place);
+        self.bytes -= entry.bytes;
+        Some(entry.value)
+    }
+
+    /// Drops what is too old or too much.
+    pub fn trim(&mut self, limits: TableLimits, now: Instant) {
+        while let Some(oldest) = self.order.first_key_value().and_then(|(_, key)| self.entries.get(key)) {
+            if self.bytes <= limits.bytes && now.saturating_duration_since(oldest.used_at) < limits.kept_for {
+                return;
+            }
+            let Some((_, key)) = self.order.pop_first() else { return };
+            self.remove(&key);
+        }
+    }
+
+    /// Of all entries.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: TableLimits = TableLimits { kept_for: Duration::from_secs(10), bytes: 10 * (ENTRY_BYTES + 102) };
+
+    fn key(number: usize) -> String {
+        format!("{}", number % 10)
+    }
+
+    #[test]
+    fn what_is_used_stays_and_the_rest_leaves_in_order() {
+        let (mut table, now) = (BoundedTable::default(), Instant::now());
+        (0..10).for_each(|number| table.put(key(number), number, 100, LIMITS, now));
+        assert_eq!(table.bytes(), LIMITS.bytes, "full");
+        assert_eq!(table.get("0", LIMITS, now), Some(&0));
+        table.put("x".to_owned(), 10, 100, LIMITS, now);
+        assert_eq!((table.get("0", LIMITS, now), table.get("1", LIMITS, now)), (Some(&0), None));
+        table.put("y".to_owned(), 11, 500, LIMITS, now);
+        assert_eq!(
+            (table.get("3", LIMITS, now), table.get("4", LIMITS, now)),
+            (None, Some(&4)),
+            "a large one takes several places"
+        );
+        table.put("z".to_owned(), 12, LIMITS.bytes, LIMITS, now);
+        assert_eq!(
+            (table.get("z", LIMITS, now), table.get("0", LIMITS, now)),
+            (None, Some(&0)),
+            "what never fits takes none"
+        );
+    }
+
+    #[test]
+    fn time_counts_from_the_last_use() {
+        let (mut table, now) = (BoundedTable::default(), Instant::now());
+        let at = |seconds| now + Duration::from_secs(seconds);
+        table.put("a".to_owned(), 1, 10, LIMITS, now);
+        table.put("b".to_owned(), 2, 10, LIMITS, now);
+        assert_eq!(table.get("a", LIMITS, at(9)), Some(&1));
+        assert_eq!((table.get("b", LIMITS, at(11)), table.get("a", LIMITS, at(18))), (None, Some(&1)));
+        assert_eq!(table.remove("a"), Some(1));
+        assert_eq!((table.bytes(), table.order.len(), table.entries.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_hundred_thousand_answers_stay_within_the_bound() {
+        let (mut table, now) = (BoundedTable::default(), Instant::now());
+        let limits = TableLimits { bytes: 8 << 20, ..LIMITS };
+        for number in 0..100_000 {
+            table.put(format!("resp_{number}"), number, 1_000 + number % 7_000, limits, now);
+            assert!(table.bytes() <= limits.bytes);
+        }
+        assert_eq!(table.get("resp_99999", limits, now), Some(&99_999));
+        assert!(table.entries.len() == table.order.len() && table.entries.len() > 1_000, "{}", table.entries.len());
+    }
+}

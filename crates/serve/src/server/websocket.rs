@@ -1,0 +1,359 @@
+//! The Responses API over a WebSocket: each `response.create` is a request like one over HTTP, and its events are text frames.
+//! tungstenite reads and writes the frames. The connection's own task runs it, in the connection's place.
+//!
+//! Not for the answers: see `proxy`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::{SinkExt as _, StreamExt as _};
+use http::header::{
+    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS,
+    SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use photofinish_base::clock::Instant;
+use photofinish_base::memory::Lease;
+use photofinish_base::telemetry::request_span;
+use photofinish_gateway::proxy::{self, Client, Gateway, Rejection};
+use photofinish_wire::dialects::responses::frames::{self, ClientFrame};
+use photofinish_wire::dialects::responses::stored::{StoredAnswer, response_of};
+use photofinish_wire::request::state::add;
+use photofinish_wire::stream::sse::SseScanner;
+use photofinish_wire::{ApiRequest, Surface};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
+use tracing::Instrument as _;
+
+use super::connection_slots::ConnectionSlot;
+
+/// How often the gateway pings. A client that says nothing for three of them has left.
+const PING_FOR: Duration = Duration::from_secs(30);
+/// How long a socket may be without a response.
+const SOCKET_IDLE_FOR: Duration = Duration::from_secs(600);
+/// How long a socket lives at most: the vendor's own limit, after which its clients open another one.
+const SOCKET_FOR: Duration = Duration::from_secs(3_600);
+/// Bytes of a refusal that are passed on.
+const REFUSAL_MAX: usize = 1 << 20;
+
+/// Where a handshake puts its socket, for the task of the connection.
+#[derive(Clone, Default)]
+pub(super) struct UpgradeSlot(Arc<Mutex<Option<Accepted>>>);
+
+/// A handshake that was accepted.
+pub(super) struct Accepted {
+    upgrade: OnUpgrade,
+    client: AcceptedClient,
+}
+
+/// The client of a socket.
+pub(super) struct AcceptedClient {
+    gateway: Arc<Gateway>,
+    client: Client,
+    /// Of the handshake: every request has them.
+    headers: HeaderMap,
+}
+
+impl Accepted {
+    /// The socket, once the answer to the handshake is sent.
+    ///
+    /// # Errors
+    /// The client has left.
+    pub async fn upgraded(self) -> hyper::Result<(Upgraded, AcceptedClient)> {
+        let Accepted { upgrade, client } = self;
+        Ok((upgrade.await?, client))
+    }
+}
+
+impl UpgradeSlot {
+    pub fn take(&self) -> Option<Accepted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// A handshake of RFC 6455. HTTP/2 has another one, which the gateway does not announce.
+pub(super) fn is_asked_for(headers: &HeaderMap) -> bool {
+    let protocols = headers.get_all(UPGRADE).iter().filter_map(|value| value.to_str().ok());
+    protocols.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case("websocket"))
+}
+
+/// Answers a handshake.
+pub(super) fn accept(gateway: Arc<Gateway>, client: Client, mut request: Request<Body>) -> Response<Body> {
+    if let Some(refused) = proxy::missing_token(&gateway, &request) {
+        return refused.answer_to(Surface::Responses);
+    }
+    let is_on = gateway.live().config.server.websocket;
+    let (slot, upgrade) =
+        (request.extensions_mut().remove::<UpgradeSlot>(), request.extensions_mut().remove::<OnUpgrade>());
+    let key = request.headers().get(SEC_WEBSOCKET_KEY).filter(|_| is_on).cloned();
+    let is_13 = request.headers().get(SEC_WEBSOCKET_VERSION).is_some_and(|version| version == "13");
+    let (Some(slot), Some(upgrade), Some(key), true) = (slot, upgrade, key, is_13) else {
+        return Rejection::no_websocket().answer_to(Surface::Responses);
+    };
+    let mut headers = std::mem::take(request.headers_mut());
+    for name in [
+        CONNECTION,
+        UPGRADE,
+        SEC_WEBSOCKET_KEY,
+        SEC_WEBSOCKET_VERSION,
+        SEC_WEBSOCKET_EXTENSIONS,
+        CONTENT_LENGTH,
+        CONTENT_ENCODING,
+        TRANSFER_ENCODING,
+        HOST,
+    ] {
+        headers.remove(name);
+    }
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    *slot.0.lock().unwrap_or_else(PoisonError::into_inner) =
+        Some(Accepted { upgrade, client: AcceptedClient { gateway, client, headers } });
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let answer = response.headers_mut();
+    answer.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    answer.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    if let Ok(accepted) = HeaderValue::from_str(&derive_accept_key(key.as_bytes())) {
+        answer.insert(SEC_WEBSOCKET_ACCEPT, accepted);
+    }
+    response
+}
+
+/// What the socket holds of the response before: a client that stores nothing continues it all the same.
+struct LastResponse {
+    id: String,
+    /// All items up to its end, as JSON text without brackets.
+    items: Vec<u8>,
+    _lease: Lease,
+}
+
+/// Why a socket ends.
+enum SocketEnd {
+    /// The client has left, or the frames are none.
+    Gone,
+    Closed(CloseCode, &'static str),
+}
+
+struct Session<'a, S> {
+    socket: WebSocketStream<S>,
+    accepted: AcceptedClient,
+    place: &'a ConnectionSlot,
+    last: Option<LastResponse>,
+    opened_at: Instant,
+    /// The end of the latest response.
+    used_at: Instant,
+    heard_at: Instant,
+    pings: tokio::time::Interval,
+}
+
+/// Serves a socket to its end. `read`: what has been read of it.
+pub(super) async fn serve<S>(stream: S, read: Bytes, accepted: AcceptedClient, place: &ConnectionSlot)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let body_max = accepted.gateway.live().config.server.body_max;
+    let config = WebSocketConfig::default().max_message_size(Some(body_max)).max_frame_size(Some(body_max));
+    let socket = WebSocketStream::from_partially_read(stream, read.to_vec(), Role::Server, Some(config)).await;
+    let now = Instant::now();
+    let pings = tokio::time::interval_at(now + PING_FOR, PING_FOR);
+    let mut session =
+        Session { socket, accepted, place, last: None, opened_at: now, used_at: now, heard_at: now, pings };
+    if let Err(SocketEnd::Closed(code, reason)) = session.run().await {
+        let frame = CloseFrame { code, reason: reason.into() };
+        // An error here means that the client has left.
+        let _ = session.socket.close(Some(frame)).await;
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
+    async fn run(&mut self) -> Result<(), SocketEnd> {
+        let shutdown = self.accepted.gateway.shutdown().clone();
+        loop {
+            let frame = tokio::select! {
+                frame = self.next() => frame?,
+                () = shutdown.draining() => return Err(SocketEnd::Closed(CloseCode::Away, "the gateway is shutting down")),
+            };
+            match ClientFrame::read(&frame) {
+                ClientFrame::Create { body, generates } => {
+                    let _work = self.place.begin(false, || true);
+                    self.respond(body, generates).await?;
+                    self.used_at = Instant::now();
+                }
+                ClientFrame::Cancel | ClientFrame::Told => {}
+                ClientFrame::Invalid(message) => self.send(frames::misuse(message)).await?,
+            }
+        }
+    }
+
+    /// The next text of the client. Pings meanwhile.
+    async fn next(&mut self) -> Result<String, SocketEnd> {
+        loop {
+            tokio::select! {
+                message = self.socket.next() => {
+                    self.heard_at = Instant::now();
+                    match message {
+                        Some(Ok(Message::Text(text))) => return Ok(text.as_str().to_owned()),
+                        Some(Ok(Message::Binary(_))) => {
+                            return Err(SocketEnd::Closed(CloseCode::Unsupported, "only text frames are read"));
+                        }
+                        Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
+                        Some(Err(tokio_tungstenite::tungstenite::Error::Capacity(_))) => {
+                            return Err(SocketEnd::Closed(CloseCode::Size, "the frame is larger than body_max"));
+                        }
+                        Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(SocketEnd::Gone),
+                    }
+                }
+                _ = self.pings.tick() => self.tick().await?,
+            }
+        }
+    }
+
+    async fn tick(&mut self) -> Result<(), SocketEnd> {
+        if self.heard_at.elapsed() > 3 * PING_FOR {
+            return Err(SocketEnd::Gone);
+        }
+        if self.used_at.elapsed() > SOCKET_IDLE_FOR || self.opened_at.elapsed() > SOCKET_FOR {
+            return Err(SocketEnd::Closed(CloseCode::Normal, "the socket is idle or old: open another one"));
+        }
+        self.write(Message::Ping(Bytes::new())).await
+    }
+
+    async fn send(&mut self, text: String) -> Result<(), SocketEnd> {
+        self.write(Message::Text(text.into())).await
+    }
+
+    async fn write(&mut self, message: Message) -> Result<(), SocketEnd> {
+        self.socket.send(message).await.map_err(|_| SocketEnd::Gone)
+    }
+
+    /// Answers one request.
+    async fn respond(&mut self, body: String, generates: bool) -> Result<(), SocketEnd> {
+        let (body, items) = self.continued(Bytes::from(body));
+        if !generates {
+            return self.note(&body, items).await;
+        }
+        let mut request = Request::post(Surface::Responses.path()).body(Body::from(body)).unwrap_or_default();
+        request.headers_mut().extend(self.accepted.headers.clone());
+        // The token may have been revoked meanwhile.
+        request.extensions_mut().insert(self.accepted.client.clone());
+        let _ = proxy::check_token(&self.accepted.gateway, &mut request);
+        let client = request.extensions().get::<Client>().cloned().unwrap_or_else(|| self.accepted.client.clone());
+        let gateway = self.accepted.gateway.clone();
+        let serving = proxy::serve(gateway, Surface::Responses, client, None, request);
+        let mut serving = std::pin::pin!(serving.instrument(request_span(Surface::Responses.as_str())));
+        let response = loop {
+            tokio::select! {
+                response = &mut serving => break response,
+                frame = self.next() => if self.is_cancelled(&frame?).await? {
+                    return self.send(frames::cancelled("")).await;
+                },
+            }
+        };
+        if response.status() != StatusCode::OK {
+            let status = response.status().as_u16();
+            let limited = http_body_util::Limited::new(response.into_body(), REFUSAL_MAX);
+            let said = limited.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+            return self.send(frames::refusal(status, &said)).await;
+        }
+        self.relay(response.into_body(), items).await
+    }
+
+    /// Sends the events of a stream.
+    async fn relay(&mut self, mut body: Body, items: Option<Vec<u8>>) -> Result<(), SocketEnd> {
+        let mut scanner = SseScanner::new(self.accepted.gateway.live().config.server.event_max);
+        let mut id = String::new();
+        loop {
+            let chunk = tokio::select! {
+                chunk = body.frame() => chunk,
+                frame = self.next() => {
+                    if self.is_cancelled(&frame?).await? {
+                        drop(body);
+                        return self.send(frames::cancelled(&id)).await;
+                    }
+                    continue;
+                }
+            };
+            match chunk {
+                Some(Ok(frame)) => scanner.push(frame.into_data().unwrap_or_default()),
+                Some(Err(_)) | None => return Ok(()),
+            }
+            while let Ok(Some(event)) = scanner.next_event() {
+                let Some(data) = frames::data(&event) else { continue };
+                if let Some(response) = response_of(&event) {
+                    let read = StoredAnswer::read(&response);
+                    id = read.as_ref().map(|response| response.id.clone().into_owned()).unwrap_or_default();
+                    self.last = read.filter(StoredAnswer::has_ended).and_then(|read| self.kept(&read, items.clone()?));
+                }
+                let text = String::from_utf8_lossy(&data).into_owned();
+                self.send(text).await?;
+            }
+        }
+    }
+
+    /// Whether this frame ends the response that is under way. Any other request has to wait.
+    async fn is_cancelled(&mut self, frame: &str) -> Result<bool, SocketEnd> {
+        match ClientFrame::read(frame) {
+            ClientFrame::Cancel => return Ok(true),
+            ClientFrame::Told => {}
+            ClientFrame::Create { .. } => {
+                let message = "a response is under way, and a socket has one at a time: wait for its end, or send response.cancel";
+                self.send(frames::misuse(message)).await?;
+            }
+            ClientFrame::Invalid(message) => self.send(frames::misuse(message)).await?,
+        }
+        Ok(false)
+    }
+
+    /// The request with the items of the response before, if it names that one; and all its items. None: they are not known here.
+    fn continued(&self, body: Bytes) -> (Bytes, Option<Vec<u8>>) {
+        let Ok(request) = ApiRequest::parse(Surface::Responses, body.clone()) else { return (body, None) };
+        let own = request.own_input(|_| None);
+        let own = if own.unknown.is_empty() { own.items } else { return (body, None) };
+        match (&request.state.previous, &self.last) {
+            (None, _) if request.state.conversation.is_none() => (body, Some(own)),
+            (Some(id), Some(last)) if *id == last.id => {
+                let mut items = last.items.clone();
+                add(&mut items, &own);
+                let input = [b"[", &items[..], b"]"].concat();
+                match request.with_input(&input, true, Bytes::from) {
+                    Ok(request) => (request.body().clone(), Some(items)),
+                    Err(_) => (body, None),
+                }
+            }
+            _ => (body, None),
+        }
+    }
+
+    /// A request that is not to be answered yet: its input is what the next one continues.
+    async fn note(&mut self, body: &Bytes, items: Option<Vec<u8>>) -> Result<(), SocketEnd> {
+        let model =
+            ApiRequest::parse(Surface::Responses, body.clone()).map(|request| request.model).unwrap_or_default();
+        for event in frames::known(&model) {
+            if let Some(response) =
+                response_of(&photofinish_wire::SseEvent { raw: [b"data: ", &event[..], b"\n\n"].concat().into() })
+            {
+                self.last = StoredAnswer::read(&response).and_then(|read| self.kept(&read, items.clone()?));
+            }
+            self.send(String::from_utf8_lossy(&event).into_owned()).await?;
+        }
+        Ok(())
+    }
+
+    /// None: there is no memory for it.
+    fn kept(&self, answer: &StoredAnswer<'_>, mut items: Vec<u8>) -> Option<LastResponse> {
+        answer.output.iter().for_each(|item| add(&mut items, item.get().as_bytes()));
+        let mut lease = self.accepted.gateway.memory().lease();
+        let is_small = items.len() <= self.accepted.gateway.live().config.server.body_max;
+        (is_small && lease.cover(items.len()).is_ok()).then(|| LastResponse {
+            id: answer.id.clone().into_owned(),
+            items,
+            _lease: lease,
+        })
+    }
+}

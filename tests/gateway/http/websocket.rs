@@ -1,0 +1,252 @@
+//! The Responses API over a WebSocket: requests and events as text frames, and what clients do wrong.
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message};
+
+use crate::harness::answer::silent;
+use crate::harness::gateway::{Setup, TestGateway, assert_row};
+use crate::support::{FakeProvider, Gate, Script, soon};
+
+const USERS: &str = "[users.ann]\ntoken = \"ann-token\"\nadmin = true\n";
+
+struct Socket(WebSocketStream<TcpStream>);
+
+impl Socket {
+    async fn open(gateway: &TestGateway, token: &str) -> Result<Socket, u16> {
+        let mut request = format!("ws://{}/v1/responses", gateway.addr()).into_client_request().unwrap();
+        request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+        let stream = TcpStream::connect(gateway.addr()).await.unwrap();
+        match soon("the handshake", tokio_tungstenite::client_async(request, stream)).await {
+            Ok((socket, _)) => Ok(Socket(socket)),
+            Err(tokio_tungstenite::tungstenite::Error::Http(answer)) => Err(answer.status().as_u16()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn send(&mut self, frame: &Value) {
+        self.0.send(Message::Text(frame.to_string().into())).await.unwrap();
+    }
+
+    async fn next(&mut self) -> Value {
+        loop {
+            match soon("a frame", self.0.next()).await {
+                Some(Ok(Message::Text(text))) => return serde_json::from_str(text.as_str()).unwrap(),
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// The events up to one of this type.
+    async fn until(&mut self, kind: &str) -> Vec<Value> {
+        let mut events = Vec::new();
+        loop {
+            events.push(self.next().await);
+            if events.last().unwrap()["type"] == kind {
+                return events;
+            }
+        }
+    }
+
+    /// How the gateway closes it.
+    async fn closed(&mut self) -> Option<CloseFrame> {
+        loop {
+            match soon("the end", self.0.next()).await {
+                Some(Ok(Message::Close(frame))) => return frame,
+                None | Some(Err(_)) => return None,
+                Some(Ok(_)) => {}
+            }
+        }
+    }
+}
+
+fn asks(input: &str) -> Value {
+    json!({"type": "response.create", "model": "m", "input": input, "store": false})
+}
+
+async fn counting() -> FakeProvider {
+    FakeProvider::answering(|request| {
+        let count = request.json()["messages"].as_array().unwrap().len().to_string();
+        Script::stream(&["got ", &count])
+    })
+    .await
+}
+
+async fn over(fake: &FakeProvider) -> TestGateway {
+    Setup::new().provider("a", fake, "").table(USERS).start().await
+}
+
+#[tokio::test]
+async fn turns_go_on_over_one_socket_though_nothing_is_stored() {
+    let fake = counting().await;
+    let gateway = over(&fake).await;
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    let (mut previous, mut said) = (Value::Null, Vec::new());
+    for turn in 0..3 {
+        let mut create = asks(&format!("turn {turn}"));
+        if !previous.is_null() {
+            create["previous_response_id"] = previous.clone();
+        }
+        socket.send(&create).await;
+        let events = socket.until("response.completed").await;
+        assert_eq!(events[0]["type"], "response.created");
+        let response = &events.last().unwrap()["response"];
+        said.push(response["output"][0]["content"][0]["text"].as_str().unwrap().to_owned());
+        previous = response["id"].clone();
+    }
+    assert_eq!((said, gateway.gateway().stored_bytes()), (["got 1", "got 3", "got 5"].map(str::to_owned).to_vec(), 0));
+    let mut warm = asks("known before");
+    warm["generate"] = json!(false);
+    socket.send(&warm).await;
+    let known = socket.until("response.completed").await.pop().unwrap();
+    let mut more = asks("and now");
+    more["previous_response_id"] = known["response"]["id"].clone();
+    socket.send(&more).await;
+    let answer = socket.until("response.completed").await.pop().unwrap();
+    assert_eq!(answer["response"]["output"][0]["content"][0]["text"], "got 2");
+    let mut other = Socket::open(&gateway, "ann-token").await.unwrap();
+    other.send(&more).await;
+    let refused = other.next().await;
+    assert_eq!((&refused["status"], &refused["error"]["code"]), (&json!(400), &json!("previous_response_not_found")));
+    drop((socket, other));
+    let rows = gateway.stop().await;
+    let refused = rows.races.iter().filter(|row| row["outcome"] == "rejected").count();
+    assert_eq!((rows.races.len() - refused, rows.attempts.len()), (4, 4));
+    assert_row!(&rows.races[0], json!({"api": "responses", "stream": 1, "outcome": "ok", "user": "ann"}));
+}
+
+#[tokio::test]
+async fn a_socket_has_one_response_at_a_time_and_a_cancel_ends_it() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let fake = FakeProvider::answering(move |_| {
+        Script::sse().role().token("a").step(crate::support::Step::Wait(open.clone()))
+    })
+    .await;
+    let gateway = over(&fake).await;
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    socket.send(&asks("one")).await;
+    socket.until("response.output_text.delta").await;
+    socket.send(&asks("two")).await;
+    assert_eq!(socket.next().await["error"]["code"], "invalid_frame");
+    socket.send(&json!({"type": "response.processed"})).await;
+    socket.send(&json!({"type": "response.cancel"})).await;
+    let cancelled = socket.next().await;
+    assert_eq!(
+        (&cancelled["type"], &cancelled["response"]["status"]),
+        (&json!("response.cancelled"), &json!("cancelled"))
+    );
+    fake.closed(0).await;
+    socket.send(&json!({"type": "response.cancel"})).await;
+    socket.send(&asks("three")).await;
+    socket.until("response.output_text.delta").await;
+    drop(socket);
+    fake.closed(1).await;
+    let rows = gateway.stop().await;
+    assert_eq!((rows.races.len(), fake.requests().len()), (2, 2));
+    assert!(rows.races.iter().all(|row| row["outcome"] == "client_gone"));
+}
+
+#[tokio::test]
+async fn bad_frames_end_a_socket_or_are_told() {
+    let fake = counting().await;
+    let gateway = Setup::new().provider("a", &fake, "").server("body_max = \"64KiB\"").table(USERS).start().await;
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    for frame in ["[]", "{\"type\":\"session.update\"}", "no json"] {
+        socket.0.send(Message::Text(frame.into())).await.unwrap();
+        assert_eq!(socket.next().await["error"]["code"], "invalid_frame", "{frame}");
+    }
+    socket.send(&json!({"type": "response.create", "model": "unknown", "input": "x"})).await;
+    assert_eq!(socket.next().await["error"]["code"], "model_not_found", "and the socket stays");
+    socket.0.send(Message::Binary(vec![0; 9].into())).await.unwrap();
+    assert_eq!(socket.closed().await.map(|frame| frame.code), Some(CloseCode::Unsupported));
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    socket.0.send(Message::Text("x".repeat(65 << 10).into())).await.unwrap();
+    assert_eq!(socket.closed().await.map(|frame| frame.code), Some(CloseCode::Size), "too large");
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    for at in 0.. {
+        let code = if at == 0 { OpCode::Data(Data::Text) } else { OpCode::Data(Data::Continue) };
+        let part = Frame::message(vec![b'x'; 8 << 10], code, false);
+        if at == 9 || socket.0.send(Message::Frame(part)).await.is_err() {
+            break;
+        }
+    }
+    assert_eq!(socket.closed().await.map(|frame| frame.code), Some(CloseCode::Size), "without end");
+    assert!(fake.requests().is_empty());
+    gateway.settled("after bad frames").await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_socket_needs_a_token_at_its_beginning_and_for_each_request() {
+    let fake = counting().await;
+    let setup =
+        |token: &str| Setup::new().provider("a", &fake, "").table(&format!("[users.ann]\ntoken = \"{token}\"\n"));
+    let gateway = setup("ann-token").start().await;
+    assert_eq!(Socket::open(&gateway, "eve-token").await.err(), Some(401));
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    gateway.reload(&setup("another")).await;
+    socket.send(&asks("x")).await;
+    let refused = socket.next().await;
+    assert_eq!((&refused["status"], &refused["error"]["code"]), (&json!(401), &json!("photofinish_unauthorized")));
+    assert!(fake.requests().is_empty());
+    gateway.reload(&setup("another").server("websocket = false")).await;
+    assert_eq!(Socket::open(&gateway, "another").await.err(), Some(426));
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_idle_sockets_and_waits_for_responses() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let fake = FakeProvider::answering(move |_| {
+        Script::sse()
+            .role()
+            .token("a")
+            .step(crate::support::Step::Wait(open.clone()))
+            .token("b")
+            .finish("stop")
+            .done()
+            .end()
+    })
+    .await;
+    let gateway = over(&fake).await;
+    let mut idle = Socket::open(&gateway, "ann-token").await.unwrap();
+    let mut busy = Socket::open(&gateway, "ann-token").await.unwrap();
+    busy.send(&asks("x")).await;
+    busy.until("response.output_text.delta").await;
+    let stopping = tokio::spawn(gateway.stop());
+    assert_eq!(idle.closed().await.map(|frame| frame.code), Some(CloseCode::Away));
+    gate.open();
+    busy.until("response.completed").await;
+    assert_eq!(busy.closed().await.map(|frame| frame.code), Some(CloseCode::Away));
+    let rows = stopping.await.unwrap();
+    assert_row!(&rows.races[0], json!({"outcome": "ok"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pings_alone_keep_no_socket() {
+    let fake = FakeProvider::answering(|_| silent()).await;
+    let gateway = over(&fake).await;
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    let began = tokio::time::Instant::now();
+    let mut closed = None;
+    while closed.is_none() {
+        tokio::time::advance(std::time::Duration::from_secs(10)).await;
+        let _ = socket.0.send(Message::Ping(Vec::new().into())).await;
+        for _ in 0..100 {
+            match futures_util::FutureExt::now_or_never(socket.0.next()) {
+                Some(Some(Ok(Message::Close(frame)))) => closed = frame,
+                Some(None | Some(Err(_))) => panic!("it was cut"),
+                _ => tokio::task::yield_now().await,
+            }
+        }
+        assert!(began.elapsed().as_secs() < 1_000, "it lives on");
+    }
+    assert_eq!(closed.map(|frame| frame.code), Some(CloseCode::Normal));
+}
