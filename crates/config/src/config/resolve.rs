@@ -82,9 +82,7 @@ pub(super) fn resolve(
             trusted_proxies: server.trusted_proxies,
             body_max: server.body_max,
             memory,
-            max_in_flight: server
-                .max_in_flight
-                .unwrap_or_else(|| whole(in_flight(memory as u64, machine::descriptors()))),
+            max_in_flight: server.max_in_flight.unwrap_or_else(|| usual_in_flight(memory)),
             event_max: server.event_max,
             drain: server.drain,
             hosts: server.hosts,
@@ -113,6 +111,11 @@ pub(super) fn resolve(
         text: None,
         watched: BTreeMap::new(),
     }
+}
+
+/// How many requests may run where the file does not say it.
+fn usual_in_flight(memory: usize) -> usize {
+    whole(in_flight(memory as u64, machine::descriptors()))
 }
 
 fn warn_of_open_doors(scope: &ReaderScope<'_>, cors: &Cors, trusted: &[IpNet], has_users: bool) {
