@@ -13,7 +13,9 @@ use ipnet::IpNet;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::certificate::{self, ListenerCertificate, TlsKeys};
-use super::keys::{self, ByteSize, Flag, KeyKind, ParsedTexts, PlainText, Texts, TimeSpan, WholeNumber, choice, keys, own};
+use super::keys::{
+    self, ByteSize, Flag, KeyKind, ParsedTexts, PlainText, Texts, TimeSpan, WholeNumber, choice, keys, own,
+};
 use super::names::NamedChoice;
 use super::problem::LocatedProblem;
 use super::reader::{Located, TomlTable};
