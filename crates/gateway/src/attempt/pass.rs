@@ -24,7 +24,7 @@ use photofinish_base::pace::aside;
 use photofinish_config::config::{Provider, Timeouts, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
 use photofinish_config::offerings::ModelCatalogue;
-use photofinish_transport::upstream::{Outgoing, Response, ResponseBody, Upload, UpstreamClient};
+use photofinish_transport::upstream::{Response, ResponseBody, Upload};
 use photofinish_wire::stream::frame::Frame;
 use photofinish_wire::{Dialect, PassedCall, SseEvent, Surface};
 
