@@ -52,23 +52,16 @@ pub(super) fn resolve(
     let env_proxies = EnvProxies::read(scope);
     let mut providers = listed_providers(scope, raw.providers, &env_proxies);
     add_used_providers(scope, &mut providers, (&raw.models, &raw.users, server.files.as_ref()), &env_proxies);
-    if let Some(files) = &server.files
-        && !providers.contains_key(&files.value)
-    {
-        let message = format!("unknown provider \"{}\" in files of [server]", shown(&files.typed));
-        report_unknown(scope, message, (&files.value, files.offset), &providers);
-    }
     add_providers_with_a_key(scope, &mut providers, &env_proxies);
     check_own_addresses(scope, &listen, &providers, &raw.models);
-    let catalogue = &*chosen.catalogue;
     let serves_catalogue = raw.models.is_empty();
     let users = resolve_users(scope, raw.users, &providers);
-    let hosting = Hosting { catalogue, providers: &providers, users: &users, today: hosts::today() };
+    let hosting = Hosting { catalogue: &chosen.catalogue, providers: &providers, users: &users, today: hosts::today() };
     let (mut models, mut aliases) = resolve_models(scope, raw.models, &hosting);
     doubts::warn_of_budgets(scope, &raw.race, models.values());
     if serves_catalogue {
         models = hosting.every_model(&raw.race);
-        let served = catalogue.aliases().filter(|(_, name)| models.contains_key(*name));
+        let served = chosen.catalogue.aliases().filter(|(_, name)| models.contains_key(*name));
         aliases = served.map(|(alias, name)| (alias.to_owned(), name.to_owned())).collect();
     }
     let workloads = raw.probes.workloads();
@@ -199,7 +192,13 @@ fn add_used_providers(
         if providers.contains_key(name) {
             continue;
         }
-        let Some(entry) = catalogue::find(name) else { continue };
+        let Some(entry) = catalogue::find(name) else {
+            if let Some(files) = files.filter(|files| files.offset == offset) {
+                let message = format!("unknown provider \"{}\" in files of [server]", shown(&files.typed));
+                report_unknown(scope, message, (name, offset), providers);
+            }
+            continue;
+        };
         let provider = provider_table::known(scope, entry, offset, env_proxies).map(Arc::new);
         providers.insert(name.clone(), provider);
     }

@@ -169,6 +169,7 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     ("race.audit = 1.5", "1:14: bad value 1.5 for \"audit\"", "expected 0 to 1"),
     ("race.audit = nan", "1:14: bad value nan for \"audit\"", "expected 0 to 1"),
     ("server.listen = \"localhost\"", "1:17: bad value \"localhost\" for \"listen\"", "127.0.0.1:8080"),
+    ("server.files = \"opneai\"", "1:16: unknown provider \"opneai\" in files of [server]", "openai"),
     ("server.body_max = \"1KB\"", "1:19: bad value \"1KB\" for \"body_max\"", "1KiB to 1GiB"),
     ("server.body_max = 10", "1:19: bad value 10 for \"body_max\"", "1024 to 1073741824"),
     ("server.body_max = \"big\"", "1:19: bad value \"big\" for \"body_max\"", "32MiB"),

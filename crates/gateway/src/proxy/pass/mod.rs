@@ -31,7 +31,7 @@ use crate::attempt::{PassSpec, PassedStream};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase, RawAnswer};
 use photofinish_base::telemetry::attempt_span;
-use photofinish_config::config::{Auth, Keys, Provider, User};
+use photofinish_config::config::{Auth, Keys, Provider, ProviderDialect, User};
 use photofinish_config::keyring::{HashedKey, scrub_headers};
 use photofinish_history::record::{RaceOutcome, RequestOrigin, StartReason};
 use photofinish_routing::health::LiveConfig;
@@ -121,7 +121,7 @@ struct Passing {
     provider: Arc<Provider>,
     /// The attempt, without its body.
     outgoing: Outgoing,
-    spoken: photofinish_config::config::ProviderDialect,
+    spoken: ProviderDialect,
     key: Option<HashedKey>,
     word: String,
     live: Arc<LiveConfig>,
@@ -182,13 +182,13 @@ impl Passing {
             connect_timeout: live.config.race.timeouts.connect,
             fresh: false,
         };
-        guard.attempts().fetch_add(1, Ordering::Relaxed);
         let (provider, spoken, word) = (provider.clone(), target.spoken.clone(), target.word);
         Ok(Passing { provider, outgoing, spoken, key, word, live: live.clone(), read_at })
     }
 
     async fn run(self, gateway: &Arc<Gateway>, body: Body, mut guard: RaceGuard) -> Response<Body> {
         let Passing { provider, outgoing, spoken, key, word, live, read_at } = self;
+        guard.attempts().fetch_add(1, Ordering::Relaxed);
         let (upload, progress) = upload::upload(body);
         let upstream = format!("{}/{word}", provider.name);
         let spec = PassSpec {
@@ -221,7 +221,9 @@ impl Passing {
                 head.map(|()| Body::new(body))
             }
             Err(failure) => {
-                if let (Keys::Token(token), FailureKind::Unauthorized) = (&provider.keys, failure.kind) {
+                let is_shared = key.is_some_and(|key| !key.own);
+                if let (Keys::Token(token), FailureKind::Unauthorized, true) = (&provider.keys, failure.kind, is_shared)
+                {
                     token.refuse();
                 }
                 refused(failure, progress.rejection(), upstream, guard)
@@ -280,12 +282,7 @@ fn head(
     // What others have stored there must not act as a page of the gateway.
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.extend(
-        HeaderValue::from_str(upstream)
-            .ok()
-            .map(|name| ("x-photofinish-upstream", name))
-            .map(|(name, value)| (http::HeaderName::from_static(name), value)),
-    );
+    HeaderValue::from_str(upstream).ok().map(|name| headers.insert("x-photofinish-upstream", name));
     answer::name_race(headers, guard);
     response
 }

@@ -175,8 +175,8 @@ mod tests {
         for (chunks, bytes, pause, taken_every, expected) in [
             (3, 60_000, 29 * second, Duration::ZERO, (180_000, None, 87)),
             (9, 60_000, 31 * second, Duration::ZERO, (0, late, 30)),
-            (1_000, 1, second, Duration::ZERO, (29, late, 30)),
-            (1_000, 1_024, second, Duration::ZERO, (59 * 1_024, late, 60)),
+            (1_000, 1, second, Duration::ZERO, (30, late, 30)),
+            (1_000, 1_024, second, Duration::ZERO, (59 * 1_024, late, 59)),
             // The provider takes a piece every hour.
             (5, 10, second, 3_600 * second, (50, None, 5 * 3_600 + 5)),
         ] {
