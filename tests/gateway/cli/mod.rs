@@ -11,6 +11,7 @@ mod endless_servers;
 mod env;
 mod log;
 mod models_update;
+mod packaged;
 mod providers;
 mod race;
 mod reloads;
