@@ -8,6 +8,7 @@ pub mod history;
 pub mod incidents;
 pub mod init;
 pub mod models;
+pub mod packaged;
 pub mod plot;
 pub mod probe;
 pub mod providers;
@@ -18,6 +19,7 @@ pub mod routing;
 pub mod simulate;
 pub mod stats;
 
+mod first_token;
 mod no_keys;
 mod outcome;
 mod provider_state;
@@ -53,7 +55,7 @@ use text::write_folded;
 /// A racing LLM gateway: each request is fanned out to several providers, the answer is streamed from whichever first token
 /// wins, the losers are cancelled, and every attempt leaves one row in SQLite.
 #[derive(Debug, Parser)]
-#[command(name = "photofinish", version, max_term_width = 80, after_help = EXAMPLES)]
+#[command(name = "photofinish", disable_version_flag = true, max_term_width = 80, after_help = EXAMPLES)]
 struct Cli {
     /// The configuration file. Without one: config.toml in this directory, or else the keys in the environment.
     #[arg(long, global = true, value_name = "PATH", env = "PHOTOFINISH_CONFIG")]
@@ -62,6 +64,14 @@ struct Cli {
     /// Without a command: `serve`. Without a key and a file too, it serves the model servers of this machine, or simulated providers.
     #[command(subcommand)]
     command: Option<Command>,
+
+    /// Print the version.
+    #[arg(short = 'V', long)]
+    version: bool,
+
+    /// With --version: also the commit, its day, the target and what is built in.
+    #[arg(long, requires = "version")]
+    verbose: bool,
 }
 
 const EXAMPLES: &str = include_str!("help/photofinish.txt").trim_ascii_end();
@@ -149,6 +159,12 @@ enum Command {
     /// if --fail-if or --against is missed, 4 if that cannot be decided, 130 after Ctrl-C.
     #[command(after_help = bench::EXAMPLES)]
     Bench(Box<bench::BenchOptions>),
+    /// Whether the gateway is well, for containers and service managers: exit code 1 if it does not answer.
+    Healthcheck(packaged::HealthOptions),
+    /// Print the completions of a shell.
+    Completions(packaged::CompletionOptions),
+    /// Write the pages for `man` into a directory.
+    Man(packaged::ManOptions),
 }
 
 /// The end of `check` if `serve` could not use the database.
@@ -165,6 +181,11 @@ pub fn main() -> ExitCode {
         Err(help) if !help.use_stderr() => help.exit(),
         Err(usage) => return exit_code(&usage.into()),
     };
+    if cli.version {
+        // A closed pipe needs no version.
+        let _ = packaged::version(cli.verbose, &mut io::stdout().lock());
+        return ExitCode::SUCCESS;
+    }
     let source = ConfigSource::find(cli.config.as_deref());
     let is_bare = cli.command.is_none();
     let command = cli.command.unwrap_or_else(|| Command::Serve(serve::ServeOptions::default()));
@@ -261,12 +282,15 @@ async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::
         }
         // With --url the configuration is not read.
         Command::Routing(routing::RoutingOptions { url: Some(ref at), .. })
-        | Command::Env(env::EnvOptions { url: Some(ref at), .. }) => {
+        | Command::Env(env::EnvOptions { url: Some(ref at), .. })
+        | Command::Healthcheck(packaged::HealthOptions { url: Some(ref at) }) => {
             ask_gateway(&command, at, &mut io::stdout().lock()).await?;
         }
         Command::Check(check::CheckOptions { schema: true, .. }) => {
             io::stdout().lock().write_all(config::schema().as_bytes())?;
         }
+        Command::Completions(options) => packaged::completions(Cli::command(), &options, &mut io::stdout().lock()),
+        Command::Man(options) => packaged::pages(Cli::command(), &options)?,
         // Works without a configuration too.
         Command::Providers(options) => {
             let config = match config::load(source) {
@@ -285,6 +309,9 @@ async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::
                 Command::Serve(options) => options.listen.as_ref(),
                 _ => None,
             };
+            if matches!(command, Command::Serve(_)) && source.file().is_none() {
+                first_token::make(listen, is_bare, &mut io::stdout().lock(), &mut io::stderr())?;
+            }
             let mut config = config::load_listening(source, listen)?;
             if config.is_without_keys() {
                 config = without_keys(config, &command, is_bare).await?;
@@ -300,6 +327,7 @@ async fn ask_gateway(command: &Command, at: &routing::GatewayAddress, out: &mut 
     match command {
         Command::Routing(options) => routing::run(at, options, ScreenSettings::of_stdout(), out).await,
         Command::Env(options) => env::run(at, options, out).await.map_err(|error| with_usage("env", error)),
+        Command::Healthcheck(_) => packaged::health(at).await,
         _ => Ok(()),
     }
 }
@@ -381,9 +409,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
         Command::Incidents(options) => {
             incidents::run(&config.store.path, &options, ScreenSettings::width_of_stdout(), &mut out)?;
         }
-        Command::Report(options) => {
-            report::run(&config, &options, &mut out)?;
-        }
+        Command::Report(options) => report::run(&config, &options, &mut out)?,
         Command::Race(options) => {
             let ended = race::run(config, &options, ScreenSettings::of_terminal, &mut out, &mut err).await;
             return ended.map(ExitCode::from).map_err(|error| with_usage("race", error));
@@ -401,11 +427,12 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             let progress = err.is_terminal().then_some(&mut err as &mut dyn Write);
             replay::run(&config, &options, ScreenSettings::width_of_stdout(), &mut out, progress)?;
         }
-        Command::Routing(_) | Command::Env(_) => {
+        Command::Routing(_) | Command::Env(_) | Command::Healthcheck(_) => {
             let at = routing::GatewayAddress::listening(&config.server.listen, config.server.tls.is_some())?;
             ask_gateway(&command, &at, &mut out).await?;
         }
-        Command::Init(_) | Command::Simulate(_) | Command::Providers(_) => {}
+        Command::Init(_) | Command::Simulate(_) | Command::Providers(_) | Command::Completions(_) | Command::Man(_) => {
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

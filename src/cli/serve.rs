@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::signals::Signals;
 use crate::cli::text::write_folded;
-use photofinish_base::machine;
+use photofinish_base::machine::{self, ServiceState};
 use photofinish_config::config::{Config, Listen, ModelConfig, Policy};
 use photofinish_serve::app::{App, Listening, ReloadWatch};
 use photofinish_transport::upstream::system_resolver;
@@ -53,11 +53,20 @@ pub async fn run(config: Config, take_over: bool) -> anyhow::Result<()> {
         let _ = write_folded(&format!("\n{said}"), ScreenSettings::width_of_stderr(), &mut io::stderr());
     }
     app.watch(watch);
+    told(ServiceState::Ready);
     signals.next().await;
+    told(ServiceState::Stopping);
     let stopped = app.stop_unless(signals.next()).await;
     anyhow::ensure!(stopped.lost == 0, "{} rows could not be written", stopped.lost);
     anyhow::ensure!(!stopped.hurried, "a second signal: ended at once");
     Ok(())
+}
+
+/// Tells the service manager. Without it the gateway serves all the same.
+fn told(state: ServiceState) {
+    if let Err(error) = machine::notify(state) {
+        tracing::warn!(%error, "the service manager cannot be told (NOTIFY_SOCKET)");
+    }
 }
 
 /// What it does, what it costs at most, where the dashboard is, and how to stop it.

@@ -7,12 +7,15 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 /// For all files that one reader reads in a row, such as those of a configuration.
 pub const ANSWER_FOR: Duration = Duration::from_secs(10);
@@ -127,6 +130,55 @@ pub fn facts(path: &Path, limits: FileLimits) -> io::Result<FileFacts> {
 /// Whether something is at the path, if only a link to nothing.
 pub fn is_there(path: &Path) -> bool {
     call(path, FileLimits::once(), |path| fs::symlink_metadata(path)).is_ok()
+}
+
+/// Whether this process may make files in the directory or, if that is not there yet, the directory itself.
+pub fn is_writable(directory: &Path) -> bool {
+    let tried = call(directory, FileLimits::once(), |directory| {
+        for place in directory.ancestors() {
+            // The last one of a relative path is empty.
+            let place = if place.as_os_str().is_empty() { Path::new(".") } else { place };
+            match access(place, Access::WRITE_OK | Access::EXEC_OK) {
+                Err(Errno::NOENT) => {}
+                answer => return Ok(answer?),
+            }
+        }
+        Err(io::Error::from(io::ErrorKind::NotFound))
+    });
+    tried.is_ok()
+}
+
+/// Makes the directory for this user alone, unless it is there. Whether it is a directory of this user alone.
+pub fn is_own(directory: &Path) -> bool {
+    let made = call(directory, FileLimits::once(), |directory| {
+        match fs::DirBuilder::new().mode(0o700).create(directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let metadata = fs::symlink_metadata(directory)?;
+        let user = rustix::process::geteuid().as_raw();
+        Ok(metadata.is_dir() && metadata.uid() == user && metadata.mode() & 0o077 == 0)
+    });
+    made.unwrap_or(false)
+}
+
+/// The texts of at most `count` files of a directory, by name. Files that are larger than `max` bytes or no text are left out.
+///
+/// # Errors
+/// The directory cannot be read or does not answer in time.
+pub fn texts_in(directory: &Path, max: u64, count: usize, limits: FileLimits) -> io::Result<BTreeMap<String, String>> {
+    call(directory, limits, move |directory| {
+        let mut texts = BTreeMap::new();
+        for entry in fs::read_dir(directory)?.take(count) {
+            let entry = entry?;
+            let is_small = entry.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() <= max);
+            let Some(name) = entry.file_name().to_str().filter(|_| is_small).map(str::to_owned) else { continue };
+            if let Ok(text) = fs::read_to_string(entry.path()) {
+                texts.insert(name, text);
+            }
+        }
+        Ok(texts)
+    })
 }
 
 /// Any other call about this path.

@@ -1,10 +1,13 @@
 //! The resources that the machine grants this process: memory, descriptors and listening sockets. For their use see
 //! `memory`, `proxy` and `server`.
 
+use std::ffi::OsStr;
 use std::fs::{File, read_dir, read_link, read_to_string};
 use std::io::{self, BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +15,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::param::{clock_ticks_per_second, page_size};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::time::Instant;
@@ -238,6 +241,44 @@ fn listening(socket: Socket) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
+/// The number of the user whose rights this process has.
+pub fn user() -> u32 {
+    geteuid().as_raw()
+}
+
+/// What the service manager is told of this process (`Type=notify`).
+#[derive(Clone, Copy, Debug)]
+pub enum ServiceState {
+    /// It serves.
+    Ready,
+    /// It ends.
+    Stopping,
+}
+
+/// Tells the service manager that started this process, if it asked to be told (`NOTIFY_SOCKET`).
+///
+/// # Errors
+/// It cannot be reached. Then it takes the process for one that does not start, or ends it in time.
+pub fn notify(state: ServiceState) -> io::Result<()> {
+    let Some(socket) = std::env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty()) else { return Ok(()) };
+    notify_at(&socket, state)
+}
+
+fn notify_at(socket: &OsStr, state: ServiceState) -> io::Result<()> {
+    let text = match state {
+        ServiceState::Ready => "READY=1",
+        ServiceState::Stopping => "STOPPING=1",
+    };
+    // An abstract name, which is in no directory, begins with an at sign.
+    #[cfg(target_os = "linux")]
+    if let Some(name) = socket.as_bytes().strip_prefix(b"@") {
+        use std::os::linux::net::SocketAddrExt as _;
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
+        return UnixDatagram::unbound()?.send_to_addr(text.as_bytes(), &address).map(drop);
+    }
+    UnixDatagram::unbound()?.send_to(text.as_bytes(), socket).map(drop)
+}
+
 /// The sockets that the service manager passes by the protocol of systemd (`LISTEN_FDS`). The first call takes them: child
 /// processes do not get them, and a second call finds none.
 ///
@@ -398,6 +439,32 @@ mod tests {
         let v1 = ["/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
         assert_eq!(files("5:cpu,cpuacct:/c\n4:memory:/c\nodd\n"), v1);
         assert!(memory() > 0 && descriptors() > 0);
+    }
+
+    #[test]
+    fn the_service_manager_is_told_at_its_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let mut text = [0; 32];
+        for (state, expected) in [(ServiceState::Ready, "READY=1"), (ServiceState::Stopping, "STOPPING=1")] {
+            notify_at(path.as_os_str(), state).unwrap();
+            let bytes = manager.recv(&mut text).unwrap();
+            assert_eq!(&text[..bytes], expected.as_bytes());
+        }
+        assert!(notify_at(folder.path().join("absent").as_os_str(), ServiceState::Ready).is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_abstract_socket_is_reached_too() {
+        use std::os::linux::net::SocketAddrExt as _;
+        let name = format!("photofinish-test-{}", std::process::id());
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+        let manager = UnixDatagram::bind_addr(&address).unwrap();
+        notify_at(OsStr::new(&format!("@{name}")), ServiceState::Ready).unwrap();
+        let mut text = [0; 32];
+        assert_eq!(manager.recv(&mut text).unwrap(), "READY=1".len());
     }
 
     #[cfg(target_os = "linux")]

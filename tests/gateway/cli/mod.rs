@@ -13,6 +13,7 @@ mod env;
 mod log;
 mod mistakes;
 mod models_update;
+mod packaged;
 mod providers;
 mod race;
 mod reloads;

@@ -6,11 +6,12 @@ use std::{fmt, io};
 use toml::de::DeTable;
 
 use super::catalogue_file::ChosenCatalogue;
+use super::environment::Environment;
 use super::problem::{self, LocatedProblem, Problems};
 use super::raw::RawConfig;
 use super::reader::ReaderScope;
 use super::settings::usual_store;
-use super::{Config, ConfigSource, Fingerprint, Keys, Listen, resolve};
+use super::{Config, ConfigSource, Fingerprint, Keys, Listen, first_token, resolve};
 use photofinish_base::files::{self, FileFacts, FileLimits, FileStamp};
 
 /// Bytes of the largest config file.
@@ -63,7 +64,8 @@ pub fn load_listening(source: &ConfigSource, listen: Option<&Listen>) -> Result<
 /// # Errors
 /// The text has problems, or a variable of the gateway's own is wrong.
 pub fn load_text(text: &ConfigText, listen: Option<&Listen>, limits: FileLimits) -> Result<Config, LoadError> {
-    let env = |name: &str| std::env::var(name).ok();
+    let environment = Environment::read(limits);
+    let env = |name: &str| environment.get(name);
     let mut config = match text {
         ConfigText::File { path, text, facts } => {
             let given = GivenSettings { listen, store: None, reads_catalogue: true, limits };
@@ -89,7 +91,8 @@ pub fn load_text(text: &ConfigText, listen: Option<&Listen>, limits: FileLimits)
 /// # Errors
 /// As [`load_text`].
 pub fn load_without_file(text: &str, listen: Option<&Listen>) -> Result<Config, LoadError> {
-    let env = |name: &str| std::env::var(name).ok();
+    let environment = Environment::read(FileLimits::once());
+    let env = |name: &str| environment.get(name);
     let mut config = built_in(text, usual_store(), listen, &env).map_err(LoadError::Problems)?;
     settle(&mut config, listen, FileLimits::once());
     Ok(config)
@@ -151,8 +154,10 @@ pub(super) fn built_in(
     listen: Option<&Listen>,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Config, Problems> {
-    let given = GivenSettings { listen, store: Some(store), reads_catalogue: true, limits: FileLimits::once() };
-    let (mut config, _) = read(text, Path::new("the environment"), &given, env)?;
+    let limits = FileLimits::once();
+    let whole = format!("{text}{}", first_token::user_text(&store, listen, env, limits));
+    let given = GivenSettings { listen, store: Some(store), reads_catalogue: true, limits };
+    let (mut config, _) = read(&whole, Path::new("the environment"), &given, env)?;
     config.source = ConfigSource::BuiltIn(text.to_owned());
     config.text = None;
     Ok(config)

@@ -9,6 +9,8 @@ pub mod catalogue;
 mod catalogue_file;
 mod certificate;
 mod doubts;
+mod environment;
+mod first_token;
 mod hosts;
 mod http_address;
 mod keys;
@@ -39,6 +41,7 @@ mod user;
 
 pub use catalogue_file::{CATALOGUE_MAX, CataloguePlace, read_catalogue_text};
 pub use certificate::ListenerCertificate;
+pub use first_token::{TOKEN_VARIABLE, first_token_file};
 pub use hosts::today;
 pub use http_address::HttpAddress;
 pub use listed::{ProviderList, ProviderLists, UnlistedUpstreams};

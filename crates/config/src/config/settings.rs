@@ -20,8 +20,8 @@ use super::{
     ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, StoredLimits, Timeouts, UpstreamStream,
 };
 use crate::offerings::{ModelCatalogue, Offering};
-use photofinish_base::files;
 use photofinish_base::telemetry::LogFormat;
+use photofinish_base::{files, machine};
 use photofinish_wire::Surface;
 use photofinish_wire::quirks::{Quirks, RequestChanges};
 
@@ -293,13 +293,25 @@ impl fmt::Display for ConfigSource {
 }
 
 /// Where the built-in configuration keeps the history: the user's state directory, or the working directory of a user without
-/// a home.
+/// a home. Where no file can be made there, as in a container without a writable volume, it is a directory in memory.
 pub(super) fn usual_store() -> PathBuf {
     let native = etcetera::base_strategy::choose_native_strategy();
     let directory = native.map(|native| native.state_dir().unwrap_or_else(|| native.data_dir()));
-    match directory {
-        Ok(directory) => directory.join("photofinish").join(STORE_FILE),
-        Err(_) => PathBuf::from(STORE_FILE),
+    let directory = directory.map_or_else(|_| PathBuf::new(), |directory| directory.join("photofinish"));
+    let own_in_memory = || in_memory().filter(|directory| files::is_own(directory));
+    let directory = if files::is_writable(&directory) { directory } else { own_in_memory().unwrap_or(directory) };
+    directory.join(STORE_FILE)
+}
+
+/// The directory of this user in the file system that Linux keeps in memory.
+fn in_memory() -> Option<PathBuf> {
+    cfg!(target_os = "linux").then(|| PathBuf::from(format!("/dev/shm/photofinish-{}", machine::user())))
+}
+
+impl StoreConfig {
+    /// It ends with the machine or the container.
+    pub fn is_in_memory(&self) -> bool {
+        in_memory().is_some_and(|directory| self.path.starts_with(directory))
     }
 }
 

@@ -169,7 +169,7 @@ pub fn token_hash(token: &[u8]) -> [u8; 32] {
     hash
 }
 
-fn from_hex(text: &str) -> Option<[u8; 32]> {
+pub(super) fn from_hex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     if text.len() != 64 {
         return None;

@@ -137,7 +137,7 @@ impl AliasTable {
     }
 }
 
-const BUILT_IN_TEXT: &[u8] = include_bytes!("../../../../data/catalogue.json");
+const BUILT_IN_TEXT: &[u8] = include_bytes!("../../data/catalogue.json");
 
 static BUILT_IN: LazyLock<Arc<ModelCatalogue>> =
     LazyLock::new(|| Arc::new(ModelCatalogue::read(BUILT_IN_TEXT).unwrap_or_default()));
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn the_built_in_catalogue_is_read() {
-        let text = include_bytes!("../../../../data/catalogue.json");
+        let text = include_bytes!("../../data/catalogue.json");
         let catalogue = ModelCatalogue::read(text).unwrap();
         assert!(catalogue.len() > 1_000 && catalogue.models().count() > 300, "{}", catalogue.len());
         assert!(text.len() <= 200_000, "{} bytes are in the program", text.len());

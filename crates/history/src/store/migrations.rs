@@ -17,21 +17,21 @@ pub(super) fn migrator() -> Migrator {
         Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
     };
     Migrator::with_migrations(vec![
-        migration(1, "race and attempt", include_str!("../../../../migrations/0001_race_and_attempt.sql")),
-        migration(2, "rollup", include_str!("../../../../migrations/0002_rollup.sql")),
-        migration(3, "plan and why", include_str!("../../../../migrations/0003_plan_and_why.sql")),
-        migration(4, "cost bounds", include_str!("../../../../migrations/0004_cost_bounds.sql")),
-        migration(5, "rescued by", include_str!("../../../../migrations/0005_rescued_by.sql")),
-        migration(6, "left out", include_str!("../../../../migrations/0006_left_out.sql")),
-        migration(7, "price source", include_str!("../../../../migrations/0007_price_source.sql")),
-        migration(8, "cache write tokens", include_str!("../../../../migrations/0008_cache_write_tokens.sql")),
-        migration(9, "source and run", include_str!("../../../../migrations/0009_source_and_run.sql")),
-        migration(10, "service tier", include_str!("../../../../migrations/0010_service_tier.sql")),
-        migration(11, "plain", include_str!("../../../../migrations/0011_plain.sql")),
-        migration(12, "look", include_str!("../../../../migrations/0012_look.sql")),
-        migration(13, "incident", include_str!("../../../../migrations/0013_incident.sql")),
-        migration(14, "not_ok", include_str!("../../../../migrations/0014_not_ok.sql")),
-        migration(15, "predicted", include_str!("../../../../migrations/0015_predicted.sql")),
+        migration(1, "race and attempt", include_str!("../../migrations/0001_race_and_attempt.sql")),
+        migration(2, "rollup", include_str!("../../migrations/0002_rollup.sql")),
+        migration(3, "plan and why", include_str!("../../migrations/0003_plan_and_why.sql")),
+        migration(4, "cost bounds", include_str!("../../migrations/0004_cost_bounds.sql")),
+        migration(5, "rescued by", include_str!("../../migrations/0005_rescued_by.sql")),
+        migration(6, "left out", include_str!("../../migrations/0006_left_out.sql")),
+        migration(7, "price source", include_str!("../../migrations/0007_price_source.sql")),
+        migration(8, "cache write tokens", include_str!("../../migrations/0008_cache_write_tokens.sql")),
+        migration(9, "source and run", include_str!("../../migrations/0009_source_and_run.sql")),
+        migration(10, "service tier", include_str!("../../migrations/0010_service_tier.sql")),
+        migration(11, "plain", include_str!("../../migrations/0011_plain.sql")),
+        migration(12, "look", include_str!("../../migrations/0012_look.sql")),
+        migration(13, "incident", include_str!("../../migrations/0013_incident.sql")),
+        migration(14, "not_ok", include_str!("../../migrations/0014_not_ok.sql")),
+        migration(15, "predicted", include_str!("../../migrations/0015_predicted.sql")),
     ])
 }
 

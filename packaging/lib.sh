@@ -1,0 +1,28 @@
+# What `packaging/build` and `packaging/test` share: source it.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+dist=${DIST:-$root/dist}
+# Tools, and what is between two steps.
+work=${PACKAGING_WORK:-$root/target/packaging}
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$work/target}
+export PATH="$work/venv/bin:$work/tools/bin:$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+
+version=$(sed -n '/^\[workspace.package\]/,/^\[dependencies\]/s/^version = "\(.*\)"$/\1/p' Cargo.toml)
+# Times in archives are the commit's, so that two builds have the same bytes.
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+PHOTOFINISH_BUILT_FROM=${PHOTOFINISH_BUILT_FROM:-$(git log -1 --format='%H %cs')}
+export PHOTOFINISH_BUILT_FROM TZ=UTC LC_ALL=C
+
+static_targets=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl)
+old_glibc=2.28
+glibc_target=x86_64-unknown-linux-gnu
+
+# Where the program of a target is.
+program_of() {
+  echo "$CARGO_TARGET_DIR/$1/dist/photofinish"
+}
+
+has() {
+  command -v "$1" >/dev/null
+}
