@@ -24,7 +24,7 @@ pub(super) fn make(
 ) -> anyhow::Result<()> {
     let Some(file) = config::first_token_file(listen) else { return Ok(()) };
     let on_loopback = Listen::parse("127.0.0.1:0");
-    let keys = config::load_listening(&ConfigSource::BuiltIn, on_loopback.as_ref())?;
+    let keys = config::load_listening(&ConfigSource::BuiltIn(String::new()), on_loopback.as_ref())?;
     if keys.is_without_keys() && !is_bare {
         return Err(NoKeys(keys.warnings).into());
     }

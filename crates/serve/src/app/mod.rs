@@ -269,13 +269,13 @@ async fn open_store(config: &Config) -> anyhow::Result<Store> {
     match tokio::time::timeout(OPEN_FOR, opening).await.ok().transpose()? {
         Some(Ok(store)) => {
             tracing::info!(path = %path.display(), "store open");
-            if config.source == ConfigSource::BuiltIn && config.store.is_in_memory() {
+            if config.source.file().is_none() && config.store.is_in_memory() {
                 tracing::warn!("the history is in memory only, because the user's state directory cannot be written");
             }
             return Ok(store);
         }
         // Nothing says that a history is wanted.
-        Some(Err(error @ OpenError::Unusable { .. })) if config.source == ConfigSource::BuiltIn => {
+        Some(Err(error @ OpenError::Unusable { .. })) if config.source.file().is_none() => {
             tracing::warn!("the history is in memory only, its last rows alone: {error}");
         }
         Some(Err(error)) if error.may_pass() => {

@@ -428,7 +428,8 @@ impl<'a> GeminiModel<'a> {
         let effort =
             if off { Some(Effort::None) } else { reasoning.effort.or(reasoning.budget.map(Effort::of_budget)) };
         Some(match effort? {
-            Effort::None | Effort::Minimal if !pro => "MINIMAL",
+            // Of the third generation alone.
+            Effort::None | Effort::Minimal if !pro && self.is_of(&["gemini-3"]) => "MINIMAL",
             Effort::None | Effort::Minimal | Effort::Low => "LOW",
             // The first Pro of this generation had two levels.
             Effort::Medium if self.is_of(&["gemini-3-pro"]) => "HIGH",

@@ -274,6 +274,7 @@ fn thinking_is_a_budget_or_a_level() {
             "gemini-3-flash-preview",
             json!({ "includeThoughts": true, "thinkingLevel": "MINIMAL" }),
         ),
+        (effort(Effort::Minimal), "gemini-4-hydrogen", json!({ "includeThoughts": true, "thinkingLevel": "LOW" })),
         (reasoning(Some(false), None, None, None), "gemini-3-pro-preview", json!({ "thinkingLevel": "LOW" })),
         (
             reasoning(None, None, Some(20_000), Some(true)),
