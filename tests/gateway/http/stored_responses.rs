@@ -31,8 +31,7 @@ fn response(answer: &Response) -> Value {
         return answer.json();
     }
     let last = answer.events().pop().unwrap();
-    let data = last.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
-    serde_json::from_str::<Value>(data).unwrap()["response"].clone()
+    serde_json::from_str::<Value>(&last).unwrap()["response"].clone()
 }
 
 /// Chat that tells how many messages it got.

@@ -9,7 +9,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message};
 
-use crate::harness::answer::silent;
+use crate::harness::answer::{advance_clock, silent};
 use crate::harness::gateway::{Setup, TestGateway, assert_row};
 use crate::support::{FakeProvider, Gate, Script, soon};
 
@@ -229,24 +229,21 @@ async fn a_shutdown_ends_idle_sockets_and_waits_for_responses() {
     assert_row!(&rows.races[0], json!({"outcome": "ok"}));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn pings_alone_keep_no_socket() {
     let fake = FakeProvider::answering(|_| silent()).await;
     let gateway = over(&fake).await;
     let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
     let began = tokio::time::Instant::now();
-    let mut closed = None;
-    while closed.is_none() {
-        tokio::time::advance(std::time::Duration::from_secs(10)).await;
+    let closed = loop {
         let _ = socket.0.send(Message::Ping(Vec::new().into())).await;
-        for _ in 0..100 {
-            match futures_util::FutureExt::now_or_never(socket.0.next()) {
-                Some(Some(Ok(Message::Close(frame)))) => closed = frame,
-                Some(None | Some(Err(_))) => panic!("it was cut"),
-                _ => tokio::task::yield_now().await,
-            }
+        match socket.0.next().await {
+            Some(Ok(Message::Close(frame))) => break frame,
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+            other => panic!("{other:?}"),
         }
         assert!(began.elapsed().as_secs() < 1_000, "it lives on");
-    }
+        advance_clock(std::time::Duration::from_secs(20)).await;
+    };
     assert_eq!(closed.map(|frame| frame.code), Some(CloseCode::Normal));
 }

@@ -94,6 +94,10 @@ mod tests {
 
     const LIMITS: TableLimits = TableLimits { kept_for: Duration::from_secs(10), bytes: 10 * (ENTRY_BYTES + 102) };
 
+    fn got(table: &mut BoundedTable<usize>, key: &str, limits: TableLimits, now: Instant) -> Option<usize> {
+        table.get(key, limits, now).copied()
+    }
+
     fn key(number: usize) -> String {
         format!("{}", number % 10)
     }
@@ -103,19 +107,19 @@ mod tests {
         let (mut table, now) = (BoundedTable::default(), Instant::now());
         (0..10).for_each(|number| table.put(key(number), number, 100, LIMITS, now));
         assert_eq!(table.bytes(), LIMITS.bytes, "full");
-        assert_eq!(table.get("0", LIMITS, now), Some(&0));
+        assert_eq!(got(&mut table, "0", LIMITS, now), Some(0));
         table.put("x".to_owned(), 10, 100, LIMITS, now);
-        assert_eq!((table.get("0", LIMITS, now), table.get("1", LIMITS, now)), (Some(&0), None));
+        assert_eq!((got(&mut table, "0", LIMITS, now), got(&mut table, "1", LIMITS, now)), (Some(0), None));
         table.put("y".to_owned(), 11, 500, LIMITS, now);
         assert_eq!(
-            (table.get("3", LIMITS, now), table.get("4", LIMITS, now)),
-            (None, Some(&4)),
+            (got(&mut table, "4", LIMITS, now), got(&mut table, "5", LIMITS, now)),
+            (None, Some(5)),
             "a large one takes several places"
         );
         table.put("z".to_owned(), 12, LIMITS.bytes, LIMITS, now);
         assert_eq!(
-            (table.get("z", LIMITS, now), table.get("0", LIMITS, now)),
-            (None, Some(&0)),
+            (got(&mut table, "z", LIMITS, now), got(&mut table, "0", LIMITS, now)),
+            (None, Some(0)),
             "what never fits takes none"
         );
     }
@@ -126,8 +130,8 @@ mod tests {
         let at = |seconds| now + Duration::from_secs(seconds);
         table.put("a".to_owned(), 1, 10, LIMITS, now);
         table.put("b".to_owned(), 2, 10, LIMITS, now);
-        assert_eq!(table.get("a", LIMITS, at(9)), Some(&1));
-        assert_eq!((table.get("b", LIMITS, at(11)), table.get("a", LIMITS, at(18))), (None, Some(&1)));
+        assert_eq!(got(&mut table, "a", LIMITS, at(9)), Some(1));
+        assert_eq!((got(&mut table, "b", LIMITS, at(11)), got(&mut table, "a", LIMITS, at(18))), (None, Some(1)));
         assert_eq!(table.remove("a"), Some(1));
         assert_eq!((table.bytes(), table.order.len(), table.entries.len()), (0, 0, 0));
     }
@@ -140,7 +144,7 @@ mod tests {
             table.put(format!("resp_{number}"), number, 1_000 + number % 7_000, limits, now);
             assert!(table.bytes() <= limits.bytes);
         }
-        assert_eq!(table.get("resp_99999", limits, now), Some(&99_999));
+        assert_eq!(got(&mut table, "resp_99999", limits, now), Some(99_999));
         assert!(table.entries.len() == table.order.len() && table.entries.len() > 1_000, "{}", table.entries.len());
     }
 }
