@@ -122,13 +122,14 @@ async fn embeddings_fall_back() {
     );
 }
 
+const OF_OPENAI: &str =
+    r#"{"data":[{"index":0,"embedding":[1,-2]}],"model":"e","usage":{"prompt_tokens":3,"total_tokens":3}}"#;
+
 #[tokio::test]
 async fn embeddings_come_over_every_dialect_that_has_them() {
     let gemini = r#"{"embeddings":[{"values":[1,-2]}]}"#;
     let titan = r#"{"embedding":[1,-2],"inputTextTokenCount":5}"#;
     let ollama = r#"{"model":"o","embeddings":[[1,-2]],"prompt_eval_count":4}"#;
-    let openai =
-        r#"{"data":[{"index":0,"embedding":[1,-2]}],"model":"e","usage":{"prompt_tokens":3,"total_tokens":3}}"#;
     let gemini_request =
         json!({"model": "models/g", "content": {"parts": [{"text": "hello"}]}, "outputDimensionality": 2});
     for (dialect, model, path, body, sent, tokens) in [
@@ -172,7 +173,7 @@ async fn embeddings_come_over_every_dialect_that_has_them() {
         assert_row!(rows.one("a"), json!({"outcome": "won", "dialect": dialect, "input_tokens": tokens}), "{dialect}");
     }
     let fake = FakeProvider::start(vec![
-        Script::status(200, &[], openai),
+        Script::status(200, &[], OF_OPENAI),
         Script::status(400, &[], "{\"error\":{\"message\":\"bad input\"}}"),
     ])
     .await;
@@ -186,8 +187,11 @@ async fn embeddings_come_over_every_dialect_that_has_them() {
     assert_eq!((response.status, &response.json()["error"]), (400, &json!("bad input")), "in Ollama's words");
     let rows = gateway.stop().await;
     assert_row!(rows.of(0)[0], json!({"outcome": "won", "input_tokens": 3}));
-    // Ollama's older call.
-    let fake = FakeProvider::answering(move |_| Script::status(200, &[], openai)).await;
+}
+
+#[tokio::test]
+async fn the_older_call_of_ollamas_has_one_embedding() {
+    let fake = FakeProvider::answering(|_| Script::status(200, &[], OF_OPENAI)).await;
     let own = FakeProvider::answering(|_| Script::status(200, &[], r#"{"embedding":[0.5]}"#)).await;
     let gateway = Setup::new().provider("a", &fake, "").provider("b", &own, "dialect = \"ollama\"").start().await;
     for (model, embedding, number) in [("a/m", json!([1.0, -2.0]), &fake), ("b/m", json!([0.5]), &own)] {

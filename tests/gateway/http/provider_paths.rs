@@ -22,6 +22,23 @@ fn plain(body: &str) -> Script {
     Script::status(200, &[], body)
 }
 
+/// What a client sends with its request.
+const SENT: [(&str, &str); 13] = [
+    ("authorization", "Bearer of-the-client"),
+    ("x-api-key", "of-the-client"),
+    ("api-key", "of-the-client"),
+    ("x-goog-api-key", "of-the-client"),
+    ("cookie", "photofinish=1"),
+    ("x-forwarded-for", "10.0.0.1"),
+    ("openai-organization", "org-client"),
+    ("x-evil", "1"),
+    ("x-trace", "t-1"),
+    ("range", "bytes=0-10"),
+    ("idempotency-key", "once"),
+    ("openai-beta", "assistants=v2"),
+    ("content-type", "multipart/form-data; boundary=x"),
+];
+
 /// The head of an answer alone.
 fn head_only() -> Script {
     Script::new().head(200, &[("content-length", "17")])
@@ -44,24 +61,9 @@ async fn a_request_goes_up_as_it_is_but_for_whom_it_names() {
     );
     let fake = FakeProvider::start(vec![file.raw(b"\xff\x00 content").end()]).await;
     let gateway = Setup::new().provider("a", &fake, &format!("{KEY}\nforward_headers = [\"x-trace\"]")).start().await;
-    let headers = [
-        ("authorization", "Bearer of-the-client"),
-        ("x-api-key", "of-the-client"),
-        ("api-key", "of-the-client"),
-        ("x-goog-api-key", "of-the-client"),
-        ("cookie", "photofinish=1"),
-        ("x-forwarded-for", "10.0.0.1"),
-        ("openai-organization", "org-client"),
-        ("x-evil", "1"),
-        ("x-trace", "t-1"),
-        ("range", "bytes=0-10"),
-        ("idempotency-key", "once"),
-        ("openai-beta", "assistants=v2"),
-        ("content-type", "multipart/form-data; boundary=x"),
-    ];
     let path = "/providers/a/v1/files/f%2D1/content?after=x&limit=2";
     let mut client = RawClient::connect(gateway.addr()).await;
-    client.request("PATCH", path, &headers, "--x--").await;
+    client.request("PATCH", path, &SENT, "--x--").await;
     let head = client.head().await;
     assert_eq!((head.status, client.body(&head).await.unwrap().as_ref()), (206, &b"\xff\x00 content"[..]));
     for (name, value) in [
@@ -307,8 +309,9 @@ async fn what_a_provider_refuses_is_told_as_it_said_it_but_for_the_key() {
     let moved = Script::status(307, &[("location", "https://elsewhere.example/sk-planted")], "{}");
     let busy = Script::status(429, &[("retry-after", "7")], "{\"error\":{\"message\":\"slow down\"}}");
     let fake = FakeProvider::start(vec![Script::status(401, &[], &refusal), moved, busy]).await;
-    let gateway =
-        Setup::new().provider("a", &fake, KEY).provider_at("gone", "http://127.0.0.1:1/v1", KEY).start().await;
+    let closed = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
+    let gone = format!("http://{closed}/v1");
+    let gateway = Setup::new().provider("a", &fake, KEY).provider_at("gone", &gone, KEY).start().await;
     let response = get(&gateway, "/providers/a/files").await;
     assert_eq!((response.status, response.body), (401, refusal.replace("sk-planted", "***")));
     let response = get(&gateway, "/providers/a/files").await;
