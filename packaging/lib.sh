@@ -14,9 +14,16 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 PHOTOFINISH_BUILT_FROM=${PHOTOFINISH_BUILT_FROM:-$(git log -1 --format='%H %cs')}
 export PHOTOFINISH_BUILT_FROM TZ=UTC LC_ALL=C
 
-static_targets=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl)
+# Those with musl are linked statically, and are in every package; the others are an archive alone.
+read -ra targets <<<"${PACKAGING_TARGETS:-x86_64-unknown-linux-musl aarch64-unknown-linux-musl x86_64-unknown-linux-gnu}"
+static_targets=() glibc_targets=()
+for target in "${targets[@]}"; do
+  case $target in
+    *-musl) static_targets+=("$target") ;;
+    *) glibc_targets+=("$target") ;;
+  esac
+done
 old_glibc=2.28
-glibc_target=x86_64-unknown-linux-gnu
 
 # Where the program of a target is.
 program_of() {
