@@ -54,8 +54,7 @@ pub(super) fn resolve(
     add_used_providers(scope, &mut providers, &raw.models, &raw.users, &env_proxies);
     add_providers_with_a_key(scope, &mut providers, &env_proxies);
     check_own_addresses(scope, &listen, &providers, &raw.models);
-    let catalogue = &*chosen.catalogue;
-    let serves_catalogue = raw.models.is_empty();
+    let (catalogue, serves_catalogue) = (&*chosen.catalogue, raw.models.is_empty());
     let users = resolve_users(scope, raw.users, &providers);
     let hosting = Hosting { catalogue, providers: &providers, users: &users, today: hosts::today() };
     let (mut models, mut aliases) = resolve_models(scope, raw.models, &hosting);
@@ -73,6 +72,7 @@ pub(super) fn resolve(
     let workloads = raw.probes.workloads();
     let probes = raw.probes.resolve(scope, &models.keys().cloned().collect(), serves_catalogue);
     let memory = server.memory.unwrap_or_else(|| whole(machine::memory() / MEMORY_SHARE));
+    let usual_in_flight = || whole(in_flight(memory as u64, machine::descriptors()));
     Config {
         source: ConfigSource::File(absolute(path)),
         server: Server {
@@ -81,9 +81,7 @@ pub(super) fn resolve(
             trusted_proxies: server.trusted_proxies,
             body_max: server.body_max,
             memory,
-            max_in_flight: server
-                .max_in_flight
-                .unwrap_or_else(|| whole(in_flight(memory as u64, machine::descriptors()))),
+            max_in_flight: server.max_in_flight.unwrap_or_else(usual_in_flight),
             event_max: server.event_max,
             drain: server.drain,
             hosts: server.hosts,

@@ -8,6 +8,7 @@ mod ambiguous;
 mod form;
 mod members;
 pub mod prefix;
+pub mod recalled;
 mod session;
 pub mod state;
 
