@@ -33,7 +33,7 @@ use super::connection_slots::{self, ConnectionSlot, Places};
 use super::socket::{self, ClientPresence, HttpVersion, Socket, quiet};
 use super::stream::{STREAM_BUFFER_MAX, Streams, WatchedBody};
 use super::tls::{self, Handshake};
-use super::websocket::{self, Accepted, UpgradeSlot};
+use super::websocket::{self, UpgradeSlot};
 use super::{forwarded, layers};
 use photofinish_base::clock::Instant;
 use photofinish_base::shutdown::Shutdown;
@@ -210,9 +210,7 @@ async fn serve_connection<S>(
         HttpVersion::Http1 => {
             let upgrades = UpgradeSlot::default();
             let service = service_fn(|mut request: Request<Incoming>| {
-                if request.headers().contains_key(UPGRADE) {
-                    request.extensions_mut().insert(upgrades.clone());
-                }
+                upgrades.offer(&mut request);
                 let answer = service.call(request);
                 async { answer.await.map(|response| last_if_draining(response, shutdown)) }
             });
@@ -220,11 +218,7 @@ async fn serve_connection<S>(
             let connection =
                 (connection.with_upgrades(), http1::UpgradeableConnection::graceful_shutdown as EndConnection<_>);
             let is_complete = until_over(connection, version, client, by, &asked, &place, shutdown).await;
-            if let Some(accepted) = upgrades.take() {
-                Box::pin(upgraded::<S>(accepted, client, &place, shutdown)).await;
-                return;
-            }
-            is_complete
+            !Box::pin(upgraded::<S>(&upgrades, client, &place, shutdown)).await && is_complete
         }
         // Boxed: few connections speak it, and its state is twice as large.
         HttpVersion::Http2 => {
@@ -244,13 +238,21 @@ async fn serve_connection<S>(
     }
 }
 
-/// Serves a WebSocket until it ends, its client has left, or it must end.
-async fn upgraded<S>(accepted: Accepted, client: &ClientPresence, place: &ConnectionSlot, shutdown: &Shutdown)
+/// Serves a WebSocket until it ends, its client has left, or it must end. False: there is none.
+async fn upgraded<S>(
+    upgrades: &UpgradeSlot,
+    client: &ClientPresence,
+    place: &ConnectionSlot,
+    shutdown: &Shutdown,
+) -> bool
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let Ok((upgrade, accepted)) = accepted.upgraded().await else { return };
-    let Ok(Parts { io, read_buf, .. }) = upgrade.downcast::<TokioIo<CheckedStream<CountedReads<S>>>>() else { return };
+    let Some(accepted) = upgrades.take() else { return false };
+    let Ok((upgrade, accepted)) = accepted.upgraded().await else { return true };
+    let Ok(Parts { io, read_buf, .. }) = upgrade.downcast::<TokioIo<CheckedStream<CountedReads<S>>>>() else {
+        return true;
+    };
     let serving = websocket::serve(io.into_inner().into_inner(), read_buf, accepted, place);
     tokio::select! {
         biased;
@@ -259,6 +261,7 @@ where
         () = place.given_up() => {}
         () = async { shutdown.cancelled().await; tokio::time::sleep(LAST_WORDS).await } => {}
     }
+    true
 }
 
 /// Tells a client of HTTP/1.1 to send its next request over another connection. hyper closes this one after the answer.

@@ -73,6 +73,13 @@ impl Accepted {
 }
 
 impl UpgradeSlot {
+    /// Goes with a request that asks for another protocol.
+    pub fn offer<B>(&self, request: &mut Request<B>) {
+        if request.headers().contains_key(UPGRADE) {
+            request.extensions_mut().insert(self.clone());
+        }
+    }
+
     pub fn take(&self) -> Option<Accepted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -140,7 +147,7 @@ enum SocketEnd {
     Closed(CloseCode, &'static str),
 }
 
-struct Session<'a, S> {
+struct SocketSession<'a, S> {
     socket: WebSocketStream<S>,
     accepted: AcceptedClient,
     place: &'a ConnectionSlot,
@@ -163,7 +170,7 @@ where
     let now = Instant::now();
     let pings = tokio::time::interval_at(now + PING_FOR, PING_FOR);
     let mut session =
-        Session { socket, accepted, place, last: None, opened_at: now, used_at: now, heard_at: now, pings };
+        SocketSession { socket, accepted, place, last: None, opened_at: now, used_at: now, heard_at: now, pings };
     if let Err(SocketEnd::Closed(code, reason)) = session.run().await {
         let frame = CloseFrame { code, reason: reason.into() };
         // An error here means that the client has left.
@@ -171,7 +178,7 @@ where
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
     async fn run(&mut self) -> Result<(), SocketEnd> {
         let shutdown = self.accepted.gateway.shutdown().clone();
         loop {

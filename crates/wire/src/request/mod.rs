@@ -8,6 +8,7 @@ mod ambiguous;
 mod form;
 mod members;
 pub mod prefix;
+pub mod recalled;
 mod responses_form;
 mod session;
 pub mod state;

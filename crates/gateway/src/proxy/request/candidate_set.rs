@@ -153,12 +153,7 @@ pub fn resolve(
 ) -> Result<CandidateSet, Rejection> {
     let model = request.model.as_str();
     let known = live.config.model(model);
-    let (mut upstreams, allowed) = asked_for(live, known, model, overrides)?;
-    let mut settings = for_surface(overrides.settings(allowed)?, request.surface);
-    if let Some(place) = &overrides.place {
-        place.narrow(&mut upstreams)?;
-        settings = one_after_the_other(settings);
-    }
+    let (upstreams, settings, allowed) = asked_for(live, known, request, overrides)?;
     let within_budget = Some(allowed.budget).filter(|budget| overrides.are_bounded() && *budget > settings.budget);
     let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
     let caller_id = caller.id(live);
@@ -182,8 +177,7 @@ pub fn resolve(
             off.push(why_off(&upstream));
             continue;
         };
-        let keys = conversation.its_key_first(&provider.name, keys);
-        let keys = overrides.place.iter().fold(keys, |keys, place| place.its_key(keys));
+        let keys = overrides.its_key(conversation.its_key_first(&provider.name, keys));
         wanted.check()?;
         let lessons = |surface| gateway.health().lessons(&name, surface);
         let Some(request_translation) = outbound.for_upstream(&upstream, lessons)? else { continue };
@@ -282,6 +276,19 @@ impl Choices {
 
 /// The upstreams of the model, or those that the request names; and their settings.
 fn asked_for<'l>(
+    live: &'l LiveConfig,
+    known: Option<&'l Arc<ModelConfig>>,
+    request: &ApiRequest,
+    overrides: &Overrides,
+) -> Result<(Vec<UpstreamConfig>, RaceSettings, &'l RaceSettings), Rejection> {
+    let (mut upstreams, allowed) = named_or_listed(live, known, &request.model, overrides)?;
+    let settings = for_surface(overrides.settings(allowed)?, request.surface);
+    let Some(place) = &overrides.place else { return Ok((upstreams, settings, allowed)) };
+    place.narrow(&mut upstreams)?;
+    Ok((upstreams, one_after_the_other(settings), allowed))
+}
+
+fn named_or_listed<'l>(
     live: &'l LiveConfig,
     known: Option<&'l Arc<ModelConfig>>,
     model: &str,

@@ -12,6 +12,7 @@ use photofinish_config::config::units::{format_duration, parse_duration};
 use photofinish_config::config::{
     HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Override, Permit, Policy, RaceSettings, SloSettings, User, nearest,
 };
+use photofinish_config::keyring::HashedKey;
 use photofinish_routing::policy::{ExtraStarts, rules};
 use photofinish_wire::request::session_hash;
 
@@ -118,6 +119,11 @@ impl Overrides {
                 Err(Rejection::costly_override(header_of(override_), user, override_.as_str(), &allows))
             }
         }
+    }
+
+    /// The only key that may have what the request names, if it names something that is stored.
+    pub fn its_key(&self, keys: Vec<HashedKey>) -> Vec<HashedKey> {
+        self.place.iter().fold(keys, |keys, place| place.its_key(keys))
     }
 
     /// They may not cost more than the model's settings.

@@ -16,7 +16,7 @@ use crate::proxy::door::places::RequestPlace;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::stored::keeper::Keeper;
-use crate::proxy::stored::kept::Owner;
+use crate::proxy::stored::kept::StateOwner;
 use crate::relay::RelayObserver;
 use photofinish_base::clock::{Instant, micros_between, signed_micros_between, wall_micros};
 use photofinish_base::failure::Failure;
@@ -96,7 +96,7 @@ pub struct Win {
     /// Receives the end of a streamed answer.
     pub outcome_reporter: Arc<OutcomeReporter>,
     /// It speaks the Responses API itself, so it has what it answers.
-    pub owner: Option<Owner>,
+    pub owner: Option<StateOwner>,
 }
 
 /// A race whose winner is streamed.

@@ -19,7 +19,7 @@ use crate::attempt::ReadyAttempt;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::candidate_set::CandidateSet;
-use crate::proxy::stored::kept::Owner;
+use crate::proxy::stored::kept::StateOwner;
 use crate::race::{Race, RaceFinish};
 use crate::relay::{RESCUED, RelayBody, RelayObserver as _, RescuedBody};
 use photofinish_base::clock::Instant;
@@ -147,9 +147,9 @@ impl WinnersStream {
 }
 
 /// The winner as the one who has what it answers, if it speaks the Responses API itself.
-fn owner(candidates: &CandidateSet, winner: usize, reporter: &OutcomeReporter) -> Option<Owner> {
+fn owner(candidates: &CandidateSet, winner: usize, reporter: &OutcomeReporter) -> Option<StateOwner> {
     let translation = &candidates.uploads[winner];
-    (translation.dialect() == Dialect::Responses && !translation.is_translated()).then(|| Owner {
+    (translation.dialect() == Dialect::Responses && !translation.is_translated()).then(|| StateOwner {
         caller: candidates.caller.id(),
         upstream: candidates.list[winner].name.clone(),
         key: reporter.sent(winner).key.map(|key| key.id().to_owned()),

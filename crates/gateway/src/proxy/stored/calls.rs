@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-use super::kept::{Conversation, Found, StoredResponse};
+use super::kept::{Found, KeptConversation, StoredResponse};
 use super::listed;
 use super::recall::{Missing, Placement};
 use super::state::StoredState;
@@ -139,7 +139,7 @@ fn of_conversation(
         if !stored.is_on() {
             return Err(Rejection::keeps_nothing());
         }
-        let (id, mut conversation) = (StoredState::new_conversation_id(), Conversation::new());
+        let (id, mut conversation) = (StoredState::new_conversation_id(), KeptConversation::new());
         conversation.describe(said);
         let object = conversation.object(&id);
         stored.keep_conversation(caller, &id, conversation);

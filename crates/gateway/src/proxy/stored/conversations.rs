@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::kept::{Conversation, Kept};
+use super::kept::{Kept, KeptConversation};
 use super::listed;
 use super::state::StoredState;
 
@@ -13,14 +13,14 @@ impl StoredState {
         format!("conv_{}", Uuid::now_v7().simple())
     }
 
-    pub fn conversation(&self, caller: u64, id: &str) -> Option<Conversation> {
+    pub fn conversation(&self, caller: u64, id: &str) -> Option<KeptConversation> {
         self.get(caller, id, |kept| match kept {
             Kept::Conversation(conversation) => Some(conversation.clone()),
             Kept::Response(_) | Kept::Item(_) => None,
         })
     }
 
-    pub fn keep_conversation(&self, caller: u64, id: &str, conversation: Conversation) {
+    pub fn keep_conversation(&self, caller: u64, id: &str, conversation: KeptConversation) {
         let items = conversation.items.iter().map(|items| items.len() + size_of::<Bytes>());
         let bytes = conversation.object(id).to_string().len() + items.sum::<usize>();
         self.put(caller, id, Kept::Conversation(conversation), bytes);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::kept::{Kept, Owner, StoredResponse};
+use super::kept::{Kept, StateOwner, StoredResponse};
 use super::state::StoredState;
 use photofinish_wire::ApiRequest;
 use photofinish_wire::dialects::responses::stored::{StoredAnswer, response_in};
@@ -22,7 +22,7 @@ pub struct Keeper {
     pub conversation: Option<String>,
     pub input: OwnInput,
     /// The upstream of this API that answers. None: the answer is translated, or not there yet.
-    pub owner: Option<Owner>,
+    pub owner: Option<StateOwner>,
 }
 
 /// The input of the request itself.
@@ -41,7 +41,7 @@ impl Keeper {
     }
 
     /// This upstream answers; `owner`: it speaks this API. A stream may take long, so only what will be kept stays.
-    pub fn answers(&mut self, owner: Option<Owner>) {
+    pub fn answers(&mut self, owner: Option<StateOwner>) {
         let stays = self.conversation.is_some() || owner.is_none() && self.stores && self.stored.is_on();
         self.owner = owner;
         let input = std::mem::replace(&mut self.input, OwnInput::Dropped);
@@ -72,14 +72,22 @@ impl Keeper {
         let Some(read) = StoredAnswer::read(answer) else { return };
         match (&self.owner, &self.input) {
             (Some(owner), _) if self.stores => {
-                let owner = Owner { is_unpaid: !read.has_ended(), ..owner.clone() };
+                let owner = StateOwner { is_unpaid: !read.has_ended(), ..owner.clone() };
                 self.stored.owned(&read.id, owner.clone());
                 read.items().for_each(|(id, _)| self.stored.owned(&id, owner.clone()));
             }
             (None, OwnInput::Items(input)) if self.stores && self.stored.is_on() => {
-                let (input, answer) = (Bytes::copy_from_slice(input), Bytes::copy_from_slice(answer));
+                let mut items = Vec::new();
+                // Some servers give all answers one id: it takes the place of the answer that it continues.
+                let previous = self.previous.clone().filter(|previous| *previous != read.id);
+                if previous.is_none() && self.previous.is_some() {
+                    let before = self.stored.items_until(self.caller, &read.id);
+                    before.iter().flatten().for_each(|more| add(&mut items, more));
+                }
+                add(&mut items, input);
+                let (input, answer) = (Bytes::from(items), Bytes::copy_from_slice(answer));
                 let bytes = input.len() + answer.len();
-                let response = StoredResponse { previous: self.previous.clone(), input, answer };
+                let response = StoredResponse { previous, input, answer };
                 self.stored.put(self.caller, &read.id, Kept::Response(Arc::new(response)), bytes);
                 for (id, _) in read.items() {
                     self.stored.put(self.caller, &id, Kept::Item(read.id.clone().into_owned()), read.id.len());

@@ -12,7 +12,7 @@ use photofinish_wire::request::state::add;
 
 /// The upstream that made something, with the key that it can be found with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct StateOwner {
     pub caller: u64,
     /// `provider/model`
     pub upstream: String,
@@ -22,7 +22,7 @@ pub struct Owner {
     pub is_unpaid: bool,
 }
 
-impl Owner {
+impl StateOwner {
     pub fn bytes(&self) -> usize {
         self.upstream.len() + self.key.as_ref().map_or(0, String::len)
     }
@@ -33,7 +33,7 @@ pub enum Kept {
     Response(Arc<StoredResponse>),
     /// Of the response with this id.
     Item(String),
-    Conversation(Conversation),
+    Conversation(KeptConversation),
 }
 
 /// A translated answer, and the input that it answers.
@@ -58,7 +58,7 @@ impl StoredResponse {
 
 /// A conversation, which requests join by its id.
 #[derive(Clone)]
-pub struct Conversation {
+pub struct KeptConversation {
     /// Unix seconds.
     created: i64,
     metadata: Map<String, Value>,
@@ -66,9 +66,9 @@ pub struct Conversation {
     pub items: Vec<Bytes>,
 }
 
-impl Conversation {
-    pub fn new() -> Conversation {
-        Conversation { created: wall_micros() / 1_000_000, metadata: Map::new(), items: Vec::new() }
+impl KeptConversation {
+    pub fn new() -> KeptConversation {
+        KeptConversation { created: wall_micros() / 1_000_000, metadata: Map::new(), items: Vec::new() }
     }
 
     /// The object that the SDKs read.
@@ -92,7 +92,7 @@ impl Conversation {
 pub enum Found<T> {
     Here(T),
     /// At the upstream that made it.
-    At(Owner),
+    At(StateOwner),
     /// It is another caller's.
     Foreign,
     Unknown,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::keeper::{Keeper, OwnInput};
-use super::kept::{Found, Owner};
+use super::kept::{Found, StateOwner};
 use super::state::StoredState;
 use crate::proxy::refusals::rejection::Rejection;
 use photofinish_base::memory::MemoryFull;
@@ -28,7 +28,7 @@ pub struct Recalled {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// None: any of the Responses API.
-    owner: Option<Owner>,
+    owner: Option<StateOwner>,
     missing: Missing,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::kept::{Found, Kept, Owner, StoredResponse};
+use super::kept::{Found, Kept, StateOwner, StoredResponse};
 use super::table::{BoundedTable, TableLimits};
 use photofinish_base::clock::Instant;
 use photofinish_base::memory::{Lease, Memory};
@@ -29,7 +29,7 @@ pub struct StoredState {
     pub memory: Memory,
     limits: Mutex<StoredLimits>,
     here: Mutex<KeptHere>,
-    owners: Mutex<BoundedTable<Owner>>,
+    owners: Mutex<BoundedTable<StateOwner>>,
 }
 
 /// The table of what is kept whole, with the memory for it.
@@ -174,7 +174,7 @@ impl StoredState {
         }
     }
 
-    pub fn owned(&self, id: &str, owner: Owner) {
+    pub fn owned(&self, id: &str, owner: StateOwner) {
         if id.len() <= ID_MAX {
             let bytes = owner.bytes();
             lock(&self.owners).put(id.to_owned(), owner, bytes, OWNERS, Instant::now());

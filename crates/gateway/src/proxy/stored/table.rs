@@ -18,14 +18,14 @@ pub struct TableLimits {
 
 /// Entries by their key.
 pub struct BoundedTable<V> {
-    entries: HashMap<String, Entry<V>>,
+    entries: HashMap<String, TableEntry<V>>,
     /// Keys in the order of their last use.
     order: BTreeMap<u64, String>,
     next: u64,
     bytes: usize,
 }
 
-struct Entry<V> {
+struct TableEntry<V> {
     value: V,
     bytes: usize,
     place: u64,
@@ -46,7 +46,7 @@ impl<V> BoundedTable<V> {
         if bytes <= limits.bytes {
             self.bytes += bytes;
             self.order.insert(self.next, key.clone());
-            self.entries.insert(key, Entry { value, bytes, place: self.next, used_at: now });
+            self.entries.insert(key, TableEntry { value, bytes, place: self.next, used_at: now });
             self.next += 1;
         }
         self.trim(limits, now);

@@ -1,0 +1,122 @@
+//! A request of the Responses API with the items of earlier answers in its input, and the calls of that API that name no model.
+//! Not for where these items are kept: the gateway knows.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::Method;
+use memchr::memmem;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::state::add;
+use super::{ApiRequest, InvalidRequest};
+use crate::dialect::{PassedCall, Surface};
+use crate::json::raw_members::{raw_members, written};
+use crate::json::values::{PutMember, json};
+
+/// The input of a request, with the items in place that it names.
+pub struct ResolvedInput {
+    /// JSON text of the items, without brackets.
+    pub items: Vec<u8>,
+    /// The ids of items that are not known.
+    pub unknown: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ItemReference<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    id: Option<Cow<'a, str>>,
+}
+
+impl ApiRequest {
+    /// A call of the Responses API that names no model: it goes to an upstream as it is, with this method, and this path behind
+    /// the base URL. `names`: the upstreams, for the row.
+    pub fn calling(surface: Surface, method: Method, path: String, body: Bytes, names: &str) -> ApiRequest {
+        let stream = surface.streams();
+        let (model, end) = (names.to_owned(), body.len());
+        ApiRequest { end, body, model, stream, call: Some((method, path)), ..ApiRequest::empty(surface) }
+    }
+
+    /// A request for a response. One in the background is another call, unless it is streamed.
+    ///
+    /// # Errors
+    /// As [`ApiRequest::parse_call`].
+    pub fn parse_responses(body: Bytes, strict: bool) -> Result<ApiRequest, InvalidRequest> {
+        let request = ApiRequest::parse_call(Surface::Responses, body, None, strict)?;
+        if !request.state.background || request.stream {
+            return Ok(request);
+        }
+        let job = Surface::Passed(PassedCall::Background);
+        Ok(ApiRequest { ambiguous: request.ambiguous, ..ApiRequest::parse_call(job, request.body, None, false)? })
+    }
+
+    /// Its method, and its path behind the base URL. None: it posts to the path of its surface.
+    pub fn call(&self) -> Option<&(Method, String)> {
+        self.call.as_ref()
+    }
+
+    /// The items of its own input. `known` returns the JSON text of an item by its id.
+    pub fn own_input(&self, known: impl Fn(&str) -> Option<Bytes>) -> ResolvedInput {
+        let [.., input] = self.prompt();
+        let (mut items, mut unknown) = (Vec::new(), Vec::new());
+        let listed = if self.state.refers { serde_json::from_slice::<Vec<&RawValue>>(input).ok() } else { None };
+        match (listed, input.first()) {
+            (Some(listed), _) => {
+                for item in listed {
+                    let named =
+                        memmem::find(item.get().as_bytes(), br#""item_reference""#).and_then(|_| named(item.get()));
+                    let found = named.as_deref().map(&known);
+                    if matches!(found, Some(None)) {
+                        unknown.extend(named);
+                    }
+                    let item = found.flatten().unwrap_or_else(|| Bytes::copy_from_slice(item.get().as_bytes()));
+                    add(&mut items, &item);
+                }
+            }
+            (None, Some(b'[')) => add(&mut items, &input[1..input.len() - 1]),
+            (None, Some(b'"')) => {
+                items.extend_from_slice(br#"{"type":"message","role":"user","content":"#);
+                items.extend_from_slice(input);
+                items.push(b'}');
+            }
+            (None, _) => {}
+        }
+        ResolvedInput { items, unknown }
+    }
+
+    /// The same with this input. `replaces`: it has the state that other members name, and they are left out. `hold` makes the body.
+    ///
+    /// # Errors
+    /// None for items that were read before.
+    pub fn with_input(
+        &self,
+        input: &[u8],
+        replaces: bool,
+        hold: impl FnOnce(String) -> Bytes,
+    ) -> Result<ApiRequest, InvalidRequest> {
+        let mut members = raw_members(&self.body).ok_or(InvalidRequest::NotAnObject)?;
+        members.retain(|(name, _)| {
+            name != "input" && !(replaces && matches!(name.as_ref(), "previous_response_id" | "conversation"))
+        });
+        let input = std::str::from_utf8(input).map_err(|_| InvalidRequest::NotAnObject)?;
+        members.push((Cow::Borrowed("input"), Cow::Borrowed(input)));
+        let made = ApiRequest::parse(self.surface, hold(written(&members)))?;
+        let (ambiguous, mut state) = (self.ambiguous.clone(), made.state.clone());
+        if replaces {
+            let named = |id: &String| Value::from(id.as_str());
+            state.echo.put("previous_response_id", self.state.previous.as_ref().map(named));
+            state.echo.put("conversation", self.state.conversation.as_ref().map(|id| json!({ "id": id })));
+        }
+        Ok(ApiRequest { ambiguous, state, ..made })
+    }
+}
+
+/// The id of the item that this one refers to.
+fn named(item: &str) -> Option<String> {
+    let reference: ItemReference<'_> = serde_json::from_str(item).ok()?;
+    reference.id.filter(|_| reference.kind.as_deref() == Some("item_reference")).map(Cow::into_owned)
+}
