@@ -199,8 +199,9 @@ fn documents_help_and_error_texts_name_living_models_only() {
 fn the_error_codes_are_in_the_http_page() {
     let mut in_source = BTreeSet::new();
     for (_, text) in source() {
-        // One code has a name that clients know.
-        let is_code = |part: &&str| part.starts_with("photofinish_") || *part == "model_not_found";
+        // Two codes have names that clients know.
+        let known = ["model_not_found", "previous_response_not_found"];
+        let is_code = |part: &&str| part.starts_with("photofinish_") || known.contains(part);
         let quoted = text.split('"').filter(is_code);
         let plain = |code: &&str| code.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
         in_source.extend(quoted.filter(plain).map(|code| format!("`{code}`")));
