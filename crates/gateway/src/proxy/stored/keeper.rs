@@ -77,17 +77,9 @@ impl Keeper {
                 read.items().for_each(|(id, _)| self.stored.owned(&id, owner.clone()));
             }
             (None, OwnInput::Items(input)) if self.stores && self.stored.is_on() => {
-                let mut items = Vec::new();
-                // Some servers give all answers one id: it takes the place of the answer that it continues.
-                let previous = self.previous.clone().filter(|previous| *previous != read.id);
-                if previous.is_none() && self.previous.is_some() {
-                    let before = self.stored.items_until(self.caller, &read.id);
-                    before.iter().flatten().for_each(|more| add(&mut items, more));
-                }
-                add(&mut items, input);
-                let (input, answer) = (Bytes::from(items), Bytes::copy_from_slice(answer));
+                let (previous, answer) = (self.previous.clone(), Bytes::copy_from_slice(answer));
                 let bytes = input.len() + answer.len();
-                let response = StoredResponse { previous, input, answer };
+                let response = StoredResponse { previous, input: Bytes::copy_from_slice(input), answer };
                 self.stored.put(self.caller, &read.id, Kept::Response(Arc::new(response)), bytes);
                 for (id, _) in read.items() {
                     self.stored.put(self.caller, &id, Kept::Item(read.id.clone().into_owned()), read.id.len());

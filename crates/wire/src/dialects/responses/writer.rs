@@ -50,9 +50,9 @@ enum OpenOutput {
 
 impl WritePieces for ResponsesWriter {
     fn write(&mut self, piece: AnswerPiece, out: &mut BytesMut) {
-        if let AnswerPiece::Start { id, model } = &piece {
+        if let AnswerPiece::Start { model, .. } = &piece {
             if !self.started {
-                self.envelope.name(id.as_deref(), model.as_deref());
+                self.envelope.name(model.as_deref());
             }
             return self.start(out);
         }
@@ -547,13 +547,9 @@ impl Envelope {
         }
     }
 
-    /// Takes the upstream's own id and model.
-    pub fn name(&mut self, id: Option<&str>, model: Option<&str>) {
-        let visible = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let id: String = id.unwrap_or_default().chars().filter(visible).take(96).collect();
-        if !id.is_empty() {
-            self.id = if id.starts_with("resp_") { id } else { format!("resp_{id}") };
-        }
+    /// Takes the upstream's name of the model. Not its id: some servers give all answers one, and a client continues an answer
+    /// by its id.
+    pub fn name(&mut self, model: Option<&str>) {
         if let Some(model) = model.filter(|model| !model.is_empty()) {
             model.clone_into(&mut self.model);
         }

@@ -209,7 +209,9 @@ fn the_end_has_all_that_was_said() {
     assert_eq!(datas[10]["delta"], "h\"i");
     assert_eq!((&datas[12]["text"], &datas[12]["logprobs"]), (&json!("h\"i!"), &json!([])));
     let response = &datas[24]["response"];
-    assert_eq!((&response["id"], &response["model"]), (&json!("resp_chatcmpl-1"), &json!("m-1")));
+    assert_eq!(response["model"], "m-1");
+    // Two servers may give their answers one id.
+    assert_ne!(self::datas(&an_answer())[24]["response"]["id"], response["id"]);
     let output = response["output"].as_array().unwrap();
     assert_eq!(output[0]["encrypted_content"], "photofinish.gemini.sig");
     assert_eq!(output[0]["summary"], json!([{ "type": "summary_text", "text": "hm" }]));
