@@ -25,7 +25,7 @@ FROM scratch
 COPY --from=build /usr/local/bin/photofinish /photofinish
 COPY LICENSE-MIT LICENSE-APACHE /licenses/
 COPY --from=build --chown=10001:10001 /empty /data
-ENV PHOTOFINISH_LISTEN=0.0.0.0:8080 XDG_STATE_HOME=/data
+ENV PHOTOFINISH_LISTEN=0.0.0.0:8080 HOME=/data XDG_STATE_HOME=/data
 USER 10001:10001
 WORKDIR /data
 VOLUME /data
