@@ -94,7 +94,7 @@ async fn a_key_that_is_refused_costs_one_request() {
     let ran = setup.run(&[&["bench", "a/x"][..], &FEW].concat()).await;
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
     let said = "photofinish: a/x: unauthorized: it needs a key: set api_key under [providers.a]; nothing more was sent";
-    assert!(ran.err.contains(said), "{}", ran.err);
+    assert!(ran.said().contains(said), "{}", ran.err);
     assert_eq!(fake.requests().len(), 1);
 }
 
@@ -109,7 +109,7 @@ async fn a_context_that_is_too_small_is_told_in_the_server_s_words() {
     let ran = setup.run(&["bench", "a/x", "--workload", "10k"]).await;
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
     assert!(
-        ran.err.contains(&format!("a/x: context_length: the prompt is too long, in the server's words: {said}")),
+        ran.said().contains(&format!("a/x: context_length: the prompt is too long, in the server's words: {said}")),
         "{}",
         ran.err
     );
@@ -123,7 +123,7 @@ async fn a_redirect_is_not_followed() {
     let setup = Setup::new(&provider("a", &fake));
     let ran = setup.run(&[&["bench", "a/x"][..], &FEW].concat()).await;
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
-    assert!(ran.err.contains("answers with a redirect, which is not followed"), "{}", ran.err);
+    assert!(ran.said().contains("answers with a redirect, which is not followed"), "{}", ran.err);
     assert_eq!((fake.requests().len(), other.requests().len()), (1, 0), "nothing more was sent");
 }
 
@@ -219,7 +219,7 @@ async fn what_cannot_run_is_said_before_a_request() {
     ] {
         let ran = setup.run(&[&["bench"], arguments].concat()).await;
         assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{arguments:?}");
-        assert!(ran.err.contains(said), "{arguments:?}: {}", ran.err);
+        assert!(ran.said().contains(said), "{arguments:?}: {}", ran.err);
     }
     let program = setup.command(&[]).get_program().to_owned();
     for (load, said) in [

@@ -53,7 +53,7 @@ async fn users_wait_for_money_that_is_set_aside() {
     assert_eq!(stage["ended"], "--max-cost did not cover so many requests at once", "it is not a load of 8 users");
     assert_eq!(fake.requests().len(), 42);
     let told = "8 users need 0.005120 USD at once, 8 times what their requests may cost; --max-cost covers 5 of them";
-    assert!(ran.err.contains(told), "{}", ran.err);
+    assert!(ran.said().contains(told), "{}", ran.err);
 }
 
 #[tokio::test]

@@ -182,8 +182,8 @@ async fn what_cannot_be_decided_has_a_reason() {
     assert!(ran.out.contains("cannot be decided: base: its result is of version 1"), "{}", ran.out);
     let unknown = bench(&setup, "fast/x", &["--against", "bsae"]).await;
     assert_eq!(unknown.code, Some(2));
-    assert!(unknown.err.contains("no run has the id or the label 'bsae'"), "{}", unknown.err);
-    assert!(unknown.err.contains("did you mean base?"), "{}", unknown.err);
+    assert!(unknown.said().contains("no run has the id or the label 'bsae'"), "{}", unknown.err);
+    assert!(unknown.said().contains("did you mean base?"), "{}", unknown.err);
 }
 
 #[tokio::test]

@@ -78,7 +78,7 @@ async fn an_https_address_needs_a_certificate_that_is_trusted() {
         let address = url(&server);
         let update = ["models", "update", "--public-key", "none", "--from", &address];
         let foreign = setup.run(&update).await;
-        assert!(foreign.code == Some(1) && foreign.err.contains("cannot get https://"), "{}", foreign.err);
+        assert!(foreign.code == Some(1) && foreign.said().contains("cannot get https://"), "{}", foreign.err);
         assert!(!setup.path(FILE).exists());
         setup.write("ca.pem", server.ca());
         let authorities = setup.path("ca.pem").display().to_string();
@@ -126,7 +126,7 @@ async fn an_answer_that_is_no_catalogue_changes_nothing() {
         let setup = Setup::new(CONFIG);
         let ran = setup.run(&["models", "update", "--accept", "--public-key", "none", "--from", &url(&server)]).await;
         assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{why}");
-        assert!(ran.err.contains(why), "{why}: {}", ran.err);
+        assert!(ran.said().contains(why), "{why}: {}", ran.err);
         assert!(!setup.path(FILE).exists());
     }
 }
@@ -178,7 +178,7 @@ async fn an_origin_is_needed_and_has_to_be_safe() {
     ] {
         let ran = setup.run(args).await;
         assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{why}");
-        assert!(ran.err.contains(why), "{why}: {}", ran.err);
+        assert!(ran.said().contains(why), "{why}: {}", ran.err);
     }
     setup.configure("catalogue.refresh = \"http://example.com/c.json\"");
     let ran = setup.run(&["check"]).await;
@@ -245,7 +245,11 @@ async fn a_file_older_than_the_built_in_one_is_nothing_newer() {
     let known: Vec<_> = server.requests().iter().map(|request| request.header("if-none-match").is_some()).collect();
     assert_eq!(known, [false, true]);
     let ran = setup.run(&["models", "update", "--accept"]).await;
-    assert!(ran.code == Some(1) && ran.err.contains("of 2026-01-01, older than the built-in catalogue"), "{}", ran.err);
+    assert!(
+        ran.code == Some(1) && ran.said().contains("of 2026-01-01, older than the built-in catalogue"),
+        "{}",
+        ran.err
+    );
     assert!(!setup.path(FILE).exists());
 }
 
@@ -289,7 +293,7 @@ async fn a_file_counts_if_the_signer_signed_it() {
             let ran = setup.run(&args).await;
             assert_eq!(setup.path(FILE).exists(), why.is_empty(), "{from} {key:?}: {}{}", ran.out, ran.err);
             let why = why.strip_suffix(": http://").unwrap_or(why);
-            assert!(ran.err.contains(why) && (ran.code == Some(0)) == why.is_empty(), "{why}: {}", ran.err);
+            assert!(ran.said().contains(why) && (ran.code == Some(0)) == why.is_empty(), "{why}: {}", ran.err);
         }
     }
 }

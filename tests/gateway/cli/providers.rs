@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::process::{Setup, asking, provider};
+use crate::harness::process::{Setup, asking, provider, words_of};
 use crate::support::{FakeProvider, Script};
 
 #[tokio::test]
@@ -43,10 +43,7 @@ async fn a_provider_is_off_until_its_token_is_there() {
     );
     let setup = Setup::new(&config);
     let check = setup.run(&["check"]).await.out;
-    assert!(
-        check.lines().any(|line| line.contains("token") && line.contains("every 1s from the file token")),
-        "{check}"
-    );
+    assert!(words_of(&check).contains("token every 1s from the file token"), "{check}");
     let served = setup.serve().await;
     let ready = served.get("/readyz", &[]).await;
     assert_eq!((ready.status, &ready.json()["without_token"]), (503, &json!(["one"])));

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 
 use crate::harness::answer::{Response, read_response, read_rest};
-use crate::harness::process::{CHAT, Process, Setup, asking, provider};
+use crate::harness::process::{CHAT, Process, Setup, asking, provider, words_of};
 use crate::support::{FakeProvider, Gate, RawClient, Script};
 
 const DONE: &str = "every row is written";
@@ -122,12 +122,12 @@ async fn sockets_of_the_service_manager_are_checked() {
     for args in [&["serve", "--take-over"][..], &["serve", "--listen", "127.0.0.2:0"]] {
         let process = setup.spawn_activated(args, manager.try_clone().unwrap());
         assert_eq!(process.ended().await, Some(1));
-        assert!(process.log().contains("the service manager passes the sockets"), "{}", process.log());
+        assert!(words_of(&process.log()).contains("the service manager passes the sockets"), "{}", process.log());
     }
     let open = TcpListener::bind("0.0.0.0:0").unwrap();
     let process = setup.spawn_activated(&["serve"], open);
     assert_eq!(process.ended().await, Some(1));
-    assert!(process.log().contains("which others can reach, and there are no [users]"), "{}", process.log());
+    assert!(words_of(&process.log()).contains("which others can reach, and there are no [users]"), "{}", process.log());
     let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let process = setup.spawn_activated(&["serve"], datagrams);
     assert_eq!(process.ended().await, Some(1));
@@ -154,7 +154,7 @@ async fn a_new_gateway_takes_over_from_an_old_one() {
     let refused = setup.run(&["serve"]).await;
     assert_eq!(refused.code, Some(1));
     for words in ["Address already in use", "photofinish (process ", "start beside it with `--take-over`"] {
-        assert!(refused.err.contains(words), "{}", refused.err);
+        assert!(refused.said().contains(words), "{}", refused.err);
     }
 
     let new = setup.spawn(&["serve", "--take-over"]);

@@ -149,6 +149,11 @@ impl CommandOutput {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         CommandOutput { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
     }
+
+    /// Its words for people, without the breaks of lines.
+    pub fn said(&self) -> String {
+        words_of(&self.err)
+    }
 }
 
 /// A running program. Killed when it is dropped.
@@ -281,4 +286,9 @@ pub fn asking(model: &str) -> Value {
 /// `[providers.NAME]` with the address of the fake; more keys of the table may follow.
 pub fn provider(name: &str, fake: &FakeProvider) -> String {
     format!("\n[providers.{name}]\nbase_url = \"{}\"\n", fake.base_url())
+}
+
+/// A text without the breaks that fit it into 80 columns.
+pub fn words_of(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

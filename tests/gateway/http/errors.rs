@@ -147,7 +147,6 @@ async fn a_wrong_method_and_a_wrong_path_are_errors() {
         ("/v1", "Anthropic, Gemini and Ollama clients one without"),
         ("/v2/filings", "OpenAI clients take a base URL that ends in /v1"),
         ("/v1/files/list", "files = \"NAME\" under [server], or call /providers/NAME/files/list"),
-        ("/v1/conversations", "/providers/NAME/v1/conversations goes to"),
         ("/threads/t/runs", "/providers/NAME/threads/t/runs goes to"),
         ("/v1/realtime", "which the gateway does not carry"),
         ("/v1/realtime/client_secrets", "which the gateway does not carry"),

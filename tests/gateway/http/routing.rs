@@ -168,7 +168,7 @@ async fn the_command_reports_errors() {
     ] {
         let ran = served.setup.run(&[&["routing"], options].concat()).await;
         assert_eq!((ran.code, ran.out.as_str()), (Some(code), ""), "{options:?}: {}", ran.err);
-        assert!(words.iter().all(|word| ran.err.contains(word)), "{options:?}: {}", ran.err);
+        assert!(words.iter().all(|word| ran.said().contains(word)), "{options:?}: {}", ran.err);
         assert!(!ran.err.contains("planted"), "{}", ran.err);
     }
 }
