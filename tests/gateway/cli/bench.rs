@@ -231,7 +231,7 @@ async fn what_cannot_run_is_said_before_a_request() {
         shell.arg("-c").arg(&script).arg(&program).current_dir(setup.path("")).env_clear();
         let ran = CommandOutput::new(&shell.output().unwrap());
         assert_eq!(ran.code, Some(2), "{}", ran.err);
-        assert!(ran.err.contains(said), "{}", ran.err);
+        assert!(ran.said().contains(said), "{}", ran.err);
     }
     assert!(fake.requests().is_empty());
 }

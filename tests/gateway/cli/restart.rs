@@ -131,7 +131,11 @@ async fn sockets_of_the_service_manager_are_checked() {
     let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let process = setup.spawn_activated(&["serve"], datagrams);
     assert_eq!(process.ended().await, Some(1));
-    assert!(process.log().contains("does not listen for connections: use ListenStream="), "{}", process.log());
+    assert!(
+        words_of(&process.log()).contains("does not listen for connections: use ListenStream="),
+        "{}",
+        process.log()
+    );
 }
 
 #[tokio::test]

@@ -148,7 +148,7 @@ async fn another_address_may_be_given_at_the_start() {
     assert!(ran.code == Some(2) && ran.said().contains("0.0.0.0:0, which others can reach"), "{}", ran.err);
     let ran = Setup::new("").env("PHOTOFINISH_LISTEN", "here").run(&["check"]).await;
     let expected = "bad value \"here\" for the variable PHOTOFINISH_LISTEN; expected an IP address";
-    assert!(ran.code == Some(2) && ran.err.contains(expected), "{}", ran.err);
+    assert!(ran.code == Some(2) && ran.said().contains(expected), "{}", ran.err);
 }
 
 #[tokio::test]

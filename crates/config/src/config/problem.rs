@@ -170,8 +170,8 @@ pub fn nearest_models<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, 
         Reverse(wanted.iter().filter(|word| own.contains(word)).count())
     };
     let place = |valid: &str| Some((rank(valid)?, shared(valid)));
-    let mut ranked: Vec<((i32, Reverse<usize>), Reverse<Vec<u64>>, usize, &str)> =
-        valid.iter().filter_map(|valid| Some((place(valid)?, Reverse(version(valid)), valid.len(), *valid))).collect();
+    let ranked = valid.iter().filter_map(|valid| Some((place(valid)?, Reverse(version(valid)), valid.len(), *valid)));
+    let mut ranked: Vec<_> = ranked.collect();
     ranked.sort();
     // A far relative is no help where a near one is known.
     let best = ranked.first().map(|(place, ..)| *place);

@@ -182,7 +182,7 @@ async fn bad_requests_are_told_what_is_wrong() {
         ("POST /v1/embeddings", "{}", "HTTP/1.1 400", "`input` is missing"),
         ("POST /v1/completions", "{}", "HTTP/1.1 400", "`prompt` is missing"),
         ("GET /v1/embeddings", "", "HTTP/1.1 405", "POST"),
-        ("POST /v1/rerank", "{}", "HTTP/1.1 404", "/v1/chat/completions"),
+        ("POST /v1/filings", "{}", "HTTP/1.1 404", "/v1/chat/completions"),
     ];
     for (line, body, status, message) in cases {
         let answer = exchange(&simulator, line, body).await;

@@ -217,7 +217,11 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     ("providers.s.simulate.usage = 0", "1:30: \"usage\" in simulate of [providers.s] is an integer", "true or false"),
     ("providers.s.simulate.ttft = \"2h\"", "1:29: bad value \"2h\" for \"ttft\"", "to 1h"),
     // models
-    ("[models.a]", "1:9: [models.a] has no \"upstreams\", and the catalogue has no model of this name", "groq/llama"),
+    (
+        "[models.a]",
+        "1:9: [models.a] has no \"upstreams\", and the catalogue has no model of this name",
+        "groq/openai/gpt-oss-120b",
+    ),
     ("models.a.upstreams = []", "1:22: \"upstreams\" in [models.a] is empty", ""),
     ("models.a.upstreams = \"groq/x\"", "1:22: \"upstreams\" in [models.a] is a string", "a list such as"),
     ("models.a.upstreams = [\"groq\"]", "1:23: bad upstream \"groq\"", "PROVIDER/MODEL"),

@@ -91,7 +91,12 @@ proptest! {
         all.extend(pieces);
         all.extend([AnswerPiece::Finish { index: 0, finish }, AnswerPiece::Usage(usage)]);
         let bytes = written(&all);
-        prop_assert_eq!(renumbered(self::pieces(&bytes)), all.clone());
+        let mut read = renumbered(self::pieces(&bytes));
+        // Its id is the writer's own.
+        if let (AnswerPiece::Start { id, .. }, AnswerPiece::Start { id: written, .. }) = (&mut read[0], &all[0]) {
+            id.clone_from(written);
+        }
+        prop_assert_eq!(read, all);
         // A client that does not stream, with an upstream that does.
         let whole = assembled(&bytes);
         let again = events_of_whole(whole.to_string().as_bytes()).unwrap();
