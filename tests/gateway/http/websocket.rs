@@ -220,12 +220,13 @@ async fn a_shutdown_ends_idle_sockets_and_waits_for_responses() {
     let mut busy = Socket::open(&gateway, "ann-token").await.unwrap();
     busy.send(&asks("x")).await;
     busy.until("response.output_text.delta").await;
-    let stopping = tokio::spawn(gateway.stop());
-    assert_eq!(idle.closed().await.map(|frame| frame.code), Some(CloseCode::Away));
-    gate.open();
-    busy.until("response.completed").await;
-    assert_eq!(busy.closed().await.map(|frame| frame.code), Some(CloseCode::Away));
-    let rows = stopping.await.unwrap();
+    let seen_off = async {
+        assert_eq!(idle.closed().await.map(|frame| frame.code), Some(CloseCode::Away));
+        gate.open();
+        busy.until("response.completed").await;
+        assert_eq!(busy.closed().await.map(|frame| frame.code), Some(CloseCode::Away));
+    };
+    let (rows, ()) = tokio::join!(gateway.stop(), seen_off);
     assert_row!(&rows.races[0], json!({"outcome": "ok"}));
 }
 

@@ -56,7 +56,7 @@ pub async fn serve(
         Ok((by, place)) => {
             handle(Preparing { gateway: &gateway, live: &live, call, by, stored: None }, surface, place, request).await
         }
-        Err(answer) => answer,
+        Err(answer) => *answer,
     }
 }
 
@@ -71,7 +71,7 @@ pub async fn serve_stored(
     let (live, surface) = (gateway.live(), Surface::Passed(PassedCall::Stored));
     let (by, mut place) = match admit_to(&gateway, &live, &client, surface, &mut request) {
         Ok(admitted) => admitted,
-        Err(answer) => return answer,
+        Err(answer) => return *answer,
     };
     let (parts, body) = request.into_parts();
     let max = live.config.server.body_max;
@@ -100,11 +100,13 @@ fn admit_to(
     client: &Client,
     surface: Surface,
     request: &mut Request<Body>,
-) -> Result<(AskedBy, RequestPlace), Response<Body>> {
+) -> Result<(AskedBy, RequestPlace), Box<Response<Body>>> {
     match admission::admit(gateway, live, client) {
         Ok((user, place)) => Ok((AskedBy { user, ..AskedBy::default() }, place)),
-        Err(NotAdmitted::Shed(shed)) => Err(admission::turn_away(gateway, surface, shed, std::mem::take(request))),
-        Err(NotAdmitted::Refused(rejection)) => Err(rejection.answer_to(surface)),
+        Err(NotAdmitted::Shed(shed)) => {
+            Err(admission::turn_away(gateway, surface, shed, std::mem::take(request)).into())
+        }
+        Err(NotAdmitted::Refused(rejection)) => Err(rejection.answer_to(surface).into()),
     }
 }
 
