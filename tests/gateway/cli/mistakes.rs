@@ -85,7 +85,7 @@ const LINES: [&str; 41] = [
     "providers grok",
     "stats",
     "stats --since yesterday-ish",
-    "stats --since 1h --until 2h",
+    "stats --since 2026-01-02T00:00:00Z --until 2026-01-01T00:00:00Z",
     "stats --by moon",
     "stats --slo ttft=soon",
     "stats --json --csv",
