@@ -289,12 +289,12 @@ pub fn form(bytes: &[u8]) {
     let (content_type, body) = (&bytes[..at], &bytes[(at + 1).min(bytes.len())..]);
     let content_type = HeaderValue::from_bytes(content_type).ok();
     let surface = Surface::Passed(PassedCall::Transcription);
-    let request = ApiRequest::parse_passed(surface, Bytes::copy_from_slice(body), content_type.as_ref(), true);
+    let request = ApiRequest::parse_passed(surface, Bytes::copy_from_slice(body), content_type.as_ref(), None, true);
     let Ok(request) = request else { return };
     // Only the model differs, and it is found again.
     let sent = request.body_for("another", AnswerForm::Streamed);
     assert_eq!(sent.len() + request.model.len(), body.len() + "another".len());
-    let again = ApiRequest::parse_passed(surface, sent, Some(&request.content_type()), true);
+    let again = ApiRequest::parse_passed(surface, sent, Some(&request.content_type()), None, true);
     assert_eq!(again.map(|request| request.model).as_deref(), Ok("another"));
 }
 

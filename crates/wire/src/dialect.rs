@@ -378,6 +378,12 @@ impl PathCall {
     }
 }
 
+/// A path of OpenAI's without what its base URL ends in: `/v1`, also behind Azure's `/openai`, or nothing.
+pub fn behind_version(path: &str) -> &str {
+    let path = path.strip_prefix("/openai").unwrap_or(path);
+    path.strip_prefix("/v1").unwrap_or(path)
+}
+
 /// The key in a query (`?key=…`).
 pub fn key_in(query: &str) -> Option<String> {
     let key = query.split('&').find_map(|pair| pair.strip_prefix("key="))?;

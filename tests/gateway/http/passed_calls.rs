@@ -181,6 +181,7 @@ async fn azures_clients_name_the_model_in_the_path() {
         ("/openai/deployments/m/chat/completions", json!({"model": "gpt-other", "messages": [{}], "stream": true})),
         ("/openai/deployments/a%2Fm/chat/completions", json!({"messages": [{}]})),
         ("/openai/deployments/m/embeddings", json!({"input": "a"})),
+        ("/openai/deployments/m/images/generations", json!({"prompt": "a"})),
         ("/openai/embeddings", json!({"model": "m", "input": "a"})),
         ("/openai/v1/embeddings", json!({"model": "m", "input": "a"})),
     ] {

@@ -191,6 +191,11 @@ async fn an_id_belongs_to_the_upstream_that_made_it() {
         let answer = send(&gateway, method, &path, "bob", &body).await;
         assert_eq!(answer.status, if method == "POST" { 400 } else { 404 }, "another user's is unknown");
     }
+    let of_both = json!([item[0], {"type": "item_reference", "id": "msg_nobody"}]);
+    for input in [of_both.clone(), json!([of_both[1], of_both[0]])] {
+        let body = json!({"model": "m", "input": input});
+        assert_eq!(send(&gateway, "POST", RESPONSES, "bob", &body).await.status, 400, "one of another user is enough");
+    }
     assert_eq!((own.requests().len(), other.requests().len()), (before + 9, others), "and nobody is asked");
     let rows = gateway.stop().await;
     let stored: Vec<_> =
@@ -281,7 +286,15 @@ async fn a_conversation_is_kept_here_whoever_answers() {
     let item = format!("{path}/items/{}", added["data"][0]["id"].as_str().unwrap());
     assert_eq!(get(&gateway, &item).await.json()["content"][0]["text"], "added");
     assert_eq!(send(&gateway, "DELETE", &item, "ann", &Value::Null).await.json()["id"], conversation["id"]);
-    assert_eq!(get(&gateway, &item).await.status, 400);
+    assert_eq!(get(&gateway, &item).await.status, 404);
+    let many = |number: usize| {
+        let items = json!({"items": [{"role": "user", "content": format!("item {number}")}]});
+        let (gateway, path) = (&gateway, &path);
+        async move { send(gateway, "POST", &format!("{path}/items"), "ann", &items).await.status }
+    };
+    assert_eq!(futures_util::future::join_all((0..20).map(many)).await, [200; 20]);
+    let items = get(&gateway, &format!("/openai{path}/items?limit=100")).await.json();
+    assert_eq!(items["data"].as_array().unwrap().len(), 25, "none is lost among others, whatever the address ends in");
     let described = json!({"metadata": {"topic": "y"}});
     assert_eq!(send(&gateway, "POST", &path, "ann", &described).await.json()["metadata"], described["metadata"]);
     assert_eq!(send(&gateway, "GET", &path, "bob", &Value::Null).await.status, 404);

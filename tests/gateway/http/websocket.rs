@@ -248,3 +248,78 @@ async fn pings_alone_keep_no_socket() {
     };
     assert_eq!(closed.map(|frame| frame.code), Some(CloseCode::Normal));
 }
+
+#[tokio::test]
+async fn an_answer_may_take_longer_than_a_socket_may_rest() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let fake = FakeProvider::answering(move |_| {
+        Script::sse()
+            .role()
+            .token("a")
+            .step(crate::support::Step::Wait(open.clone()))
+            .token("b")
+            .finish("stop")
+            .done()
+            .end()
+    })
+    .await;
+    let long = "timeouts = { first_token = \"2h\", idle = \"2h\", total = \"2h\" }";
+    let gateway = Setup::new().provider("a", &fake, "").race(long).table(USERS).start().await;
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    socket.send(&asks("x")).await;
+    socket.until("response.output_text.delta").await;
+    for _ in 0..40 {
+        advance_clock(std::time::Duration::from_secs(20)).await;
+        // It answers the gateway's pings by being read.
+        let pings = tokio::time::timeout(std::time::Duration::from_millis(20), socket.next());
+        assert!(pings.await.is_err(), "no frame");
+    }
+    gate.open();
+    socket.until("response.completed").await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn the_next_request_may_follow_the_last_event_at_once() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let fake = FakeProvider::answering(move |request| {
+        let answer = Script::sse().role().token("a").finish("stop").done();
+        if request.number == 0 { answer.step(crate::support::Step::Wait(open.clone())).end() } else { answer.end() }
+    })
+    .await;
+    let gateway = over(&fake).await;
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    socket.send(&asks("one")).await;
+    socket.until("response.completed").await;
+    socket.send(&asks("two")).await;
+    gate.open();
+    let events = socket.until("response.completed").await;
+    assert!(events.iter().all(|event| event["type"] != "error"), "{events:?}");
+    drop(socket);
+    let rows = gateway.stop().await;
+    assert!(rows.races.len() == 2 && rows.races.iter().all(|row| row["outcome"] == "ok"), "{:?}", rows.races);
+}
+
+#[tokio::test]
+async fn what_is_stored_is_named_and_not_sent_again() {
+    let fake = counting().await;
+    let gateway = over(&fake).await;
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    let ask = |input: &str, previous: Option<&Value>| {
+        let mut create = json!({"type": "response.create", "model": "m", "input": input});
+        create["previous_response_id"] = previous.cloned().unwrap_or_default();
+        create
+    };
+    socket.send(&ask("one", None)).await;
+    let first = socket.until("response.completed").await.pop().unwrap();
+    let stored = gateway.gateway().stored_bytes();
+    socket.send(&ask("two", Some(&first["response"]["id"]))).await;
+    let second = socket.until("response.completed").await.pop().unwrap();
+    let said = |event: &Value| event["response"]["output"][0]["content"][0]["text"].clone();
+    assert_eq!((said(&first), said(&second)), (json!("got 1"), json!("got 3")));
+    assert_eq!(second["response"]["previous_response_id"], first["response"]["id"]);
+    assert!(gateway.gateway().stored_bytes() < 5 * stored / 2, "the first turn is kept once");
+    gateway.stop().await;
+}

@@ -27,6 +27,7 @@ pub use stored::calls::StoredCall;
 use std::sync::Arc;
 
 use axum::body::Body;
+use http::header::CONTENT_ENCODING;
 use http::{Request, Response};
 use tracing::Instrument;
 
@@ -73,7 +74,7 @@ pub async fn serve_stored(
         Ok(admitted) => admitted,
         Err(answer) => return *answer,
     };
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let max = live.config.server.body_max;
     let found = match body::read(&gateway, &parts.headers, body, max, &mut place).await {
         Ok(bytes) => {
@@ -86,6 +87,8 @@ pub async fn serve_stored(
         Ok((Answer::Here(answer), _)) => json_response(&answer),
         Ok((Answer::Upstream(found_at), bytes)) => {
             let stored = Some(UpstreamCall { call, place: found_at });
+            // The body was decoded.
+            parts.headers.remove(CONTENT_ENCODING);
             let preparing = Preparing { gateway: &gateway, live: &live, call: None, by, stored };
             handle(preparing, surface, place, Request::from_parts(parts, Body::from(bytes))).await
         }

@@ -116,7 +116,9 @@ impl Preparing<'_> {
         let parse = move |_: &StillWanted| {
             let parsed = match surface {
                 Surface::Responses => ApiRequest::parse_responses(bytes.clone(), strict),
-                Surface::Passed(_) => ApiRequest::parse_passed(surface, bytes.clone(), content_type.as_ref(), strict),
+                Surface::Passed(_) => {
+                    ApiRequest::parse_passed(surface, bytes.clone(), content_type.as_ref(), call.as_ref(), strict)
+                }
                 _ => ApiRequest::parse_call(surface, bytes.clone(), call.as_ref(), strict),
             };
             match parsed {

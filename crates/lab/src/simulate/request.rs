@@ -106,7 +106,7 @@ impl ValidRequest {
         body: Bytes,
         content_type: Option<&HeaderValue>,
     ) -> Result<ValidRequest, String> {
-        let request = ApiRequest::parse_passed(Surface::Passed(call), body, content_type, false);
+        let request = ApiRequest::parse_passed(Surface::Passed(call), body, content_type, None, false);
         let request = request.map_err(|invalid| invalid.to_string())?;
         let [.., prompt] = request.prompt();
         let several: Vec<&RawValue> = serde_json::from_slice(prompt).unwrap_or_default();

@@ -342,11 +342,10 @@ fn nothing(path: &str, served: &[&'static str]) -> Response<Body> {
 }
 
 /// Parts of vendors' APIs that the gateway leaves to them: none is a misspelt path of its own.
-const OF_VENDORS: [&str; 12] = [
+const OF_VENDORS: [&str; 11] = [
     "assistants",
     "cachedContents",
     "chatkit",
-    "conversations",
     "corpora",
     "evals",
     "fileSearchStores",

@@ -40,6 +40,8 @@ const PING_FOR: Duration = Duration::from_secs(30);
 const SOCKET_IDLE_FOR: Duration = Duration::from_secs(600);
 /// How long a socket lives at most: the vendor's own limit, after which its clients open another one.
 const SOCKET_FOR: Duration = Duration::from_secs(3_600);
+/// Bytes that wait for a client that does not read, beside the frame that is written: pongs.
+const UNREAD_MAX: usize = 1 << 20;
 /// Bytes of a refusal that are passed on.
 const REFUSAL_MAX: usize = 1 << 20;
 
@@ -137,7 +139,18 @@ struct LastResponse {
     id: String,
     /// All items up to its end, as JSON text without brackets.
     items: Vec<u8>,
+    /// A request that names it finds it without this socket.
+    is_stored: bool,
     _lease: Lease,
+}
+
+/// A request of the client.
+struct Continued {
+    body: Bytes,
+    /// All its items, those of the response before included. None: they are not known here.
+    items: Option<Vec<u8>>,
+    /// Its answer is stored.
+    is_stored: bool,
 }
 
 /// Why a socket ends.
@@ -152,6 +165,10 @@ struct SocketSession<'a, S> {
     accepted: AcceptedClient,
     place: &'a ConnectionSlot,
     last: Option<LastResponse>,
+    /// A response is under way, which no bound of the socket cuts.
+    is_answering: bool,
+    /// What the client said between the last event of an answer and the end of its body.
+    waiting: Option<String>,
     opened_at: Instant,
     /// The end of the latest response.
     used_at: Instant,
@@ -165,12 +182,25 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let body_max = accepted.gateway.live().config.server.body_max;
-    let config = WebSocketConfig::default().max_message_size(Some(body_max)).max_frame_size(Some(body_max));
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(body_max))
+        .max_frame_size(Some(body_max))
+        .max_write_buffer_size(UNREAD_MAX);
     let socket = WebSocketStream::from_partially_read(stream, read.to_vec(), Role::Server, Some(config)).await;
     let now = Instant::now();
     let pings = tokio::time::interval_at(now + PING_FOR, PING_FOR);
-    let mut session =
-        SocketSession { socket, accepted, place, last: None, opened_at: now, used_at: now, heard_at: now, pings };
+    let mut session = SocketSession {
+        socket,
+        accepted,
+        place,
+        last: None,
+        is_answering: false,
+        waiting: None,
+        opened_at: now,
+        used_at: now,
+        heard_at: now,
+        pings,
+    };
     if let Err(SocketEnd::Closed(code, reason)) = session.run().await {
         let frame = CloseFrame { code, reason: reason.into() };
         // An error here means that the client has left.
@@ -182,15 +212,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
     async fn run(&mut self) -> Result<(), SocketEnd> {
         let shutdown = self.accepted.gateway.shutdown().clone();
         loop {
-            let frame = tokio::select! {
-                frame = self.next() => frame?,
-                () = shutdown.draining() => return Err(SocketEnd::Closed(CloseCode::Away, "the gateway is shutting down")),
+            let frame = match self.waiting.take() {
+                Some(frame) => frame,
+                None => tokio::select! {
+                    frame = self.next() => frame?,
+                    () = shutdown.draining() => return Err(SocketEnd::Closed(CloseCode::Away, "the gateway is shutting down")),
+                },
             };
             match ClientFrame::read(&frame) {
                 ClientFrame::Create { body, generates } => {
                     let _work = self.place.begin(false, || true);
+                    self.is_answering = true;
                     self.respond(body, generates).await?;
-                    self.used_at = Instant::now();
+                    (self.is_answering, self.used_at) = (false, Instant::now());
                 }
                 ClientFrame::Cancel | ClientFrame::Told => {}
                 ClientFrame::Invalid(message) => self.send(frames::misuse(message)).await?,
@@ -225,7 +259,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
         if self.heard_at.elapsed() > 3 * PING_FOR {
             return Err(SocketEnd::Gone);
         }
-        if self.used_at.elapsed() > SOCKET_IDLE_FOR || self.opened_at.elapsed() > SOCKET_FOR {
+        let is_old = self.used_at.elapsed() > SOCKET_IDLE_FOR || self.opened_at.elapsed() > SOCKET_FOR;
+        if is_old && !self.is_answering {
             return Err(SocketEnd::Closed(CloseCode::Normal, "the socket is idle or old: open another one"));
         }
         self.write(Message::Ping(Bytes::new())).await
@@ -241,7 +276,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
 
     /// Answers one request.
     async fn respond(&mut self, body: String, generates: bool) -> Result<(), SocketEnd> {
-        let (body, items) = self.continued(Bytes::from(body));
+        let Continued { body, items, is_stored } = self.continued(Bytes::from(body));
         if !generates {
             return self.note(&body, items).await;
         }
@@ -268,37 +303,51 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
             let said = limited.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
             return self.send(frames::refusal(status, &said)).await;
         }
-        self.relay(response.into_body(), items).await
+        self.relay(response.into_body(), Continued { body: Bytes::new(), items, is_stored }).await
     }
 
     /// Sends the events of a stream.
-    async fn relay(&mut self, mut body: Body, items: Option<Vec<u8>>) -> Result<(), SocketEnd> {
-        let mut scanner = SseScanner::new(self.accepted.gateway.live().config.server.event_max);
-        let mut id = String::new();
+    async fn relay(&mut self, mut body: Body, mut of: Continued) -> Result<(), SocketEnd> {
+        // The upstream's events were bounded before.
+        let mut scanner = SseScanner::new(usize::MAX);
+        let (mut id, mut has_ended) = (String::new(), false);
         loop {
             let chunk = tokio::select! {
                 chunk = body.frame() => chunk,
-                frame = self.next() => {
-                    if self.is_cancelled(&frame?).await? {
-                        drop(body);
-                        return self.send(frames::cancelled(&id)).await;
+                frame = self.next(), if self.waiting.is_none() => {
+                    match frame? {
+                        frame if has_ended => self.waiting = Some(frame),
+                        frame if self.is_cancelled(&frame).await? => {
+                            drop(body);
+                            return self.send(frames::cancelled(&id)).await;
+                        }
+                        _ => {}
                     }
                     continue;
                 }
             };
+            let is_end = chunk.is_none();
             match chunk {
                 Some(Ok(frame)) => scanner.push(frame.into_data().unwrap_or_default()),
-                Some(Err(_)) | None => return Ok(()),
+                Some(Err(_)) => return Err(SocketEnd::Closed(CloseCode::Error, "the answer broke off")),
+                None => {}
             }
-            while let Ok(Some(event)) = scanner.next_event() {
+            loop {
+                let event = scanner.next_event().ok().flatten();
+                let Some(event) = event.or_else(|| is_end.then(|| scanner.finish()).flatten()) else { break };
                 let Some(data) = frames::data(&event) else { continue };
-                if let Some(response) = response_of(&event) {
+                if let Some(response) = frames::may_have_response(&event).then(|| response_of(&event)).flatten() {
                     let read = StoredAnswer::read(&response);
                     id = read.as_ref().map(|response| response.id.clone().into_owned()).unwrap_or_default();
-                    self.last = read.filter(StoredAnswer::has_ended).and_then(|read| self.kept(&read, items.clone()?));
+                    if let Some(read) = read.filter(StoredAnswer::has_ended) {
+                        has_ended = true;
+                        self.last = of.items.take().and_then(|items| self.kept(&read, items, of.is_stored));
+                    }
                 }
-                let text = String::from_utf8_lossy(&data).into_owned();
-                self.send(text).await?;
+                self.send(String::from_utf8_lossy(&data).into_owned()).await?;
+            }
+            if is_end {
+                return Ok(());
             }
         }
     }
@@ -317,23 +366,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
         Ok(false)
     }
 
-    /// The request with the items of the response before, if it names that one; and all its items. None: they are not known here.
-    fn continued(&self, body: Bytes) -> (Bytes, Option<Vec<u8>>) {
-        let Ok(request) = ApiRequest::parse(Surface::Responses, body.clone()) else { return (body, None) };
+    /// The request with the items of the response before, if it names that one and nothing else has it.
+    fn continued(&self, body: Bytes) -> Continued {
+        let unknown = |body| Continued { body, items: None, is_stored: false };
+        let Ok(request) = ApiRequest::parse(Surface::Responses, body.clone()) else { return unknown(body) };
+        let is_stored = !request.state.unstored && self.accepted.gateway.live().config.server.stored.size > 0;
         let own = request.own_input(|_| None);
-        let own = if own.unknown.is_empty() { own.items } else { return (body, None) };
+        if !own.unknown.is_empty() {
+            return unknown(body);
+        }
         match (&request.state.previous, &self.last) {
-            (None, _) if request.state.conversation.is_none() => (body, Some(own)),
+            (None, _) if request.state.conversation.is_none() => Continued { body, items: Some(own.items), is_stored },
             (Some(id), Some(last)) if *id == last.id => {
                 let mut items = last.items.clone();
-                add(&mut items, &own);
+                add(&mut items, &own.items);
+                if last.is_stored {
+                    return Continued { body, items: Some(items), is_stored };
+                }
                 let input = [b"[", &items[..], b"]"].concat();
                 match request.with_input(&input, true, Bytes::from) {
-                    Ok(request) => (request.body().clone(), Some(items)),
-                    Err(_) => (body, None),
+                    Ok(request) => Continued { body: request.body().clone(), items: Some(items), is_stored },
+                    Err(_) => unknown(body),
                 }
             }
-            _ => (body, None),
+            _ => unknown(body),
         }
     }
 
@@ -345,7 +401,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
             if let Some(response) =
                 response_of(&photofinish_wire::SseEvent { raw: [b"data: ", &event[..], b"\n\n"].concat().into() })
             {
-                self.last = StoredAnswer::read(&response).and_then(|read| self.kept(&read, items.clone()?));
+                self.last = StoredAnswer::read(&response).and_then(|read| self.kept(&read, items.clone()?, false));
             }
             self.send(String::from_utf8_lossy(&event).into_owned()).await?;
         }
@@ -353,13 +409,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
     }
 
     /// None: there is no memory for it.
-    fn kept(&self, answer: &StoredAnswer<'_>, mut items: Vec<u8>) -> Option<LastResponse> {
+    fn kept(&self, answer: &StoredAnswer<'_>, mut items: Vec<u8>, is_stored: bool) -> Option<LastResponse> {
         answer.output.iter().for_each(|item| add(&mut items, item.get().as_bytes()));
         let mut lease = self.accepted.gateway.memory().lease();
         let is_small = items.len() <= self.accepted.gateway.live().config.server.body_max;
         (is_small && lease.cover(items.len()).is_ok()).then(|| LastResponse {
             id: answer.id.clone().into_owned(),
             items,
+            is_stored,
             _lease: lease,
         })
     }

@@ -188,6 +188,7 @@ impl ApiRequest {
         surface: Surface,
         body: Bytes,
         content_type: Option<&HeaderValue>,
+        call: Option<&PathCall>,
         strict: bool,
     ) -> Result<ApiRequest, InvalidRequest> {
         let form =
@@ -196,7 +197,7 @@ impl ApiRequest {
             if body.trim_ascii_start().starts_with(b"--") {
                 return Err(InvalidRequest::Form("needs the content-type multipart/form-data with its boundary"));
             }
-            return ApiRequest::parse_call(surface, body, None, strict);
+            return ApiRequest::parse_call(surface, body, call, strict);
         };
         let FormModel { value, ambiguous } = form::model_field(text, &body)?;
         let mut request = ApiRequest::empty(surface);

@@ -44,11 +44,6 @@ impl StateUse {
     pub(super) fn look_at_input(&mut self, input: &[u8]) {
         self.refers = memmem::find(input, br#""item_reference""#).is_some();
     }
-
-    /// Whether an upstream that did not make the earlier answers needs help.
-    pub fn is_earlier(&self) -> bool {
-        self.previous.is_some() || self.conversation.is_some() || self.refers
-    }
 }
 
 /// Adds items to a list that has no brackets.

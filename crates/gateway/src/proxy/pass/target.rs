@@ -9,6 +9,7 @@ use photofinish_config::config::{Provider, ProviderDialect};
 use photofinish_routing::health::ProviderRoute;
 use photofinish_transport::upstream::Endpoint;
 use photofinish_wire::Dialect;
+use photofinish_wire::dialect::behind_version;
 
 /// Every path below it belongs to a provider.
 const PROVIDERS: &str = "/providers/";
@@ -31,10 +32,7 @@ impl<'u> AskedPath<'u> {
                 let (name, rest) = named.split_at(named.find('/').unwrap_or(named.len()));
                 AskedPath { provider: Some(percent_decode_str(name).decode_utf8_lossy()), rest }
             }
-            None => {
-                let path = path.strip_prefix("/openai").unwrap_or(path);
-                AskedPath { provider: None, rest: path.strip_prefix("/v1").unwrap_or(path) }
-            }
+            None => AskedPath { provider: None, rest: behind_version(path) },
         }
     }
 

@@ -12,6 +12,7 @@ use super::listed;
 use super::recall::{Missing, Placement};
 use super::state::StoredState;
 use crate::proxy::refusals::rejection::Rejection;
+use photofinish_wire::dialect::behind_version;
 use photofinish_wire::{ApiRequest, PassedCall, Surface};
 
 /// A call, by its path behind `/v1`.
@@ -35,7 +36,7 @@ impl StoredCall {
     /// None: the path names nothing that may be stored.
     pub fn of<B>(request: &Request<B>) -> Option<StoredCall> {
         let path = request.uri().path();
-        let path = path.strip_prefix("/v1").unwrap_or(path);
+        let path = behind_version(path);
         let is_plain = |part: &str| {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
             !part.is_empty() && part.bytes().all(is_plain) && !part.bytes().all(|byte| byte == b'.')
@@ -142,12 +143,12 @@ fn of_conversation(
         let (id, mut conversation) = (StoredState::new_conversation_id(), KeptConversation::new());
         conversation.describe(said);
         let object = conversation.object(&id);
-        stored.keep_conversation(caller, &id, conversation);
+        stored.keep_conversation(caller, &id, conversation).ok_or_else(Rejection::keeps_no_more)?;
         add(&id).ok_or_else(Rejection::keeps_no_more)?;
         return Ok(Answer::Here(object));
     };
     let missing = Missing::Conversation((*id).to_owned());
-    let mut conversation = match stored.find(caller, id, || stored.conversation(caller, id)) {
+    let conversation = match stored.find(caller, id, || stored.conversation(caller, id)) {
         Found::Here(conversation) => conversation,
         found => return Placement::of(found, missing).map(Answer::Upstream),
     };
@@ -155,8 +156,11 @@ fn of_conversation(
     match (call.method.as_str(), rest) {
         ("GET" | "HEAD", []) => {}
         ("POST", []) => {
-            conversation.describe(said);
-            stored.keep_conversation(caller, id, conversation.clone());
+            let described = stored.change_conversation(caller, id, |kept| {
+                kept.describe(said);
+                kept.object(id)
+            });
+            return described.map(Answer::Here).ok_or_else(Rejection::keeps_no_more);
         }
         ("DELETE", []) => {
             stored.remove(caller, id);
@@ -168,13 +172,12 @@ fn of_conversation(
             return listed::page(added, "limit=100&order=asc").map(Answer::Here);
         }
         ("GET" | "HEAD", ["items", item]) => {
-            let found = find(item).ok_or_else(|| Missing::Item((*item).to_owned()).rejection())?;
-            return Ok(Answer::Here(found));
+            return find(item).map(Answer::Here).ok_or_else(|| Rejection::not_stored("Item", item));
         }
         ("DELETE", ["items", item]) => {
-            find(item).ok_or_else(|| Missing::Item((*item).to_owned()).rejection())?;
-            conversation.items.retain(|text| listed::read(text, "", 0).iter().all(|one| one["id"] != *item));
-            stored.keep_conversation(caller, id, conversation.clone());
+            find(item).ok_or_else(|| Rejection::not_stored("Item", item))?;
+            let others = |text: &Bytes| listed::read(text, "", 0).iter().all(|one| one["id"] != *item);
+            stored.change_conversation(caller, id, |kept| kept.items.retain(others));
         }
         _ => return Err(Rejection::method("GET, POST, DELETE")),
     }

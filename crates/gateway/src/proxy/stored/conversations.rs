@@ -20,19 +20,33 @@ impl StoredState {
         })
     }
 
-    pub fn keep_conversation(&self, caller: u64, id: &str, conversation: KeptConversation) {
-        let items = conversation.items.iter().map(|items| items.len() + size_of::<Bytes>());
-        let bytes = conversation.object(id).to_string().len() + items.sum::<usize>();
-        self.put(caller, id, Kept::Conversation(conversation), bytes);
+    /// A new one. None: there is no room.
+    pub fn keep_conversation(&self, caller: u64, id: &str, conversation: KeptConversation) -> Option<()> {
+        let bytes = conversation.bytes(id);
+        self.put(caller, id, Kept::Conversation(conversation), bytes).then_some(())
     }
 
-    /// Adds items at its end, and returns them with their ids. None: it is not here any more, or there is no memory.
+    /// Changes one, and returns what `change` does. None: it is not here any more, or there is no room.
+    pub fn change_conversation<T>(
+        &self,
+        caller: u64,
+        id: &str,
+        change: impl FnOnce(&mut KeptConversation) -> T,
+    ) -> Option<T> {
+        self.change(caller, id, |kept| {
+            let Kept::Conversation(conversation) = kept else { return None };
+            let mut conversation = conversation.clone();
+            let told = change(&mut conversation);
+            let bytes = conversation.bytes(id);
+            Some((Kept::Conversation(conversation), bytes, told))
+        })
+    }
+
+    /// Adds items at its end, and returns them with their ids. None as above.
     pub fn extend_conversation(&self, caller: u64, id: &str, items: &[u8]) -> Option<Vec<Value>> {
-        let mut conversation = self.conversation(caller, id)?;
         let base = Uuid::now_v7().simple().to_string();
         let added = listed::read(items, &base, 0);
-        conversation.items.extend(added.iter().map(|item| Bytes::from(item.to_string())));
-        self.keep_conversation(caller, id, conversation);
-        self.conversation(caller, id).map(|_| added)
+        let texts: Vec<Bytes> = added.iter().map(|item| Bytes::from(item.to_string())).collect();
+        self.change_conversation(caller, id, |conversation| conversation.items.extend(texts)).map(|()| added)
     }
 }

@@ -54,10 +54,9 @@ impl Keeper {
         self.input = items.map_or(OwnInput::Dropped, OwnInput::Items);
     }
 
-    /// Another upstream continues the answer, so the first one does not have the whole.
+    /// Another upstream continues the answer, so an upstream that stores does not have the whole.
     pub fn is_continued(&mut self) {
-        self.stores = false;
-        self.owner = None;
+        self.stores &= self.owner.take().is_none();
     }
 
     /// The last events of a stream.

@@ -76,6 +76,12 @@ impl KeptConversation {
         json!({ "id": id, "object": "conversation", "created_at": self.created, "metadata": self.metadata })
     }
 
+    /// What it takes of the memory for what is kept.
+    pub fn bytes(&self, id: &str) -> usize {
+        let items = self.items.iter().map(|items| items.len() + size_of::<Bytes>());
+        self.object(id).to_string().len() + items.sum::<usize>()
+    }
+
     pub fn all(&self) -> Vec<Value> {
         self.items.iter().flat_map(|items| listed::read(items, "", 0)).collect()
     }

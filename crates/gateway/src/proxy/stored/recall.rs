@@ -139,9 +139,6 @@ pub fn recall(
     request: Arc<ApiRequest>,
 ) -> Result<Recalled, Rejection> {
     let state = &request.state;
-    if request.surface.dialect() != Dialect::Responses {
-        return Ok(Recalled { request, place: None, keeper: None });
-    }
     let mut place = state.background.then_some(Placement { owner: None, missing: Missing::Job });
     let (mut before, mut previous, mut conversation) = (None, None, None);
     match (&state.previous, &state.conversation) {
@@ -160,8 +157,17 @@ pub fn recall(
     let mut made = None;
     if before.is_some() || state.refers {
         let own = request.own_input(|id| stored.item(caller, id));
-        if let Some(id) = own.unknown.last() {
-            place = Some(Placement::of(stored.find::<()>(caller, id, || None), Missing::Item(id.clone()))?);
+        for id in &own.unknown {
+            let missing = Missing::Item(id.clone());
+            let found = Placement::of(stored.find::<()>(caller, id, || None), missing.clone())?;
+            match place.as_ref().and_then(|place| place.owner.as_ref()) {
+                // No upstream has what two of them made.
+                Some(owner) if found.owner.as_ref().is_some_and(|other| other.upstream != owner.upstream) => {
+                    return Err(missing.rejection());
+                }
+                Some(_) => {}
+                None => place = Some(found),
+            }
         }
         made = Some(with_items(stored, body_max, &request, before, &own.items)?);
         input = OwnInput::Items(own.items.into());

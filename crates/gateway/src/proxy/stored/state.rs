@@ -89,10 +89,24 @@ impl StoredState {
         self.here(|table| table.get(&key(caller, id), self.limits(), Instant::now()).and_then(read))
     }
 
-    pub fn put(&self, caller: u64, id: &str, kept: Kept, bytes: usize) {
-        if id.len() <= ID_MAX && self.memory.has_room(bytes) {
-            self.here(|table| table.put(key(caller, id), kept, bytes, self.limits(), Instant::now()));
-        }
+    /// False: there is no room for it.
+    pub fn put(&self, caller: u64, id: &str, kept: Kept, bytes: usize) -> bool {
+        let fits = id.len() <= ID_MAX && self.memory.has_room(bytes);
+        fits && self.here(|table| table.put(key(caller, id), kept, bytes, self.limits(), Instant::now()))
+    }
+
+    /// Changes an entry, if it is there, while nobody else does. None: there is no room for what became of it, or `change` has none.
+    pub fn change<T>(
+        &self,
+        caller: u64,
+        id: &str,
+        change: impl FnOnce(&Kept) -> Option<(Kept, usize, T)>,
+    ) -> Option<T> {
+        let (key, limits, now) = (key(caller, id), self.limits(), Instant::now());
+        self.here(|table| {
+            let (kept, bytes, told) = table.get(&key, limits, now).and_then(change)?;
+            (self.memory.has_room(bytes) && table.put(key, kept, bytes, limits, now)).then_some(told)
+        })
     }
 
     /// Really drops it.
@@ -120,17 +134,19 @@ impl StoredState {
     /// Drops a response with the places of its items.
     pub fn forget(&self, caller: u64, response: &StoredResponse, id: &str) {
         self.remove(caller, id);
-        let items = StoredAnswer::read(&response.answer)
-            .map(|answer| answer.items().map(|(id, _)| id.into_owned()).collect::<Vec<_>>());
-        items.into_iter().flatten().for_each(|id| drop(self.remove(caller, &id)));
+        item_ids(response).iter().for_each(|id| drop(self.remove(caller, id)));
     }
 
-    /// A response and all that it continues, the newest first. None: one of them is not here, or they go round in a circle.
+    /// A response and all that it continues, the newest first. Its items are used with it. None: one of them is not here, or they go
+    /// round in a circle.
     pub fn chain(&self, caller: u64, id: &str) -> Option<Vec<Arc<StoredResponse>>> {
         let (mut chain, mut seen, mut next) = (Vec::new(), HashSet::new(), Some(id.to_owned()));
         while let Some(id) = next {
             let response = self.response(caller, &id)?;
             next = response.previous.clone();
+            for item in item_ids(&response) {
+                self.get(caller, &item, |_| Some(()));
+            }
             chain.push(response);
             if !seen.insert(id) {
                 return None;
@@ -180,6 +196,11 @@ impl StoredState {
             lock(&self.owners).put(id.to_owned(), owner, bytes, OWNERS, Instant::now());
         }
     }
+}
+
+fn item_ids(response: &StoredResponse) -> Vec<String> {
+    let answer = StoredAnswer::read(&response.answer);
+    answer.iter().flat_map(StoredAnswer::items).map(|(id, _)| id.into_owned()).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -39,17 +39,19 @@ impl<V> Default for BoundedTable<V> {
 }
 
 impl<V> BoundedTable<V> {
-    /// Puts an entry in place of one with the same key. `bytes`: those of the value.
-    pub fn put(&mut self, key: String, value: V, bytes: usize, limits: TableLimits, now: Instant) {
-        self.remove(&key);
+    /// Puts an entry in place of one with the same key. `bytes`: those of the value. False: it never fits, and the one before stays.
+    pub fn put(&mut self, key: String, value: V, bytes: usize, limits: TableLimits, now: Instant) -> bool {
         let bytes = bytes + 2 * key.len() + ENTRY_BYTES;
-        if bytes <= limits.bytes {
-            self.bytes += bytes;
-            self.order.insert(self.next, key.clone());
-            self.entries.insert(key, TableEntry { value, bytes, place: self.next, used_at: now });
-            self.next += 1;
+        if bytes > limits.bytes {
+            return false;
         }
+        self.remove(&key);
+        self.bytes += bytes;
+        self.order.insert(self.next, key.clone());
+        self.entries.insert(key, TableEntry { value, bytes, place: self.next, used_at: now });
+        self.next += 1;
         self.trim(limits, now);
+        true
     }
 
     /// An entry, which is used by that.
@@ -105,7 +107,7 @@ mod tests {
     #[test]
     fn what_is_used_stays_and_the_rest_leaves_in_order() {
         let (mut table, now) = (BoundedTable::default(), Instant::now());
-        (0..10).for_each(|number| table.put(key(number), number, 100, LIMITS, now));
+        assert!((0..10).all(|number| table.put(key(number), number, 100, LIMITS, now)));
         assert_eq!(table.bytes(), LIMITS.bytes, "full");
         assert_eq!(got(&mut table, "0", LIMITS, now), Some(0));
         table.put("x".to_owned(), 10, 100, LIMITS, now);
@@ -116,12 +118,14 @@ mod tests {
             (None, Some(5)),
             "a large one takes several places"
         );
-        table.put("z".to_owned(), 12, LIMITS.bytes, LIMITS, now);
+        assert!(!table.put("z".to_owned(), 12, LIMITS.bytes, LIMITS, now));
         assert_eq!(
             (got(&mut table, "z", LIMITS, now), got(&mut table, "0", LIMITS, now)),
             (None, Some(0)),
             "what never fits takes none"
         );
+        assert!(!table.put("0".to_owned(), 13, LIMITS.bytes, LIMITS, now));
+        assert_eq!(got(&mut table, "0", LIMITS, now), Some(0), "and replaces none");
     }
 
     #[test]

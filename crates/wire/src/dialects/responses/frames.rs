@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::writer::ResponsesWriter;
 use crate::json::raw_members::{raw_members, written};
 use crate::json::values::json;
-use crate::stream::sse::SseScanner;
+use crate::stream::sse::{SseEvent, SseScanner};
 use crate::translate::WritePieces as _;
 
 /// A frame of a client.
@@ -44,6 +44,12 @@ impl ClientFrame {
     }
 }
 
+/// Whether an event may hold the whole response: only its first and its last ones do.
+pub fn may_have_response(event: &SseEvent) -> bool {
+    let name = event.fields().name;
+    name.is_none_or(|name| !name.ends_with(b".delta"))
+}
+
 /// The error frame of a request that has no answer. `answer`: the body of an answer with this status over HTTP.
 pub fn refusal(status: u16, answer: &[u8]) -> String {
     let said: Value = serde_json::from_slice(answer).unwrap_or_default();
@@ -76,7 +82,7 @@ pub fn known(model: &str) -> Vec<Bytes> {
 }
 
 /// The data of an event. None: it has none, or its client needs none.
-pub fn data(event: &crate::SseEvent) -> Option<Bytes> {
+pub fn data(event: &SseEvent) -> Option<Bytes> {
     let data = event.fields().data?;
     (data.as_ref() != b"[DONE]").then(|| Bytes::from(data.into_owned()))
 }
