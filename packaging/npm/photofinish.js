@@ -3,6 +3,7 @@
 "use strict";
 
 const { spawn } = require("node:child_process");
+const { isatty } = require("node:tty");
 const { optionalDependencies, version } = require("./package.json");
 
 function fail(text) {
@@ -30,7 +31,7 @@ const child = spawn(program, process.argv.slice(2), { stdio: "inherit" });
 child.on("error", (error) => fail(`cannot start ${program}: ${error.message}`));
 for (const signal of ["SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
 // Ctrl-C reaches the program too: it is in the same group of the terminal, and a second signal would end it at once.
-process.on("SIGINT", () => process.stdin.isTTY || child.kill("SIGINT"));
+process.on("SIGINT", () => [0, 1, 2].some((fd) => isatty(fd)) || child.kill("SIGINT"));
 child.on("exit", (code, signal) => {
   if (signal === null) process.exit(code);
   process.removeAllListeners(signal);

@@ -32,17 +32,22 @@ pub(super) fn make(
     SystemRandom::new().fill(&mut bytes).ok().context("the system has no random bytes for a token")?;
     let token = hex(&bytes);
     match keep(&file, &hex(&config::token_hash(token.as_bytes()))) {
-        Ok(()) => {
-            writeln!(out, "The token of this gateway, which is shown this once: {token}")?;
-            writeln!(out, "Clients send it as their API key; /dashboard asks for it. Its SHA-256 is in {}.", file.display())?;
-            Ok(out.flush()?)
-        }
+        Ok(()) => show(&token, &file, out).inspect_err(|_| {
+            // Nobody has seen it: the next start makes another one.
+            let _ = fs::remove_file(&file);
+        }),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => again(&file, err),
         Err(error) => Err(error).with_context(|| {
             let file = file.display();
             format!("cannot keep the hash of a token in {file}; make room there, or set {TOKEN_VARIABLE} to a token of your own")
         }),
     }
+}
+
+fn show(token: &str, file: &Path, out: &mut impl Write) -> anyhow::Result<()> {
+    writeln!(out, "The token of this gateway, which is shown this once: {token}")?;
+    writeln!(out, "Clients send it as their API key; /dashboard asks for it. Its SHA-256 is in {}.", file.display())?;
+    Ok(out.flush()?)
 }
 
 /// The start after the first one.
@@ -62,18 +67,18 @@ fn again(file: &Path, err: &mut impl Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a file that was not there. Of two that start at once, one makes the token.
+/// Writes a file that was not there, and is whole from the beginning. Of two that start at once, one makes the token.
 fn keep(file: &Path, hash: &str) -> io::Result<()> {
     if let Some(directory) = file.parent() {
         fs::create_dir_all(directory)?;
     }
-    let mut open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
+    let mut draft = file.as_os_str().to_owned();
+    draft.push(format!(".{}", std::process::id()));
+    let mut open = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     let written = open.write_all(format!("{hash}\n").as_bytes()).and_then(|()| open.sync_all());
-    if written.is_err() {
-        // The next start tries again; what is left would be no hash.
-        let _ = fs::remove_file(file);
-    }
-    written
+    let kept = written.and_then(|()| fs::hard_link(&draft, file));
+    let _ = fs::remove_file(&draft);
+    kept
 }
 
 fn hex(bytes: &[u8]) -> String {

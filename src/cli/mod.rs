@@ -182,9 +182,8 @@ pub fn main() -> ExitCode {
         Err(usage) => return exit_code(&usage.into()),
     };
     if cli.version {
-        // A closed pipe needs no version.
-        let _ = packaged::version(cli.verbose, &mut io::stdout().lock());
-        return ExitCode::SUCCESS;
+        let told = packaged::version(cli.verbose, &mut io::stdout().lock());
+        return told.map_or_else(|error| exit_code(&error.into()), |()| ExitCode::SUCCESS);
     }
     let source = ConfigSource::find(cli.config.as_deref());
     let is_bare = cli.command.is_none();
@@ -286,10 +285,11 @@ async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::
         | Command::Healthcheck(packaged::HealthOptions { url: Some(ref at) }) => {
             ask_gateway(&command, at, &mut io::stdout().lock()).await?;
         }
+        Command::Healthcheck(_) => packaged::health_here(source).await?,
         Command::Check(check::CheckOptions { schema: true, .. }) => {
             io::stdout().lock().write_all(config::schema().as_bytes())?;
         }
-        Command::Completions(options) => packaged::completions(Cli::command(), &options, &mut io::stdout().lock()),
+        Command::Completions(options) => packaged::completions(Cli::command(), &options, &mut io::stdout().lock())?,
         Command::Man(options) => packaged::pages(Cli::command(), &options)?,
         // Works without a configuration too.
         Command::Providers(options) => {
@@ -427,12 +427,16 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             let progress = err.is_terminal().then_some(&mut err as &mut dyn Write);
             replay::run(&config, &options, ScreenSettings::width_of_stdout(), &mut out, progress)?;
         }
-        Command::Routing(_) | Command::Env(_) | Command::Healthcheck(_) => {
+        Command::Routing(_) | Command::Env(_) => {
             let at = routing::GatewayAddress::listening(&config.server.listen, config.server.tls.is_some())?;
             ask_gateway(&command, &at, &mut out).await?;
         }
-        Command::Init(_) | Command::Simulate(_) | Command::Providers(_) | Command::Completions(_) | Command::Man(_) => {
-        }
+        Command::Init(_)
+        | Command::Simulate(_)
+        | Command::Providers(_)
+        | Command::Completions(_)
+        | Command::Healthcheck(_)
+        | Command::Man(_) => {}
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,6 +8,7 @@ use clap::Command;
 use clap_complete::Shell;
 
 use super::routing::{GatewayAddress, ask};
+use photofinish_config::config::{self, ConfigSource, LISTEN_VARIABLE, Listen};
 
 /// What the command `healthcheck` takes.
 #[derive(clap::Args, Clone, Debug)]
@@ -39,10 +40,31 @@ pub async fn health(at: &GatewayAddress) -> anyhow::Result<()> {
     ask::get(at, "/healthz".to_owned(), None).await.map(drop)
 }
 
+/// The same for the gateway of this configuration.
+///
+/// # Errors
+/// As above, or nothing says where it is.
+pub async fn health_here(source: &ConfigSource) -> anyhow::Result<()> {
+    let at = match config::load(source) {
+        Ok(config) => GatewayAddress::listening(&config.server.listen, config.server.tls.is_some()),
+        // A gateway goes on with the file that it began with.
+        Err(error) => {
+            let named = std::env::var(LISTEN_VARIABLE).ok().and_then(|text| Listen::parse(&text));
+            let named = named.with_context(|| format!("{error}\nsay with --url where the gateway is"))?;
+            GatewayAddress::listening(&[named], false)
+        }
+    };
+    health(&at?).await
+}
+
 /// Writes the script that completes commands and options.
-pub fn completions(mut program: Command, options: &CompletionOptions, out: &mut impl Write) {
-    let name = program.get_name().to_owned();
-    clap_complete::generate(options.shell, &mut program, name, out);
+///
+/// # Errors
+/// Those of `out`.
+pub fn completions(mut program: Command, options: &CompletionOptions, out: &mut impl Write) -> io::Result<()> {
+    let (name, mut script) = (program.get_name().to_owned(), Vec::new());
+    clap_complete::generate(options.shell, &mut program, name, &mut script);
+    out.write_all(&script).and_then(|()| out.flush())
 }
 
 /// Writes the pages into the directory.

@@ -103,7 +103,7 @@ pub(in crate::cli) async fn get(
         Err(_) => Err(no_answer(&format!("nothing came within {ANSWER_MAX:?}"))),
         Ok(Err(failure)) => Err(no_answer(&failure.message)),
         Ok(Ok((StatusCode::OK, body))) => Ok(body),
-        Ok(Ok((status, body))) => refused(at, status, &body),
+        Ok(Ok((status, body))) => refused(at, &outgoing.path, status, &body),
     }
 }
 
@@ -135,7 +135,7 @@ async fn body(mut response: Response) -> Result<Bytes, Failure> {
     Ok(body.into())
 }
 
-fn refused(at: &GatewayAddress, status: StatusCode, body: &[u8]) -> anyhow::Result<Bytes> {
+fn refused(at: &GatewayAddress, path: &str, status: StatusCode, body: &[u8]) -> anyhow::Result<Bytes> {
     let error: Value = serde_json::from_slice(body).unwrap_or_default();
     let (code, message) = (error["error"]["code"].as_str(), error["error"]["message"].as_str());
     let is_own = |code: &&str| code.starts_with("photofinish") || *code == "model_not_found";
@@ -152,7 +152,7 @@ fn refused(at: &GatewayAddress, status: StatusCode, body: &[u8]) -> anyhow::Resu
         "photofinish_forbidden" => {
             bail!("the gateway at {} shows this to admins only: give the token of a user with admin = true", at.url)
         }
-        "photofinish_not_found" => bail!("the gateway at {} is of an older version and has no /api/routing", at.url),
+        "photofinish_not_found" => bail!("the gateway at {} is of an older version and has no {path}", at.url),
         _ => bail!("{message}"),
     }
 }

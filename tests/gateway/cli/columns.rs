@@ -126,10 +126,11 @@ fn documented() -> Vec<Vec<String>> {
 
 /// The words of a command up to its comment, its redirection, or the end of the code. None: it is no command.
 fn command(text: &str) -> Option<Vec<String>> {
-    const COMMANDS: [&str; 16] = [
+    const COMMANDS: [&str; 17] = [
         "bench",
         "check",
         "env",
+        "healthcheck",
         "help",
         "history",
         "incidents",

@@ -1,4 +1,4 @@
-//! What packages and containers need: a first token without a configuration, credentials and notices of the service manager, a check of
+//! What packages and containers need: a first token without a configuration, credentials and notices to the service manager, a check of
 //! health, completions and pages.
 
 use std::fs::File;
@@ -135,4 +135,29 @@ async fn health_completions_pages_and_the_version() {
     let more = setup.run(&["--version", "--verbose"]).await;
     assert!(["commit: ", "date: ", "target: "].iter().all(|words| more.out.contains(words)), "{}", more.out);
     assert_eq!(setup.run(&["--verbose"]).await.code, Some(2));
+}
+
+#[tokio::test]
+async fn a_token_that_nobody_could_read_is_made_again() {
+    let setup = open_without_file().env("GROQ_API_KEY", "planted");
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let process = setup.spawn_into(&["serve"], Stdio::from(full));
+    assert_eq!(process.ended().await, Some(1), "{}", process.log());
+    assert!(!setup.path(HASH).exists());
+    let (process, out) = started(&setup).await;
+    assert!(out.starts_with("The token of this gateway"), "{out}");
+    stopped(process).await;
+}
+
+#[tokio::test]
+async fn a_well_gateway_stays_well_while_its_configuration_is_wrong() {
+    let served = Setup::new("providers.sim.simulate = {}\n").serve().await;
+    let listen = served.addr.to_string();
+    let mut setup = served.setup;
+    setup.write("config.toml", "[server]\nbody_mx = 1\n");
+    let unsaid = setup.run(&["healthcheck"]).await;
+    assert!(unsaid.code == Some(1) && unsaid.err.contains("--url"), "{}", unsaid.err);
+    setup = setup.env("PHOTOFINISH_LISTEN", &listen);
+    let well = setup.run(&["healthcheck"]).await;
+    assert_eq!((well.code, well.err.as_str()), (Some(0), ""));
 }

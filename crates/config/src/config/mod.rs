@@ -55,7 +55,7 @@ pub use race::{
     RaceSettings, RescuePolicy, SloSettings, Timeouts, UpstreamOrder,
 };
 pub use schema::schema;
-pub use server::{Cors, Listen, StoredLimits};
+pub use server::{Cors, LISTEN_VARIABLE, Listen, StoredLimits};
 pub use settings::{
     Config, ConfigSource, Fingerprint, ModelConfig, Retention, Server, StoreConfig, USUAL_FILE, UpstreamConfig, User,
 };

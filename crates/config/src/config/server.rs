@@ -236,7 +236,7 @@ pub enum Listen {
 }
 
 /// The variable with an address to listen on instead of `listen` in the file.
-pub(super) const LISTEN_VARIABLE: &str = "PHOTOFINISH_LISTEN";
+pub const LISTEN_VARIABLE: &str = "PHOTOFINISH_LISTEN";
 
 impl Listen {
     /// What [`Listen::parse`] takes.
