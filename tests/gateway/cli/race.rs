@@ -40,6 +40,7 @@ async fn only_the_answer_goes_to_standard_output() {
     let ran = setup.run(&["race", "planted-prompt", "--model", "both", "--system", "brief"]).await;
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), "Hello there\n"), "{}", ran.err);
     assert!(!ran.err.contains(['\x1b', '\r']) && !ran.err.contains("planted"), "{}", ran.err);
+    assert!(!ran.err.contains("waiting for losers"), "none runs on: {}", ran.err);
     for words in [
         "broken/m  failed: server_error (500)",
         "slow/m    lost: cancelled",

@@ -87,7 +87,7 @@ impl Gateway {
         let health = Arc::new(UpstreamHealth::new(&live));
         let memory = Memory::new(live.config.server.memory);
         Gateway {
-            stored: StoredState::new(memory.clone(), live.config.server.stored, &shutdown),
+            stored: Arc::new(StoredState::new(memory.clone(), live.config.server.stored)),
             memory,
             heavy: BlockingPool::new(shutdown.clone()),
             live: ArcSwap::from_pointee(live),
@@ -187,6 +187,11 @@ impl Gateway {
     /// Bytes of memory that answers take which clients may name again.
     pub fn stored_bytes(&self) -> usize {
         self.stored.bytes()
+    }
+
+    /// Drops answers that were kept long enough.
+    pub fn trim_stored(&self) {
+        self.stored.trim();
     }
 
     pub(super) fn heavy(&self) -> &BlockingPool {

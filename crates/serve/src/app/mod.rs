@@ -136,7 +136,7 @@ impl App {
         let recorder = recorder.watched(probe_rows.clone());
         let GatewayParts { gateway, serving, lines, simulated, tokens } =
             GatewayParts::join(config, recorder, resolver).await?;
-        serving.spawn(return_memory(serving.clone()));
+        serving.spawn(return_memory(gateway.clone()));
         serving.spawn(RollupTask::new(gateway.clone()).run());
         serving.spawn(probe_task::run(path.clone(), LoadClient::new(gateway.clone(), probe_rows)));
         serving.spawn(regression_watch::watch(path.clone(), gateway.clone()));
@@ -297,10 +297,11 @@ const BLOCK: usize = 16 << 20;
 
 /// Gives the memory of large requests back to the system once they are over. The allocator returns pages a second after
 /// they were freed, but checks for them only when a large block is freed. After a burst of large bodies a quiet gateway
-/// frees no such block, and would keep hundreds of megabytes.
-async fn return_memory(shutdown: Shutdown) {
-    let mut draining = std::pin::pin!(shutdown.draining());
+/// frees no such block, and would keep hundreds of megabytes. Also drops stored answers whose time is over.
+async fn return_memory(gateway: Arc<Gateway>) {
+    let mut draining = std::pin::pin!(gateway.shutdown().draining());
     while tokio::time::timeout(RETURN_EVERY, &mut draining).await.is_err() {
+        gateway.trim_stored();
         drop(std::hint::black_box(Vec::<u8>::with_capacity(BLOCK)));
     }
 }

@@ -11,7 +11,6 @@ use super::kept::{Found, Kept, StateOwner, StoredResponse};
 use super::table::{BoundedTable, TableLimits};
 use photofinish_base::clock::Instant;
 use photofinish_base::memory::{Lease, Memory};
-use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::StoredLimits;
 use photofinish_wire::dialects::responses::stored::StoredAnswer;
 
@@ -21,8 +20,6 @@ const OWNERS: TableLimits = TableLimits { kept_for: Duration::from_secs(30 * 86_
 const MEMORY_SHARE: usize = 4;
 /// Bytes of an id that is looked up. Vendors use some 50.
 const ID_MAX: usize = 128;
-/// How often what is too old is dropped, if no request does it.
-const SWEEP: Duration = Duration::from_secs(60);
 
 /// Shared by all requests; a reload keeps it.
 pub struct StoredState {
@@ -39,25 +36,20 @@ struct KeptHere {
 }
 
 impl StoredState {
-    pub fn new(memory: Memory, limits: StoredLimits, shutdown: &Shutdown) -> Arc<StoredState> {
+    pub fn new(memory: Memory, limits: StoredLimits) -> StoredState {
         let here = Mutex::new(KeptHere { table: BoundedTable::default(), lease: memory.lease() });
-        let owners = Mutex::default();
-        let stored = Arc::new(StoredState { memory, limits: Mutex::new(limits), here, owners });
-        let (weak, draining) = (Arc::downgrade(&stored), shutdown.draining());
-        shutdown.spawn(async move {
-            let mut draining = std::pin::pin!(draining);
-            while tokio::time::timeout(SWEEP, &mut draining).await.is_err() {
-                let Some(stored) = weak.upgrade() else { return };
-                stored.here(|table| table.trim(stored.limits(), Instant::now()));
-            }
-        });
-        stored
+        StoredState { memory, limits: Mutex::new(limits), here, owners: Mutex::default() }
+    }
+
+    /// Drops what is too old or too much.
+    pub fn trim(&self) {
+        self.here(|table| table.trim(self.limits(), Instant::now()));
     }
 
     /// Of a new configuration.
     pub fn resize(&self, limits: StoredLimits) {
         *lock(&self.limits) = limits;
-        self.here(|table| table.trim(self.limits(), Instant::now()));
+        self.trim();
     }
 
     /// Bytes of all that is kept whole.
