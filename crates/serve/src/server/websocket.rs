@@ -145,7 +145,7 @@ struct LastResponse {
 }
 
 /// A request of the client.
-struct Continued {
+struct SocketRequest {
     body: Bytes,
     /// All its items, those of the response before included. None: they are not known here.
     items: Option<Vec<u8>>,
@@ -276,7 +276,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
 
     /// Answers one request.
     async fn respond(&mut self, body: String, generates: bool) -> Result<(), SocketEnd> {
-        let Continued { body, items, is_stored } = self.continued(Bytes::from(body));
+        let SocketRequest { body, items, is_stored } = self.continued(Bytes::from(body));
         if !generates {
             return self.note(&body, items).await;
         }
@@ -303,11 +303,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
             let said = limited.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
             return self.send(frames::refusal(status, &said)).await;
         }
-        self.relay(response.into_body(), Continued { body: Bytes::new(), items, is_stored }).await
+        self.relay(response.into_body(), SocketRequest { body: Bytes::new(), items, is_stored }).await
     }
 
     /// Sends the events of a stream.
-    async fn relay(&mut self, mut body: Body, mut of: Continued) -> Result<(), SocketEnd> {
+    async fn relay(&mut self, mut body: Body, mut of: SocketRequest) -> Result<(), SocketEnd> {
         // The upstream's events were bounded before.
         let mut scanner = SseScanner::new(usize::MAX);
         let (mut id, mut has_ended) = (String::new(), false);
@@ -367,8 +367,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
     }
 
     /// The request with the items of the response before, if it names that one and nothing else has it.
-    fn continued(&self, body: Bytes) -> Continued {
-        let unknown = |body| Continued { body, items: None, is_stored: false };
+    fn continued(&self, body: Bytes) -> SocketRequest {
+        let unknown = |body| SocketRequest { body, items: None, is_stored: false };
         let Ok(request) = ApiRequest::parse(Surface::Responses, body.clone()) else { return unknown(body) };
         let is_stored = !request.state.unstored && self.accepted.gateway.live().config.server.stored.size > 0;
         let own = request.own_input(|_| None);
@@ -376,16 +376,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
             return unknown(body);
         }
         match (&request.state.previous, &self.last) {
-            (None, _) if request.state.conversation.is_none() => Continued { body, items: Some(own.items), is_stored },
+            (None, _) if request.state.conversation.is_none() => {
+                SocketRequest { body, items: Some(own.items), is_stored }
+            }
             (Some(id), Some(last)) if *id == last.id => {
                 let mut items = last.items.clone();
                 add(&mut items, &own.items);
                 if last.is_stored {
-                    return Continued { body, items: Some(items), is_stored };
+                    return SocketRequest { body, items: Some(items), is_stored };
                 }
                 let input = [b"[", &items[..], b"]"].concat();
                 match request.with_input(&input, true, Bytes::from) {
-                    Ok(request) => Continued { body: request.body().clone(), items: Some(items), is_stored },
+                    Ok(request) => SocketRequest { body: request.body().clone(), items: Some(items), is_stored },
                     Err(_) => unknown(body),
                 }
             }
