@@ -85,6 +85,7 @@ struct CatalogueDate {
 
 #[derive(Deserialize)]
 struct CatalogueText<'t> {
+    format: u32,
     date: String,
     /// By the letter that rows name them with.
     sources: BTreeMap<String, CatalogueSource>,
@@ -159,12 +160,16 @@ impl ModelCatalogue {
     /// # Errors
     /// The text is no catalogue, or one of another format.
     pub fn read(text: &[u8]) -> Result<ModelCatalogue, CatalogueError> {
-        let CatalogueFormat { format } = serde_json::from_slice(text).map_err(CatalogueError::Invalid)?;
-        if format != FORMAT {
-            return Err(CatalogueError::Format(format));
-        }
-        let CatalogueText { date, sources, columns, models: named, rows } =
-            serde_json::from_slice(text).map_err(CatalogueError::Invalid)?;
+        let CatalogueText { date, sources, columns, models: named, rows, .. } =
+            match serde_json::from_slice(text).map_err(CatalogueError::Invalid) {
+                Ok(CatalogueText { format, .. }) if format != FORMAT => return Err(CatalogueError::Format(format)),
+                Ok(read) => read,
+                // Another format may have other members.
+                Err(invalid) => {
+                    let format = serde_json::from_slice(text).map(|CatalogueFormat { format }| format);
+                    return Err(format.ok().filter(|format| *format != FORMAT).map_or(invalid, CatalogueError::Format));
+                }
+            };
         check(&date, rows.keys(), &named)?;
         let newest = |letters: &str| {
             let dates = sources.iter().filter(|(letter, _)| letters.contains(letter.as_str()));

@@ -258,7 +258,7 @@ const PRICE_MAX: f64 = 100_000.0;
 
 /// Safe to print, and not too long.
 pub(super) fn is_plain(text: &str) -> bool {
-    text.len() <= TEXT_MAX && printable(text) == text
+    text.len() <= TEXT_MAX && (text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || printable(text) == text)
 }
 
 /// None: it is no price. `Some(None)`: unknown.

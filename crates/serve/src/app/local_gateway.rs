@@ -6,7 +6,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CANCEL_FOR, FLUSH_FOR, GatewayParts, open};
+use super::{CANCEL_FOR, FLUSH_FOR, GatewayParts, Upstreams, open};
 use photofinish_config::config::Config;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::recorder::{RaceObserver, Recorder, WriterTask};
@@ -37,7 +37,8 @@ impl LocalGateway {
         } else {
             (Recorder::without_store(), None)
         };
-        let parts = GatewayParts::join(config, recorder.watched(race_observer), system_resolver()).await?;
+        let upstreams = Upstreams::start(system_resolver()).await?;
+        let parts = GatewayParts::join(config, recorder.watched(race_observer), upstreams).await?;
         // Its requests start soon and end before a token expires.
         parts.tokens.tried().await;
         parts.tokens.stop();

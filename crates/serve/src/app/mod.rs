@@ -77,12 +77,30 @@ struct GatewayParts {
     tokens: Tokens,
 }
 
+/// What connects to upstreams.
+struct Upstreams {
+    client: UpstreamClient,
+    /// The connections.
+    lines: Shutdown,
+}
+
+impl Upstreams {
+    /// Reads the system's certificates, on a thread for blocking work.
+    async fn start(resolver: Resolver) -> anyhow::Result<Upstreams> {
+        let lines = Shutdown::new();
+        let client = lines.run_blocking({
+            let lines = lines.clone();
+            move || UpstreamClient::with_resolver(lines, resolver)
+        });
+        Ok(Upstreams { client: client.await?.context("cannot set up TLS")?, lines })
+    }
+}
+
 impl GatewayParts {
-    async fn join(config: Config, recorder: Recorder, resolver: Resolver) -> anyhow::Result<GatewayParts> {
-        let (serving, lines) = (Shutdown::new(), Shutdown::new());
+    async fn join(config: Config, recorder: Recorder, upstreams: Upstreams) -> anyhow::Result<GatewayParts> {
+        let (serving, Upstreams { client, lines }) = (Shutdown::new(), upstreams);
         let simulated = Simulated::default();
         let next = simulated.next(&config).await?;
-        let client = UpstreamClient::with_resolver(lines.clone(), resolver).context("cannot set up TLS")?;
         let live = LiveConfig::new(config, &next.addresses())?;
         next.put_in_force();
         let tokens = Tokens::new(serving.clone());
@@ -130,12 +148,13 @@ impl App {
         let tls = config.server.tls.is_some();
         startup_log::configuration(&config);
         let path = config.store.path.clone();
-        let store = open_store(&config).await?;
-        let (recorder, writer) = Recorder::start(store);
+        // Side by side: each takes a third of the start.
+        let (store, upstreams) = tokio::join!(open_store(&config), Upstreams::start(resolver));
+        let (recorder, writer) = Recorder::start(store?);
         let probe_rows = RowFeed::new();
         let recorder = recorder.watched(probe_rows.clone());
         let GatewayParts { gateway, serving, lines, simulated, tokens } =
-            GatewayParts::join(config, recorder, resolver).await?;
+            GatewayParts::join(config, recorder, upstreams?).await?;
         serving.spawn(return_memory(gateway.clone()));
         serving.spawn(RollupTask::new(gateway.clone()).run());
         serving.spawn(probe_task::run(path.clone(), LoadClient::new(gateway.clone(), probe_rows)));
