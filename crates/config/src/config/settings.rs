@@ -22,8 +22,8 @@ use super::{
 use crate::offerings::{ModelCatalogue, Offering};
 use photofinish_base::telemetry::LogFormat;
 use photofinish_base::{files, machine};
-use photofinish_wire::{Dialect, Surface};
 use photofinish_wire::quirks::{Quirks, RequestChanges};
+use photofinish_wire::{Dialect, Surface};
 
 /// One configuration. Immutable; a reload makes another one, and so does what providers list.
 #[derive(Clone, Debug)]

@@ -64,6 +64,8 @@ mod tests {
         ] {
             assert_eq!(ThinkingLevels::of(levels).level(effort), level, "{levels:?} {effort:?}");
         }
-        assert!(ThinkingLevels::try_from(vec!["huge".to_owned()]).is_err() && ThinkingLevels::try_from(vec![]).is_err());
+        assert!(
+            ThinkingLevels::try_from(vec!["huge".to_owned()]).is_err() && ThinkingLevels::try_from(vec![]).is_err()
+        );
     }
 }
