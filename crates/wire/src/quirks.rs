@@ -225,8 +225,24 @@ impl Quirks {
 
 /// What models demand of a request, from the catalogue of models.
 #[derive(Debug, Default, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "Vec<ModelRule>")]
 pub struct ModelRules(Vec<ModelRule>);
+
+/// Each upstream of a configuration is compared with all of them.
+const RULE_NAMES_MAX: usize = 1_000;
+
+impl TryFrom<Vec<ModelRule>> for ModelRules {
+    type Error = String;
+
+    /// # Errors
+    /// There are too many.
+    fn try_from(rules: Vec<ModelRule>) -> Result<ModelRules, String> {
+        match rules.iter().map(|rule| rule.names.len()).sum::<usize>() {
+            0..=RULE_NAMES_MAX => Ok(ModelRules(rules)),
+            names => Err(format!("its rules have {names} names, more than {RULE_NAMES_MAX}")),
+        }
+    }
+}
 
 #[derive(Debug, Deserialize)]
 struct ModelRule {

@@ -365,6 +365,8 @@ mod tests {
         assert_eq!(thinking(&of("").unwrap()), (ThinkingForm::Budget, Some(32_768)));
         let wrong = r#""rules":[{"names":["*"],"quirks":{"thinking":"sometimes"}}],"#;
         assert!(of(wrong).unwrap_err().to_string().contains("sometimes"));
+        let many = format!(r#""rules":[{{"names":[{}"*"],"quirks":{{}}}}],"#, r#""a","#.repeat(1_000));
+        assert!(of(&many).unwrap_err().to_string().contains("1001 names, more than 1000"));
     }
 
     #[test]
