@@ -14,7 +14,9 @@ use photofinish_config::offerings::{CatalogueChange, ModelCatalogue};
 use photofinish_wire::answer::assemble::Assemble;
 use photofinish_wire::answer::error;
 use photofinish_wire::dialect::key_in;
-use photofinish_wire::quirks::{self, CallIdForm, PastReasoning, Quirks, RequestChanges};
+use photofinish_wire::quirks::{
+    self, CallIdForm, ModelFamily, PastReasoning, Quirks, RequestChanges, SamplingForm, ThinkingForm, ThinkingOff,
+};
 use photofinish_wire::stream::frame::Frame;
 use photofinish_wire::stream::framing::Framing;
 use photofinish_wire::stream::template::Template;
@@ -242,7 +244,15 @@ static DEMANDING: LazyLock<[Quirks; 2]> = LazyLock::new(|| {
         max_completion_tokens: true,
         past_reasoning: PastReasoning::Wanted,
         call_ids: CallIdForm::Nine,
-        ..Quirks::of_model("claude-opus-5-5")
+        forced_tools: false,
+        thinking: ThinkingForm::Effort,
+        thinking_off: ThinkingOff::Never,
+        sampling: SamplingForm::Refused,
+        schemas_with_tools: false,
+        fetches: false,
+        family: ModelFamily::Claude,
+        max_output: Some(128_000),
+        ..Quirks::default()
     };
     [Quirks::default(), much]
 });

@@ -130,10 +130,14 @@ fn report(found: &Surroundings<'_>, first: &FirstConfig) -> String {
     let races = match first.upstreams.as_slice() {
         _ if first.is_simulated => {
             let why = match found.keys.is_empty() && found.servers.is_empty() {
-                true => "No key of a provider is set, and no model server was found on this machine",
-                false => "Photofinish knows no model of these: write one into `upstreams`, as \"PROVIDER/MODEL\"",
+                true => {
+                    "No key of a provider is set, and no model server was found on this machine. Until there is one"
+                }
+                false => {
+                    "Photofinish knows no model of these: write one into `upstreams`, as \"PROVIDER/MODEL\". Until then"
+                }
             };
-            format!("{why}. Until then, the model \"{model}\" races two simulated providers, which need no key")
+            format!("{why}, the model \"{model}\" races two simulated providers, which need no key")
         }
         [one] => format!(
             "Every model of these is served by its name. Nothing races yet: \"{model}\" is {one} alone, and a key of another host makes it a race"

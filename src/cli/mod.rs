@@ -409,7 +409,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
         Command::Incidents(options) => {
             incidents::run(&config.store.path, &options, ScreenSettings::width_of_stdout(), &mut out)?;
         }
-        Command::Report(options) => report::run(&config, &options, &mut out)?,
+        Command::Report(options) => report::run(&config, &options, ScreenSettings::width_of_stdout(), &mut out)?,
         Command::Race(options) => {
             let ended = race::run(config, &options, ScreenSettings::of_terminal, &mut out, &mut err).await;
             return ended.map(ExitCode::from).map_err(|error| with_usage("race", error));

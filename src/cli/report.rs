@@ -18,7 +18,7 @@ pub const EXAMPLES: &str = include_str!("help/report.txt").trim_ascii_end();
 pub struct ReportOptions {
     #[command(flatten)]
     pub question: ProbesQuestion,
-    /// Markdown; the default.
+    /// Markdown, for files: its lines are as long as they are.
     #[arg(long, conflicts_with_all = ["html", "json"])]
     md: bool,
     /// One HTML file with charts, without scripts.
@@ -29,7 +29,13 @@ pub struct ReportOptions {
     json: bool,
 }
 
-pub fn run(config: &Config, options: &ReportOptions, out: &mut impl io::Write) -> anyhow::Result<()> {
+/// `width`: of the terminal; none in a pipe.
+pub fn run(
+    config: &Config,
+    options: &ReportOptions,
+    width: Option<usize>,
+    out: &mut impl io::Write,
+) -> anyhow::Result<()> {
     let mut out = io::BufWriter::new(out);
     let report = probes::ask(&StoreReader::open(&config.store.path)?, &options.question, config, wall_micros())?;
     if options.json {
@@ -39,8 +45,10 @@ pub fn run(config: &Config, options: &ReportOptions, out: &mut impl io::Write) -
         anyhow::bail!("{}", words::NOTHING);
     } else if options.html {
         page::write_html(words::TITLE, &words::page(&report), &mut out)?;
-    } else {
+    } else if options.md {
         page::write_markdown(&words::page(&report), &mut out)?;
+    } else {
+        page::write_text(&words::page(&report), width, &mut out)?;
     }
     Ok(io::Write::flush(&mut out)?)
 }

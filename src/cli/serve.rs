@@ -82,14 +82,14 @@ fn welcome(config: &Config, listens: &[Listen]) -> String {
     let what = match (on().count(), raced().count()) {
         // They are asked once it listens.
         (0, _) if !servers.is_empty() => {
-            format!("Serves the models that {} lists, by their names, at {address}/v1.", servers.join(" or "))
+            format!("Serves the models that {} lists, by name, at {address}/v1.", servers.join(" or "))
         }
         (0, _) => "No model is on: `photofinish check` says why.".to_owned(),
         (1, races) => {
             let name = on().next().map_or("", |model| &model.name);
             let does = if races > 0 { "Races" } else { "Serves" };
-            let of = if simulated { "simulated providers, which need no key, as " } else { "" };
-            format!("{does} {of}the model \"{name}\" at {address}/v1.")
+            let of = if simulated { "simulated " } else { "" };
+            format!("{does} the {of}model \"{name}\" at {address}/v1.")
         }
         (models, races) => format!("Serves {models} models, {races} of them raced, at {address}/v1."),
     };
@@ -99,9 +99,7 @@ fn welcome(config: &Config, listens: &[Listen]) -> String {
         policies if policies.is_empty() => "It costs what the providers bill: nothing is raced.".to_owned(),
         policies if policies.iter().all(|policy| *policy == Policy::Adaptive) => {
             let share = 100.0 * budget;
-            format!(
-                "Attempts that it chooses to add cost at most {share:.0} % of single ones (budget = {budget}); rescues come on top."
-            )
+            format!("Added attempts cost at most {share:.0} % of single ones, rescues apart (budget = {budget}).")
         }
         _ => "A race costs what all its attempts cost: `photofinish models` has prices.".to_owned(),
     };
@@ -139,27 +137,20 @@ mod tests {
                 said.lines().skip(2).collect::<Vec<_>>(),
                 ["Dashboard: http://127.0.0.1:8080/dashboard", "Ctrl-C stops it."]
             );
+            assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
             said.lines().take(2).collect::<Vec<_>>().join(" ")
         };
         let sim = "[providers]\na.simulate = {}\nb.simulate = {}\n[models.demo]\nupstreams = [\"a/x\", \"b/x\"]";
         for (text, keys, expected) in [
-            (
-                sim,
-                &[][..],
-                "Races simulated providers, which need no key, as the model \"demo\" at http://127.0.0.1:8080/v1. It costs nothing",
-            ),
+            (sim, &[][..], "Races the simulated model \"demo\" at http://127.0.0.1:8080/v1. It costs nothing"),
             (
                 "[providers.ollama]\nbase_url = \"http://127.0.0.1:11434/v1\"",
                 &[],
-                "Serves the models that ollama lists, by their names, at",
+                "Serves the models that ollama lists, by name, at",
             ),
             ("", &[], "No model is on: `photofinish check` says why."),
             ("", &["GROQ_API_KEY"], "0 of them raced, at http://127.0.0.1:8080/v1. It costs what the providers bill"),
-            (
-                "",
-                &["GROQ_API_KEY", "CEREBRAS_API_KEY"],
-                "at most 10 % of single ones (budget = 0.1); rescues come on top.",
-            ),
+            ("", &["GROQ_API_KEY", "CEREBRAS_API_KEY"], "at most 10 % of single ones, rescues apart (budget = 0.1)."),
             (
                 "race.policy = \"race\"",
                 &["GROQ_API_KEY", "CEREBRAS_API_KEY"],

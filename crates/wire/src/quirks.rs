@@ -1,19 +1,20 @@
-//! What an upstream demands of a request beyond its dialect, as data: of a model, wherever it is served, by `models.toml`;
-//! of a provider, from the catalogue of providers and the configuration.
+//! What an upstream demands of a request beyond its dialect, as data: of a model, by the rules of the catalogue of models; of a
+//! provider, from the catalogue of providers and the configuration.
 //!
 //! Writers of translations look here instead of at names. A request in the upstream's own dialect is changed by `own_dialect`.
 
 mod changes;
 mod own_dialect;
-
-use std::sync::LazyLock;
+mod thinking_levels;
 
 use serde::Deserialize;
 
-use crate::translate::{Losses, ToolChoice};
+use crate::dialect::Dialect;
+use crate::translate::{Losses, Reasoning, ToolChoice};
 
 pub use changes::{RefusalLesson, RequestChanges, without};
 pub use own_dialect::{concerns, parses, rewritten};
+pub use thinking_levels::ThinkingLevels;
 
 /// Replaces reasoning that a vendor wants back and that the client did not keep.
 pub(crate) const UNKNOWN_REASONING: &str = "(The reasoning of this turn is not known.)";
@@ -33,20 +34,32 @@ macro_rules! each_quirk {
             stream_options: bool = true;
             /// It wants `max_completion_tokens` instead of `max_tokens` (dialect `openai`).
             max_completion_tokens: bool = false;
-            /// How it takes the reasoning of earlier turns (dialect `openai`).
+            /// How it takes the reasoning of earlier turns (dialects `openai`, `gemini` and `bedrock`).
             past_reasoning: PastReasoning = PastReasoning::Refused;
             /// The ids of tool calls that it takes (dialect `openai`).
             call_ids: CallIdForm = CallIdForm::Any;
             /// A tool call can be forced.
             forced_tools: bool = true;
-            /// How thinking is asked for (dialects `anthropic` and `bedrock`).
+            /// How thinking is asked for (dialects `anthropic`, `bedrock`, `gemini` and `ollama`).
             thinking: ThinkingForm = ThinkingForm::Budget;
-            /// How thinking is switched off (dialects `anthropic` and `bedrock`).
+            /// How thinking is switched off (dialects `anthropic`, `bedrock` and `gemini`).
             thinking_off: ThinkingOff = ThinkingOff::Disabled;
+            /// The efforts that it knows. Another becomes the next one above it, but nothing above `high` unasked.
+            thinking_levels: ThinkingLevels = ThinkingLevels::USUAL;
+            /// The least tokens of a budget for thinking (dialect `gemini`).
+            thinking_min: u64;
+            /// The most tokens of a budget for thinking (dialect `gemini`).
+            thinking_max: u64;
             /// Which sampling options it takes (dialects `anthropic` and `bedrock`).
             sampling: SamplingForm = SamplingForm::Free;
             /// It takes a schema of the answer, and strict tools (dialects `anthropic` and `bedrock`).
             schemas: bool = true;
+            /// It takes a schema of the answer together with tools (dialect `gemini`).
+            schemas_with_tools: bool = true;
+            /// It fetches files from public addresses (dialect `gemini`).
+            fetches: bool = true;
+            /// Whose own members its requests have (dialect `bedrock`).
+            family: ModelFamily = ModelFamily::Other;
             /// It takes `system` turns in the middle of a conversation (dialects `openai`, where that is usual, and `anthropic`).
             system_turns: bool;
             /// It takes the beginning of its answer as the last turn (dialect `anthropic`).
@@ -67,7 +80,7 @@ macro_rules! quirks {
 
         /// Some demands; of the others it says nothing.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-        #[serde(default, deny_unknown_fields)]
+        #[serde(default)]
         pub struct QuirkSet { $(pub $key: Option<$type>,)+ }
 
         impl Default for Quirks {
@@ -77,6 +90,8 @@ macro_rules! quirks {
         }
 
         impl QuirkSet {
+            pub const NAMES: &[&str] = &[$(stringify!($key),)+];
+
             /// These, and what `others` say beyond them.
             pub fn or(self, others: QuirkSet) -> QuirkSet {
                 QuirkSet { $($key: self.$key.or(others.$key),)+ }
@@ -100,14 +115,6 @@ pub struct TranslationOptions {
     /// The upstream's name for the model.
     pub model: String,
     pub quirks: Quirks,
-}
-
-impl TranslationOptions {
-    /// For a model of which nothing else is known.
-    pub fn of_model(model: impl Into<String>) -> TranslationOptions {
-        let model = model.into();
-        TranslationOptions { quirks: Quirks::of_model(&model), model }
-    }
 }
 
 /// Makes an enum with the names of its values in files.
@@ -176,10 +183,26 @@ forms! {
     }
 }
 
+forms! {
+    /// Models whose requests at Bedrock have members of their own.
+    ModelFamily {
+        Claude = "claude",
+        Nova = "nova",
+        /// The open models of OpenAI.
+        OpenAi = "openai",
+        Qwen = "qwen",
+        Other = "other",
+    }
+}
+
 impl Quirks {
-    /// Of a model by this name alone.
-    pub fn of_model(name: &str) -> Quirks {
-        QuirkSet::of_model(name).settled()
+    /// Whether this wish to think is said as a budget.
+    pub(crate) fn wants_budget(&self, reasoning: &Reasoning) -> bool {
+        match self.thinking {
+            ThinkingForm::Effort => false,
+            ThinkingForm::Either => reasoning.budget.is_some(),
+            ThinkingForm::Budget | ThinkingForm::Off => true,
+        }
     }
 
     /// The limit of an answer that it takes: a higher one is cut, and named.
@@ -200,12 +223,49 @@ impl Quirks {
     }
 }
 
-impl QuirkSet {
-    /// What is known of a model, whoever serves it.
-    pub fn of_model(name: &str) -> QuirkSet {
-        let name = plain(name);
-        let its = MODELS.iter().find(|row| row.names.iter().any(|pattern| matches(pattern, &name)));
-        its.map_or_else(QuirkSet::default, |row| row.quirks)
+/// What models demand of a request, from the catalogue of models.
+#[derive(Debug, Default, Deserialize)]
+#[serde(try_from = "Vec<ModelRule>")]
+pub struct ModelRules(Vec<ModelRule>);
+
+/// Each upstream of a configuration is compared with all of them.
+const RULE_NAMES_MAX: usize = 1_000;
+
+impl TryFrom<Vec<ModelRule>> for ModelRules {
+    type Error = String;
+
+    /// # Errors
+    /// There are too many.
+    fn try_from(rules: Vec<ModelRule>) -> Result<ModelRules, String> {
+        match rules.iter().map(|rule| rule.names.len()).sum::<usize>() {
+            0..=RULE_NAMES_MAX => Ok(ModelRules(rules)),
+            names => Err(format!("its rules have {names} names, more than {RULE_NAMES_MAX}")),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct ModelRule {
+    /// None: in each dialect. A newer program may have more dialects, so this is a text.
+    dialect: Option<String>,
+    names: Vec<String>,
+    quirks: QuirkSet,
+}
+
+impl ModelRules {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is known of a model in a dialect: first what is said of that dialect. Of each kind the first fitting rule counts.
+    pub fn of(&self, model: &str, dialect: Dialect) -> QuirkSet {
+        let name = normal(model);
+        let said = |dialect: Option<&str>, name: &str| {
+            let mut rules = self.0.iter().filter(|rule| rule.dialect.as_deref() == dialect);
+            let rule = rules.find(|rule| rule.names.iter().any(|pattern| matches(pattern, name)));
+            rule.map_or_else(QuirkSet::default, |rule| rule.quirks)
+        };
+        said(Some(dialect.as_str()), &name).or(said(None, plain(&name)))
     }
 }
 
@@ -232,47 +292,32 @@ pub struct ModelRequests {
 }
 
 impl ProviderRequests {
-    /// For one model: the configuration before what is known, and what is said of models before what is said of the provider.
-    /// Of several patterns the longest counts first.
-    pub fn of_model(&self, model: &str) -> (Quirks, RequestChanges) {
+    /// What is demanded for one model in one dialect: the configuration before what is known, and what is said of models before
+    /// what is said of the provider.
+    pub fn quirks(&self, model: &str, dialect: Dialect, rules: &ModelRules) -> Quirks {
+        let said = self.own_of(model).iter().fold(QuirkSet::default(), |said, its| said.or(its.quirks));
+        said.or(self.own).or(rules.of(model, dialect)).or(self.known).settled()
+    }
+
+    /// What is changed for one model.
+    pub fn changes(&self, model: &str) -> RequestChanges {
+        let mut changes = self.changes.clone();
+        self.own_of(model).iter().rev().for_each(|its| changes.over(&its.changes));
+        changes.refused.clone_from(&self.refused);
+        changes
+    }
+
+    /// What the configuration says of this model, the longest pattern first.
+    fn own_of(&self, model: &str) -> Vec<&ModelRequests> {
         let mut own: Vec<&ModelRequests> = self.models.iter().filter(|its| matches(&its.pattern, model)).collect();
         own.sort_by_key(|its| std::cmp::Reverse(its.pattern.len()));
-        let said = own.iter().fold(QuirkSet::default(), |said, its| said.or(its.quirks));
-        let quirks = said.or(self.own).or(QuirkSet::of_model(model)).or(self.known).settled();
-        let mut changes = self.changes.clone();
-        own.iter().rev().for_each(|its| changes.over(&its.changes));
-        changes.refused.clone_from(&self.refused);
-        (quirks, changes)
+        own
     }
 }
 
-/// The rows of `models.toml`. A test reads the file, so it is never empty.
-static MODELS: LazyLock<Vec<ModelRow>> = LazyLock::new(|| read(include_str!("quirks/models.toml")).unwrap_or_default());
-
-#[derive(Debug, Deserialize)]
-struct ModelRow {
-    names: Vec<String>,
-    #[cfg_attr(not(test), expect(dead_code, reason = "for people; a test checks that it is there"))]
-    source: String,
-    #[serde(default)]
-    quirks: QuirkSet,
-}
-
-fn read(text: &str) -> Result<Vec<ModelRow>, toml::de::Error> {
-    #[derive(Deserialize)]
-    struct ModelFile {
-        model: Vec<ModelRow>,
-    }
-    toml::from_str(text).map(|ModelFile { model }| model)
-}
-
-/// The name without the vendor's before it: `anthropic/claude-…`, `us.anthropic.claude-…`.
-fn plain(name: &str) -> String {
-    let name = normal(name);
-    match name.rsplit_once("anthropic-") {
-        Some((_, own)) => own.to_owned(),
-        None => name,
-    }
+/// The name without the vendor's before it: `anthropic-claude-…`, `us-anthropic-claude-…`.
+fn plain(name: &str) -> &str {
+    name.rsplit_once("anthropic-").map_or(name, |(_, own)| own)
 }
 
 /// One spelling for all hosts: lower case, with `-` between words.

@@ -150,6 +150,9 @@ fn upstreams(config: &Config, named: Option<&str>, model: &str, user: Option<&Us
     }
 }
 
+/// More models than this are counted, not named.
+const NAMED_MAX: usize = 12;
+
 fn models(config: &Config) -> String {
     let name = |model: &ModelConfig| {
         let on = model.upstreams.iter().any(|upstream| config.provider_is_on(&upstream.provider));
@@ -158,6 +161,9 @@ fn models(config: &Config) -> String {
     let names: Vec<String> = config.models.values().map(|model| name(model)).collect();
     if names.is_empty() {
         return "the configuration has no models: name upstreams as provider/model".to_owned();
+    }
+    if names.len() > NAMED_MAX {
+        return format!("`photofinish models` lists the {} models that are served", names.len());
     }
     format!("the models of the configuration: {}", names.join(", "))
 }

@@ -78,7 +78,8 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
         // Whatever goes wrong with the output, the rows are written.
         let mut ended = self.races(times).await;
         let mut interrupted = matches!(ended, Ok(SessionOutcome::Interrupted));
-        if ended.is_ok() && !interrupted {
+        // After a wrong request there are no losers.
+        if matches!(ended, Ok(SessionOutcome::Answered | SessionOutcome::Failed(_))) {
             match self.await_losers().await {
                 Ok(cut_short) => interrupted = cut_short,
                 Err(error) => ended = Err(error),

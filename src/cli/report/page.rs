@@ -1,8 +1,9 @@
-//! A page as blocks, and how it is written, so that Markdown and HTML say the same. The HTML is one file: no script, and nothing is
+//! A page as blocks, and how it is written, so that the terminal, Markdown and HTML say the same. The HTML is one file: no script, and nothing is
 //! loaded from elsewhere. Not for the words: see `words`.
 
 use std::io;
 
+use crate::cli::text;
 use photofinish_base::printable::printable;
 
 /// A part of the page, from top to bottom. All text is plain: each writer escapes it.
@@ -187,22 +188,50 @@ pub fn write_markdown(blocks: &[PageBlock], out: &mut impl io::Write) -> io::Res
                 writeln!(out)?;
             }
             PageBlock::Chart(chart) => {
-                let mark =
-                    |mark: Option<&(f64, String)>| mark.map_or(String::new(), |(_, text)| markdown_escaped(text));
-                let (from, to, most) = (mark(chart.marks.first()), mark(chart.marks.last()), chart.most());
-                if most <= 0.0 {
-                    continue;
-                }
-                let top = format!("█ is {}", [&number(most), chart.unit].join(" ").trim_end());
-                writeln!(out, "{}, from {from} to {to}; {top}:\n", markdown_escaped(&chart.title))?;
-                for line in &chart.lines {
-                    writeln!(out, "- `{}` {}", sparkline(line, most), markdown_escaped(&line.name))?;
+                let Some((title, lines)) = sparklines(chart) else { continue };
+                writeln!(out, "{}\n", markdown_escaped(&title))?;
+                for (line, name) in lines {
+                    writeln!(out, "- `{line}` {}", markdown_escaped(name))?;
                 }
                 writeln!(out)?;
             }
         }
     }
     Ok(())
+}
+
+/// For a terminal of this width, or a pipe.
+pub fn write_text(blocks: &[PageBlock], width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
+    let room = text::room(width);
+    for (at, block) in blocks.iter().enumerate() {
+        if at > 0 {
+            writeln!(out)?;
+        }
+        match block {
+            PageBlock::Heading(_, title) => text::write_folded(&printable(title), room, out)?,
+            PageBlock::Paragraph(paragraph) => text::write_paragraph(paragraph, width, out)?,
+            PageBlock::Table(rows) => text::write_columns(INDENT, rows, room, out)?,
+            PageBlock::Chart(chart) => {
+                let Some((title, lines)) = sparklines(chart) else { continue };
+                text::write_paragraph(&title, width, out)?;
+                let rows: Vec<_> = lines.map(|(line, name)| vec![line, name.to_owned()]).collect();
+                text::write_columns(INDENT, &rows, room, out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Of what is below a title.
+const INDENT: &str = "  ";
+
+/// What a chart shows, and its lines with their names. None: there is nothing to see.
+fn sparklines(chart: &PageChart) -> Option<(String, impl Iterator<Item = (String, &str)>)> {
+    let mark = |mark: Option<&(f64, String)>| mark.map_or(String::new(), |(_, text)| text.clone());
+    let (from, to, most) = (mark(chart.marks.first()), mark(chart.marks.last()), chart.most());
+    let top = format!("█ is {}", [&number(most), chart.unit].join(" ").trim_end());
+    let lines = chart.lines.iter().map(move |line| (sparkline(line, most), line.name.as_str()));
+    (most > 0.0).then(|| (format!("{}, from {from} to {to}; {top}:", chart.title), lines))
 }
 
 /// Columns of a line.

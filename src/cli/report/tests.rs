@@ -6,6 +6,7 @@ use std::time::Instant;
 use proptest::prelude::*;
 
 use super::*;
+use crate::cli::text::columns;
 use photofinish_base::clock::{DAY_US, HOUR_US};
 use photofinish_config::config;
 use photofinish_history::estimate::interval::insufficient_for_p99;
@@ -146,6 +147,24 @@ fn the_page_in_markdown() {
 }
 
 #[test]
+fn the_page_on_a_terminal_fits_its_width() {
+    let levels = vec![level("a/m", 1, 80.0), level("a/m", 9, 20.0)];
+    for report in [known(), ProbeReport { loads: vec![load(levels)], ..known() }] {
+        let blocks = words::page(&report);
+        for width in [None, Some(60)] {
+            let mut out = Vec::new();
+            page::write_text(&blocks, width, &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            let wide = |line: &&str| columns(line) > width.unwrap_or(80) && line.trim().contains(' ');
+            assert_eq!(text.lines().find(wide), None, "{text}");
+            for word in [words::TITLE, "fast/llama", "Method"] {
+                assert!(text.contains(word), "{word}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_page_in_html_loads_and_runs_nothing() {
     let page = html(&known());
     for forbidden in ["<script", "http://", "https://", "src=", "@import", "onload"] {
@@ -246,7 +265,7 @@ fn a_month_of_fifty_upstreams_is_quick_and_small() {
     for (html, json) in [(true, false), (false, true), (false, false)] {
         let options = ReportOptions { question: question.clone(), md: false, html, json };
         let (mut out, began) = (Vec::new(), Instant::now());
-        run(&config, &options, &mut out).unwrap();
+        run(&config, &options, None, &mut out).unwrap();
         let took = began.elapsed();
         eprintln!("html {html} json {json}: {took:?}, {} bytes", out.len());
         if html {
@@ -264,10 +283,10 @@ fn without_probes_it_says_what_to_run() {
     let config = config_of(&path, "");
     let question = ProbesQuestion { since: moment("72h").unwrap(), public: false };
     let options = |json| ReportOptions { question: question.clone(), md: false, html: false, json };
-    let error = run(&config, &options(false), &mut Vec::new()).unwrap_err().to_string();
+    let error = run(&config, &options(false), None, &mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains("photofinish probe") && error.contains("photofinish bench"), "{error}");
     let mut out = Vec::new();
-    run(&config, &options(true), &mut out).unwrap();
+    run(&config, &options(true), None, &mut out).unwrap();
     let report: serde_json::Value = serde_json::from_slice(&out).unwrap();
     assert_eq!(report["upstreams"], serde_json::json!([]));
 }
@@ -337,7 +356,7 @@ fn it_says_where_from_and_the_public_one_has_no_name_of_the_operator() {
         let page = |public: bool| {
             let question = ProbesQuestion { since: moment("72h").unwrap(), public };
             let mut out = Vec::new();
-            run(&config, &ReportOptions { question, md: false, html, json }, &mut out).unwrap();
+            run(&config, &ReportOptions { question, md: !html && !json, html, json }, None, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
         let (all, public) = (page(false), page(true));

@@ -72,6 +72,7 @@ CLIENTS = [
     python("semantic-kernel", "openai", "semantic_kernel_chat.py", "semantic_kernel", "semantic-kernel"),
     python("dspy", "openai", "dspy_chat.py", "dspy", "dspy"),
     python("crewai", "openai", "crewai_chat.py", "crewai", "crewai"),
+    python("goose", "openai", "goose_chat.py", "goose", "goose", "goose_sdk"),
     python("llm", "openai", "llm_cli.py", "llm"),
     python("aider-openai", "openai", "aider_openai.py", "aider", "aider", "aider_chat", seconds=240),
     python("aider-anthropic", "anthropic", "aider_anthropic.py", "aider", "aider", "aider_chat", seconds=240),

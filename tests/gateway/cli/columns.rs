@@ -102,7 +102,7 @@ async fn every_documented_command_fits_80_columns() {
         let ran = served.setup.run(&words.iter().map(String::as_str).collect::<Vec<_>>()).await;
         assert!(matches!(ran.code, Some(0..=2)), "{words:?}: {:?}\n{}", ran.code, ran.err);
         // For programs, for the web, and for files.
-        let formats = ["--json", "--csv", "--html", "--schema", "export", "report"];
+        let formats = ["--json", "--csv", "--html", "--md", "--schema", "export"];
         let out = if words.iter().any(|word| formats.contains(&word.as_str())) { "" } else { &ran.out };
         // A longer word, such as a path, has a line of its own.
         let wide = |line: &&str| line.chars().count() > 80 && line.trim().contains(' ');

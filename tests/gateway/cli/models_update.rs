@@ -260,6 +260,44 @@ const SIGNER: &str = "RWQmfU+9ieC6nertIja/ww0eTYEH93tg/+W/plgA861Sw//mB0UZctQn";
 /// The key of minisign's own releases.
 const ANOTHER: &str = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
 
+/// A catalogue brings what a model demands that this program has never heard of.
+#[tokio::test]
+async fn a_new_model_gets_the_requests_that_a_newer_catalogue_says() {
+    let answer = r#"{"candidates":[{"content":{"parts":[{"text":"hi"}]},"finishReason":"STOP"}]}"#;
+    let fake = FakeProvider::answering(move |_| {
+        Script::status(200, &[("content-type", "text/event-stream")], &format!("data: {answer}\n\n"))
+    })
+    .await;
+    let setup = Setup::new(&format!(
+        "[providers.google]\nbase_url = \"{}\"\ndialect = \"gemini\"\napi_key = \"planted\"\n",
+        fake.base_url()
+    ));
+    let mut catalogue: Value = serde_json::from_str(&newer(1.0)).unwrap();
+    let rule = json!({"dialect": "gemini", "names": ["*gemini-9*"],
+        "quirks": {"thinking": "budget", "thinking_max": 2_000, "schemas_with_tools": false}});
+    catalogue["rules"].as_array_mut().unwrap().insert(0, rule);
+    setup.write("new.json", catalogue.to_string());
+    let from = setup.path("new.json").to_str().unwrap().to_owned();
+    let body = json!({"model": "google/gemini-9-flash", "stream": true, "reasoning_effort": "high",
+        "messages": [{"role": "user", "content": "hello"}]});
+    let served = setup.serve().await;
+    assert_eq!(served.chat(&[], &body).await.status, 200);
+    let ran = served.setup.run(&["models", "update", "--accept", "--public-key", "none", "--from", &from]).await;
+    assert_eq!(ran.code, Some(0), "{}", ran.said());
+    assert_eq!(served.send("POST", "/api/reload", &[], "").await.status, 200);
+    assert_eq!(served.chat(&[], &body).await.status, 200);
+    served.stop().await;
+    for (number, expected) in [
+        json!({"includeThoughts": true, "thinkingLevel": "HIGH"}),
+        json!({"includeThoughts": true, "thinkingBudget": 2_000}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(fake.request(number).await.json()["generationConfig"]["thinkingConfig"], expected, "{number}");
+    }
+}
+
 #[tokio::test]
 async fn a_file_counts_if_the_signer_signed_it() {
     let server = |text: String, signature: Option<&'static str>| {

@@ -103,6 +103,20 @@ async fn the_newest_claude_is_not_forced_and_not_kept_from_thinking() {
 }
 
 #[tokio::test]
+async fn an_open_model_of_openai_gets_its_effort_from_ollama_too() {
+    let pair = Pair { surface: Surface::Chat, dialect: Dialect::Ollama };
+    let fake = FakeProvider::answering(move |_| pair.stream(&["hi"])).await;
+    let gateway = Setup::new().provider("a", &fake, "dialect = \"ollama\"").start().await;
+    for (number, (model, think)) in [("gpt-oss:20b", json!("high")), ("qwen3:8b", json!(true))].into_iter().enumerate()
+    {
+        let body = with(Surface::Chat.body(&format!("a/{model}"), true), &json!({"reasoning_effort": "xhigh"}));
+        assert_eq!(read_response(&mut gateway.ask(&body).await).await.status, 200);
+        assert_eq!(fake.request(number).await.json()["think"], think, "{model}");
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn the_operator_changes_members_and_headers_of_a_provider() {
     let more = "[providers.a.request]\nset = { provider = { order = [\"x\"] } }\ndefault = { temperature = 0.5 }\n\
                 drop = [\"user\"]\nheaders = { x-title = \"mine\" }\n\

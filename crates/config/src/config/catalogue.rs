@@ -14,7 +14,8 @@ use super::request::QuirkValue as _;
 use super::{Auth, CancelBilling};
 use photofinish_wire::each_quirk;
 use photofinish_wire::quirks::{
-    CallIdForm, PastReasoning, ProviderRequests, QuirkSet, SamplingForm, ThinkingForm, ThinkingOff,
+    CallIdForm, ModelFamily, PastReasoning, ProviderRequests, QuirkSet, SamplingForm, ThinkingForm, ThinkingLevels,
+    ThinkingOff,
 };
 use photofinish_wire::{Dialect, Prefix};
 
@@ -73,8 +74,6 @@ macro_rules! sourced_quirks {
         pub struct SourcedQuirks { $($quirk: Option<SourcedFact<$type>>,)+ }
 
         impl SourcedQuirks {
-            const NAMES: &[&str] = &[$(stringify!($quirk),)+];
-
             fn set(&self) -> QuirkSet {
                 QuirkSet { $($quirk: self.$quirk.as_ref().map(|fact| fact.value),)+ }
             }
@@ -230,7 +229,7 @@ fn read(text: &str) -> Result<Vec<CatalogueEntry>, toml::de::Error> {
             }
         }
         let (quirks, mut entry): (Table, Table) =
-            entry.into_iter().partition(|(fact, _)| SourcedQuirks::NAMES.contains(&fact.as_str()));
+            entry.into_iter().partition(|(fact, _)| QuirkSet::NAMES.contains(&fact.as_str()));
         entry.insert("quirks".to_owned(), Value::Table(quirks));
         Value::Table(entry).try_into()
     };

@@ -169,7 +169,7 @@ pub fn nearest_models<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, 
         let own = words(&valid.to_lowercase());
         Reverse(wanted.iter().filter(|word| own.contains(word)).count())
     };
-    let place = |valid: &str| Some((rank(valid)?, shared(valid)));
+    let place = |valid: &str| rank(valid).map(|rank| (rank, if rank == 0 { Reverse(0) } else { shared(valid) }));
     let ranked = valid.iter().filter_map(|valid| Some((place(valid)?, Reverse(version(valid)), valid.len(), *valid)));
     let mut ranked: Vec<_> = ranked.collect();
     ranked.sort();
@@ -178,7 +178,16 @@ pub fn nearest_models<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, 
     ranked.retain(|(place, ..)| Some(*place) == best);
     match best {
         Some((2, _)) | None => nearest(name, valid, limit),
-        Some(_) => ranked.into_iter().take(limit).map(|(.., valid)| valid.to_owned()).collect(),
+        Some(_) => {
+            let mut named: Vec<&str> = Vec::new();
+            for (.., valid) in ranked {
+                // `us.anthropic.claude-x` is `claude-x` again.
+                if named.len() < limit && !named.iter().any(|shorter| valid.ends_with(shorter)) {
+                    named.push(valid);
+                }
+            }
+            named.into_iter().map(str::to_owned).collect()
+        }
     }
 }
 
@@ -313,6 +322,14 @@ mod tests {
         let problems = Problems::new("f".into(), "", found);
         assert_eq!((problems.list.len(), problems.more), (SHOWN_MAX, 150));
         assert!(problems.to_string().ends_with("250 problems, the first 100 are shown"));
+    }
+
+    #[test]
+    fn the_newest_version_is_meant_and_each_model_is_named_once() {
+        let valid =
+            ["gpt-6-sol", "gpt-6.2-astra", "us.anthropic.claude-sonnet-5", "claude-sonnet-5", "claude-sonnet-4-6"];
+        assert_eq!(nearest_models("gpt-6", valid, 2), ["gpt-6.2-astra", "gpt-6-sol"]);
+        assert_eq!(nearest_models("sonnet", valid, 2), ["claude-sonnet-5", "claude-sonnet-4-6"]);
     }
 
     #[test]

@@ -3,18 +3,20 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde_json::Value;
+use serde_json::{Value, json};
 use toml::de::DeValue;
 
 use super::keys::{self, Flag, TableKeys as _, ValueKind, WholeNumber, choice, keys, own};
 use super::names::NamedChoice;
 use super::problem::{LocatedProblem, shown};
-use super::reader::{Located, ReaderScope, TomlTable};
+use super::reader::{Located, ReaderScope, TomlTable, one_of};
 use super::{Auth, ProviderDialect, text};
 use photofinish_wire::each_quirk;
 use photofinish_wire::quirks::{
-    CallIdForm, ModelRequests, PastReasoning, QuirkSet, RequestChanges, SamplingForm, ThinkingForm, ThinkingOff,
+    CallIdForm, ModelFamily, ModelRequests, PastReasoning, QuirkSet, RequestChanges, SamplingForm, ThinkingForm,
+    ThinkingLevels, ThinkingOff,
 };
+use photofinish_wire::translate::Effort;
 
 macro_rules! request_keys {
     ($($(#[doc = $about:literal])* $quirk:ident: $type:ty $(= $usual:expr)?;)+) => {
@@ -115,6 +117,28 @@ impl QuirkValue for u64 {
     }
 }
 
+impl QuirkValue for ThinkingLevels {
+    fn kind() -> impl ValueKind<Value = ThinkingLevels> {
+        own(read_levels, |_| {
+            let efforts = Effort::ALL.map(|effort| json!({ "const": effort.as_str() }));
+            json_schema!({ "type": "array", "items": { "anyOf": efforts }, "minItems": 1 })
+        })
+    }
+
+    fn shown(self) -> String {
+        self.efforts().map(Effort::as_str).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn read_levels(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<ThinkingLevels> {
+    let what = table.what(key);
+    let texts = table.texts(key, Effort::ALL.len(), "efforts")?;
+    let offset = texts.first().map_or(table.offset, |text| text.offset);
+    let levels = ThinkingLevels::try_from(texts.into_iter().map(|text| text.value).collect::<Vec<_>>());
+    let expected = || one_of(&Effort::ALL.map(Effort::as_str));
+    levels.map_err(|why| table.scope.wrong(offset, format!("{what}: {why}"), expected())).ok()
+}
+
 /// For the enums of quirks: `wire` declares them, and knows no configuration.
 macro_rules! choices {
     ($($name:ident),+) => {
@@ -144,7 +168,7 @@ macro_rules! choices {
     };
 }
 
-choices!(CallIdForm, PastReasoning, SamplingForm, ThinkingForm, ThinkingOff);
+choices!(CallIdForm, ModelFamily, PastReasoning, SamplingForm, ThinkingForm, ThinkingOff);
 
 /// The tables of `request_for`, by the pattern of their models.
 pub(super) fn read_models(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<ModelRequests>> {

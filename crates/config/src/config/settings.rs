@@ -22,8 +22,8 @@ use super::{
 use crate::offerings::{ModelCatalogue, Offering};
 use photofinish_base::telemetry::LogFormat;
 use photofinish_base::{files, machine};
-use photofinish_wire::Surface;
 use photofinish_wire::quirks::{Quirks, RequestChanges};
+use photofinish_wire::{Dialect, Surface};
 
 /// One configuration. Immutable; a reload makes another one, and so does what providers list.
 #[derive(Clone, Debug)]
@@ -148,8 +148,8 @@ pub struct UpstreamConfig {
     pub offering: Option<Arc<Offering>>,
     /// Whether it is asked to stream.
     pub upstream_stream: UpstreamStream,
-    /// What it demands of requests.
-    pub quirks: Quirks,
+    /// What it demands of requests, by dialect.
+    pub quirks: Vec<(Dialect, Quirks)>,
     /// What the operator changes in them.
     pub changes: Arc<RequestChanges>,
     /// When its provider did not list it. Only an upstream that the catalogue found has this.
@@ -170,7 +170,11 @@ impl UpstreamConfig {
             catalogue.offering_or_undated(&provider.name, &model).filter(|_| provider.simulate.is_none()).cloned();
         let known = offering.as_deref();
         let price = known.and_then(Price::of_offering);
-        let (quirks, changes) = provider.requests.of_model(&model);
+        let quirks = |spoken: &ProviderDialect| {
+            (spoken.dialect, provider.requests.quirks(&model, spoken.dialect, catalogue.rules()))
+        };
+        let quirks = provider.dialects.iter().map(quirks).collect();
+        let changes = provider.requests.changes(&model);
         let provider_streams = provider.upstream_stream;
         let date = |offering: &Offering| offering.date.as_deref().unwrap_or(catalogue.date()).into();
         UpstreamConfig {
@@ -200,6 +204,11 @@ impl UpstreamConfig {
             Some(only) if only.dialect == surface.dialect() || surface.translates_to(only.dialect) => Some(only),
             _ => self.provider.spoken_for(surface),
         }
+    }
+
+    /// What it demands of requests in this dialect.
+    pub fn quirks(&self, dialect: Dialect) -> Quirks {
+        self.quirks.iter().find(|(spoken, _)| *spoken == dialect).map(|(_, quirks)| *quirks).unwrap_or_default()
     }
 
     /// `provider/model`

@@ -11,6 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::offering::{Offering, Row, bits, is_plain};
+use photofinish_wire::quirks::ModelRules;
 
 /// The form of `catalogue.json` that this program reads.
 const FORMAT: u32 = 1;
@@ -28,6 +29,7 @@ pub struct ModelCatalogue {
     models: BTreeMap<String, CataloguedModel>,
     /// From another name of a model to its name.
     aliases: BTreeMap<String, String>,
+    rules: ModelRules,
 }
 
 /// A model that one or more providers host.
@@ -92,6 +94,9 @@ struct CatalogueText<'t> {
     /// The names of the places in a row.
     columns: Vec<String>,
     models: Vec<NamedModel>,
+    /// An older file has none.
+    #[serde(default)]
+    rules: ModelRules,
     /// By provider. Read one by one, because all values together take more memory than what is kept.
     #[serde(borrow)]
     rows: BTreeMap<String, &'t RawValue>,
@@ -160,7 +165,7 @@ impl ModelCatalogue {
     /// # Errors
     /// The text is no catalogue, or one of another format.
     pub fn read(text: &[u8]) -> Result<ModelCatalogue, CatalogueError> {
-        let CatalogueText { date, sources, columns, models: named, rows, .. } =
+        let CatalogueText { date, sources, columns, models: named, rules, rows, .. } =
             match serde_json::from_slice(text).map_err(CatalogueError::Invalid) {
                 Ok(CatalogueText { format, .. }) if format != FORMAT => return Err(CatalogueError::Format(format)),
                 Ok(read) => read,
@@ -206,11 +211,16 @@ impl ModelCatalogue {
         // A name of a model is no alias of another.
         let aliases = names.aliases.into_iter().filter(|(alias, _)| !models.contains_key(alias));
         let aliases = aliases.filter_map(|(alias, name)| Some((alias, name?))).collect();
-        Ok(ModelCatalogue { date, offerings, models, aliases })
+        Ok(ModelCatalogue { date, offerings, models, aliases, rules })
     }
 
     pub fn date(&self) -> &str {
         &self.date
+    }
+
+    /// What models demand of requests.
+    pub fn rules(&self) -> &ModelRules {
+        if self.rules.is_empty() { &BUILT_IN.rules } else { &self.rules }
     }
 
     /// What the provider says of this id, or of the id without the date of a snapshot: a new snapshot costs what its model does.
@@ -308,6 +318,8 @@ pub(crate) fn undated(name: &str) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::offerings::{InputKind, OfferingStatus};
+    use photofinish_wire::Dialect;
+    use photofinish_wire::quirks::ThinkingForm;
 
     const COLUMNS: &str =
         r#""columns":["id","model","input","output","context","kinds","abilities","status","tiers","source"]"#;
@@ -329,6 +341,37 @@ mod tests {
         assert!(open.is_open && open.hosts.len() >= 5);
         assert_eq!(ModelCatalogue::built_in().date(), catalogue.date());
         assert_eq!(ModelCatalogue::built_in_date(), catalogue.date());
+    }
+
+    #[test]
+    fn the_rules_of_the_catalogue_are_those_of_their_file() {
+        let mut written: toml::Table = toml::from_str(include_str!("../../data/rules.toml")).unwrap();
+        let rules = written["rule"].as_array_mut().unwrap();
+        rules.iter_mut().for_each(|rule| drop(rule.as_table_mut().unwrap().remove("source")));
+        let file: Value = serde_json::from_slice(BUILT_IN_TEXT).unwrap();
+        assert_eq!(serde_json::to_value(rules).unwrap(), file["rules"], "data/update --rules writes them");
+    }
+
+    #[test]
+    fn a_newer_catalogue_says_what_its_models_demand_and_an_older_one_leaves_it_to_the_program() {
+        let of = |rules: &str| {
+            let text = format!(
+                r#"{{"format":1,"date":"2026-11-27","sources":{{}},{COLUMNS},"models":[],{rules}"rows":{{}}}}"#
+            );
+            ModelCatalogue::read(text.as_bytes())
+        };
+        let thinking = |catalogue: &ModelCatalogue| {
+            let quirks = catalogue.rules().of("gemini-2.5-pro", Dialect::Gemini).settled();
+            (quirks.thinking, quirks.thinking_max)
+        };
+        let newer = r#""rules":[{"dialect":"of-tomorrow","names":["*"],"quirks":{"thinking":"off"}},
+            {"dialect":"gemini","names":["*pro"],"quirks":{"thinking":"either","of_tomorrow":1}}],"#;
+        assert_eq!(thinking(&of(newer).unwrap()), (ThinkingForm::Either, None));
+        assert_eq!(thinking(&of("").unwrap()), (ThinkingForm::Budget, Some(32_768)));
+        let wrong = r#""rules":[{"names":["*"],"quirks":{"thinking":"sometimes"}}],"#;
+        assert!(of(wrong).unwrap_err().to_string().contains("sometimes"));
+        let many = format!(r#""rules":[{{"names":[{}"*"],"quirks":{{}}}}],"#, r#""a","#.repeat(1_000));
+        assert!(of(&many).unwrap_err().to_string().contains("1001 names, more than 1000"));
     }
 
     #[test]

@@ -249,18 +249,6 @@ impl Dialect {
         }
     }
 
-    /// Whether requests for two models have the same form, so that one translation serves both. The model's name does
-    /// not count.
-    pub fn writes_alike(self, one: &str, other: &str) -> bool {
-        match self {
-            _ if one == other => true,
-            Dialect::Anthropic => true,
-            Dialect::Gemini => gemini::writes_alike(one, other),
-            Dialect::Bedrock => bedrock::writes_alike(one, other),
-            Dialect::OpenAi | Dialect::Responses | Dialect::Ollama => false,
-        }
-    }
-
     /// The path of a request for a model, appended to the base URL. May have a query.
     pub fn path(self, surface: Surface, model: &str, form: AnswerForm) -> Cow<'static, str> {
         let streams = form != AnswerForm::Plain;

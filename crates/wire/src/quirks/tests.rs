@@ -2,18 +2,41 @@
 
 use serde_json::{Value, json};
 
+use std::sync::LazyLock;
+
 use super::*;
 use crate::dialect::Surface;
 
+const RULES: &str = include_str!("../../data/rules.toml");
+
+/// The file's rules, as a reader of `catalogue.json` sees them.
+static MODEL_RULES: LazyLock<ModelRules> = LazyLock::new(|| {
+    let file: toml::Table = toml::from_str(RULES).unwrap();
+    file["rule"].clone().try_into().unwrap()
+});
+
+impl TranslationOptions {
+    /// For a model of which only the rules tell anything.
+    pub fn of_model(dialect: Dialect, model: impl Into<String>) -> TranslationOptions {
+        let model = model.into();
+        TranslationOptions { quirks: MODEL_RULES.of(&model, dialect).settled(), model }
+    }
+}
+
 #[test]
-fn every_row_has_a_source_and_a_name_that_reaches_it() {
-    let rows = read(include_str!("models.toml")).unwrap();
-    for (at, row) in rows.iter().enumerate() {
-        assert!(row.source.contains("20") && row.source.contains("https://"), "{:?}", row.names);
-        for pattern in &row.names {
+fn every_rule_has_a_source_and_known_keys_and_a_name_that_reaches_it() {
+    let file: toml::Table = toml::from_str(RULES).unwrap();
+    for (rule, written) in MODEL_RULES.0.iter().zip(file["rule"].as_array().unwrap()) {
+        let (names, source) = (&rule.names, written["source"].as_str().unwrap());
+        assert!(source.contains("20") && source.contains("https://"), "{names:?}");
+        let quirks = written["quirks"].as_table().unwrap();
+        assert!(quirks.keys().all(|key| QuirkSet::NAMES.contains(&key.as_str())), "{quirks}");
+        assert!(rule.dialect.as_deref().is_none_or(|dialect| Dialect::from_name(dialect).is_some()), "{names:?}");
+        for pattern in names {
             let name = pattern.replace('*', "");
-            let first = rows.iter().position(|row| row.names.iter().any(|pattern| matches(pattern, &name)));
-            assert_eq!(first, Some(at), "{pattern} is hidden by an earlier row");
+            let mut rules = MODEL_RULES.0.iter().filter(|other| other.dialect == rule.dialect);
+            let first = rules.find(|rule| rule.names.iter().any(|pattern| matches(pattern, &name)));
+            assert!(first.is_some_and(|first| std::ptr::eq(first, rule)), "{pattern} is hidden by an earlier rule");
             assert_eq!(normal(pattern).replace('*', ""), name, "{pattern} can never fit");
         }
     }
@@ -69,7 +92,7 @@ fn names_tell_what_a_model_takes() {
         ("glm-5.1", Budget, true, true, true, None, false),
         ("gpt-5", Budget, true, true, true, None, false),
     ] {
-        let its = Quirks::of_model(name);
+        let its = TranslationOptions::of_model(Dialect::Anthropic, name).quirks;
         let may_not_think = its.thinking_off != ThinkingOff::Never;
         assert_eq!(
             (its.thinking, may_not_think, its.forced_tools, its.schemas, its.max_output, its.prefill),
@@ -77,6 +100,47 @@ fn names_tell_what_a_model_takes() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn rules_of_a_dialect_come_before_the_others() {
+    use ModelFamily::{Claude, Nova, OpenAi, Other, Qwen};
+    // Family, schemas, forced tools, and whether signed thoughts go back.
+    for (id, family, schemas, forced, past) in [
+        ("anthropic.claude-3-haiku-20240307-v1:0", Claude, false, true, true),
+        ("us.anthropic.claude-3-7-sonnet-20250219-v1:0", Claude, false, true, true),
+        ("anthropic.claude-sonnet-4-20250514-v1:0", Claude, false, true, true),
+        ("global.anthropic.claude-opus-4-6-v1", Claude, true, true, true),
+        (
+            "arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            Claude,
+            true,
+            true,
+            true,
+        ),
+        ("us.anthropic.claude-fable-5", Claude, true, true, true),
+        ("us.anthropic.claude-fable-5-1", Claude, true, false, true),
+        ("us.amazon.nova-pro-v1:0", Nova, false, true, false),
+        ("global.amazon.nova-2-lite-v1:0", Nova, false, true, false),
+        ("openai.gpt-oss-120b-1:0", OpenAi, true, true, false),
+        ("qwen.qwen3-32b-v1:0", Qwen, true, true, false),
+        ("arn:aws:bedrock:us-east-1:1:application-inference-profile/abc", Other, false, true, true),
+        ("arn:aws:bedrock:us-east-1:1:provisioned-model/abc", Other, false, true, true),
+        ("meta.llama3-8b-instruct-v1:0", Other, false, false, false),
+        ("deepseek.v3.2", Other, true, true, false),
+        ("", Other, true, true, false),
+    ] {
+        let its = TranslationOptions::of_model(Dialect::Bedrock, id).quirks;
+        let keeps = its.past_reasoning != PastReasoning::Refused;
+        assert_eq!((its.family, its.schemas, its.forced_tools, keeps), (family, schemas, forced, past), "{id}");
+    }
+    let levels = |dialect| TranslationOptions::of_model(dialect, "claude-opus-4-6").quirks.thinking_levels;
+    assert_eq!(levels(Dialect::OpenAi), ThinkingLevels::USUAL, "a rule of another dialect says nothing");
+    assert_ne!(levels(Dialect::Bedrock), ThinkingLevels::USUAL);
+}
+
+fn claude(name: &str) -> Quirks {
+    TranslationOptions::of_model(Dialect::Anthropic, name).quirks
 }
 
 /// The members after the change, and the names of what is lost.
@@ -90,7 +154,7 @@ fn changed(surface: Surface, body: &Value, quirks: Quirks, changes: &RequestChan
 #[test]
 fn a_request_in_the_own_dialect_gets_what_its_upstream_demands() {
     let openai = Quirks { max_completion_tokens: true, ..Quirks::default() };
-    let newest = Quirks::of_model("claude-opus-5-5");
+    let newest = claude("claude-opus-5-5");
     let nine = Quirks { call_ids: CallIdForm::Nine, ..Quirks::default() };
     let deepseek = Quirks { past_reasoning: PastReasoning::Wanted, ..Quirks::default() };
     let call = |id: &str, more: Value| {
@@ -156,7 +220,7 @@ fn a_request_in_the_own_dialect_gets_what_its_upstream_demands() {
 
 #[test]
 fn a_message_gets_what_its_claude_demands() {
-    let newest = Quirks::of_model("claude-opus-5-5");
+    let newest = claude("claude-opus-5-5");
     for (surface, quirks, body, expected, lost) in [
         (
             Surface::Messages,
@@ -175,14 +239,14 @@ fn a_message_gets_what_its_claude_demands() {
         ),
         (
             Surface::Messages,
-            Quirks::of_model("claude-sonnet-5-5"),
+            claude("claude-sonnet-5-5"),
             json!({ "thinking": { "type": "disabled" } }),
             json!({ "thinking": { "type": "between_tools" } }),
             "",
         ),
         (
             Surface::Messages,
-            Quirks::of_model("claude-sonnet-4-5"),
+            claude("claude-sonnet-4-5"),
             json!({ "thinking": { "type": "disabled" }, "temperature": 0.2, "max_tokens": 9 }),
             json!({ "thinking": { "type": "disabled" }, "temperature": 0.2, "max_tokens": 9 }),
             "",

@@ -48,6 +48,7 @@ impl Prefix {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quirks::TranslationOptions;
 
     #[test]
     fn names_tell_which_models_take_one() {
@@ -61,7 +62,7 @@ mod tests {
             (Prefix::Plain, Dialect::Anthropic, "claude-opus-4-6", Prefix::Plain),
             (Prefix::Off, Dialect::Anthropic, "claude-3-haiku", Prefix::Off),
         ] {
-            assert_eq!(prefix.of(dialect, &Quirks::of_model(model)), taken, "{model}");
+            assert_eq!(prefix.of(dialect, &TranslationOptions::of_model(dialect, model).quirks), taken, "{model}");
         }
     }
 }

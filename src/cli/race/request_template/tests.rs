@@ -81,6 +81,8 @@ fn without_models_of_ones_own_the_widest_race_is_shown() {
     assert_eq!(model(&["GROQ_API_KEY", "CEREBRAS_API_KEY"]), Ok(2));
     assert!(model(&["GROQ_API_KEY", "CEREBRAS_API_KEY", "TOGETHER_API_KEY"]).is_ok_and(|wide| wide > 2));
     assert!(model(&["GROQ_API_KEY"]).is_err_and(|error| error.contains("--model is missing")), "nothing races");
+    // Dozens are counted.
+    assert!(model(&["OPENAI_API_KEY"]).is_err_and(|error| error.len() < 120 && error.contains("`photofinish models`")));
 }
 
 #[test]

@@ -52,6 +52,11 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     ("[providers.groq.request]\nset = { a = nan }", "2:13: \"a\" in", "JSON"),
     ("[providers.groq.request]\nheaders = { authorization = \"planted\" }", "2:13: \"authorization\" in", "credential"),
     ("[providers.groq.request]\nforced_tool = false", "2:1: unknown key \"forced_tool\"", "forced_tools"),
+    (
+        "[providers.groq.request]\nthinking_levels = [\"huge\"]",
+        "2:20: \"thinking_levels\" in request of [providers.groq]: \"huge\" is no effort",
+        "minimal",
+    ),
     ("[providers.groq.request]\nthinking = \"no\"", "2:12: bad value \"no\"", "effort"),
     ("[providers.groq.request_for.\"a*\"]\ncall_ids = \"ten\"", "2:12: bad value \"ten\"", "nine"),
     ("[race]\nattempts = 2", "2:1: unknown key \"attempts\" in [race]", "one of policy"),

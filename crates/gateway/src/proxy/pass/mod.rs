@@ -257,8 +257,7 @@ fn going_up(client: &HeaderMap, provider: &Provider, key: Option<&HashedKey>, wo
     let mut headers = selected(client, goes);
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("photofinish/", env!("CARGO_PKG_VERSION"))));
-    let (_, changes) = provider.requests.of_model(word);
-    headers.extend(changes.headers);
+    headers.extend(provider.requests.changes(word).headers);
     headers
 }
 

@@ -85,7 +85,7 @@ impl<'a> Outbound<'a> {
             self.leave_out([upstream.name()], LeftOutReason::Dialect);
             return Ok(None);
         };
-        let demands = Demands::of(upstream, spoken.dialect);
+        let demands = Demands::of(upstream, spoken.dialect, self.request.surface);
         let request_translation = if spoken.dialect == self.request.surface.dialect() {
             self.own_dialect(demands)?
         } else {
@@ -178,14 +178,7 @@ impl<'a> Outbound<'a> {
     fn translated(&mut self, dialect: Dialect, demands: Demands) -> Result<Option<Arc<RequestTranslation>>, Rejection> {
         let surface = self.request.surface;
         let options = &demands.options;
-        let alike = |with: &Demands| {
-            // Some requests for embeddings contain the model.
-            let writes_alike = !surface.embeds() && dialect.writes_alike(&with.options.model, &options.model);
-            with.changes == demands.changes
-                && with.options.quirks == options.quirks
-                && (writes_alike || with.options.model == options.model)
-        };
-        let made = self.translated.iter().find(|(of, with, _)| *of == dialect && alike(with));
+        let made = self.translated.iter().find(|(of, with, _)| *of == dialect && with.are(&demands));
         if let Some((_, _, request_translation)) = made {
             return Ok(Some(request_translation.clone()));
         }
@@ -241,11 +234,12 @@ impl<'a> Outbound<'a> {
 }
 
 impl Demands {
-    /// The options include the model only if the dialect's body depends on it, so that other upstreams share a translation.
-    fn of(upstream: &UpstreamConfig, dialect: Dialect) -> Demands {
-        let by_model = matches!(dialect, Dialect::Gemini | Dialect::Bedrock);
+    /// The options include the model only for embeddings, whose body may depend on it, so that other upstreams share a translation.
+    fn of(upstream: &UpstreamConfig, dialect: Dialect, surface: Surface) -> Demands {
+        let by_model = surface.embeds() && matches!(dialect, Dialect::Gemini | Dialect::Bedrock);
         let model = if by_model { upstream.model.clone() } else { String::new() };
-        Demands { options: TranslationOptions { model, quirks: upstream.quirks }, changes: upstream.changes.clone() }
+        let options = TranslationOptions { model, quirks: upstream.quirks(dialect) };
+        Demands { options, changes: upstream.changes.clone() }
     }
 
     fn are(&self, others: &Demands) -> bool {
@@ -262,7 +256,7 @@ pub fn without_reasoning(
     let dialect = upstream.spoken_for(request.surface)?.dialect;
     let mut lease = memory.lease();
     lease.cover(translation_bytes(request.body())).ok()?;
-    let Demands { options, changes } = Demands::of(upstream, dialect);
+    let Demands { options, changes } = Demands::of(upstream, dialect, request.surface);
     let request_translation = aside(request.len(), || {
         let made = RequestTranslation::without_reasoning(request, dialect, &options)?;
         if made.is_translated() {

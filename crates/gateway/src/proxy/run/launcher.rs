@@ -389,7 +389,7 @@ impl Launcher {
         }
         let takes_options = request_translation.dialect() == Dialect::OpenAi
             && !complained.stream_options
-            && candidate.upstream.quirks.stream_options
+            && candidate.upstream.quirks(Dialect::OpenAi).stream_options
             && !health.has_habit(&candidate.name, candidate.surface, StreamingHabit::RefusesOptions);
         if takes_options { AnswerForm::WithUsage } else { AnswerForm::Streamed }
     }

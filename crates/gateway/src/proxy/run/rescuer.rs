@@ -80,13 +80,10 @@ impl AnswerRescuer {
             return None;
         }
         let continued = || {
-            let (prefix, quirks) = (candidate.upstream.provider.prefix, &candidate.upstream.quirks);
-            let (request_translation, shown) = self.launcher.uploads[turn.candidate].continued(
-                delivered.text(),
-                delivered.tokens(),
-                prefix,
-                quirks,
-            )?;
+            let upload = &self.launcher.uploads[turn.candidate];
+            let (prefix, quirks) = (candidate.upstream.provider.prefix, candidate.upstream.quirks(upload.dialect()));
+            let (request_translation, shown) =
+                upload.continued(delivered.text(), delivered.tokens(), prefix, &quirks)?;
             let mut lease = gateway.memory().lease();
             lease.cover(request_translation.len()).ok()?;
             Some((Arc::new(request_translation.leased(lease)), shown))

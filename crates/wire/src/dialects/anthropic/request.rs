@@ -89,18 +89,14 @@ impl ThinkingRequest {
         if !wanted {
             return ThinkingRequest::default();
         }
-        let adaptive = match quirks.thinking {
-            ThinkingForm::Effort => true,
-            ThinkingForm::Either => asked.budget.is_none(),
-            ThinkingForm::Budget | ThinkingForm::Off => false,
-        };
-        let thinking = match (adaptive, claude::budget(asked, conversation.sampling.max_tokens, quirks.max_output)) {
-            (true, _) => {
+        let budget = claude::budget(asked, conversation.sampling.max_tokens, quirks.max_output);
+        let thinking = match (quirks.wants_budget(asked), budget) {
+            (false, _) => {
                 let effort = asked.effort.or(asked.budget.map(Effort::of_budget));
                 ThinkingRequest { mode: Mode::Adaptive, effort, hidden }
             }
-            (false, Some(budget)) => ThinkingRequest { mode: Mode::Budget(budget), effort: None, hidden },
-            (false, None) => ThinkingRequest::default(),
+            (true, Some(budget)) => ThinkingRequest { mode: Mode::Budget(budget), effort: None, hidden },
+            (true, None) => ThinkingRequest::default(),
         };
         let forced = quirks.forced_tools
             && matches!(conversation.tool_choice, Some(ToolChoice::Required | ToolChoice::Named(_)));
@@ -202,13 +198,7 @@ fn output_config(
 ) -> Map<String, Value> {
     let mut config = Map::new();
     if let Some(effort) = thinking.effort {
-        let name = match effort {
-            Effort::None | Effort::Minimal | Effort::Low => "low",
-            // Models that also take budgets have no level between high and max.
-            Effort::XHigh if quirks.thinking != ThinkingForm::Effort => "high",
-            other => other.as_str(),
-        };
-        config.insert("effort".to_owned(), Value::from(name));
+        config.put("effort", Some(quirks.thinking_levels.level(effort).as_str()));
     }
     match &conversation.format {
         None | Some(Format::Text) => {}

@@ -11,7 +11,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 pub use reader::BedrockReader;
-pub use request::{request, writes_alike};
+pub use request::request;
 pub use whole::events_of_whole;
 
 use crate::PayloadKind;

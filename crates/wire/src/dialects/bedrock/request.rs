@@ -11,7 +11,7 @@ use crate::dialects::claude;
 use crate::dialects::claude::signed;
 use crate::json::numbers::object;
 use crate::json::values::{PutMember, json};
-use crate::quirks::{Quirks, SamplingForm, ThinkingForm, ThinkingOff, TranslationOptions};
+use crate::quirks::{ModelFamily, PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingOff, TranslationOptions};
 use crate::translate::call_ids::CallIds;
 use crate::translate::outgoing::{
     called_names, lose_cache, lose_choices, lose_penalties, lose_tier, lose_verbosity, object_schema,
@@ -27,13 +27,12 @@ const METADATA_LENGTH_MAX: usize = 256;
 
 /// Writes a conversation as a request.
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
-    let mut content = ContentWriter::new(BedrockModel::of(options), losses);
-    let model = content.model;
+    let mut content = ContentWriter::new(options.quirks, losses);
     let mut system = Vec::new();
     content.system(&conversation.system, &mut system);
     let messages = content.messages(&conversation.turns, &mut system);
-    let mut writer =
-        BedrockRequestWriter { model, body: Map::new(), fields: Map::new(), thinks: false, unsampled: false };
+    let (quirks, body, fields) = (options.quirks, Map::new(), Map::new());
+    let mut writer = BedrockRequestWriter { quirks, body, fields, thinks: false, unsampled: false };
     let tools = tools(conversation, &mut content);
     let begun = claude::is_begun(&messages);
     writer.body.put("messages", Some(messages));
@@ -79,17 +78,17 @@ fn tools(conversation: &Conversation, content: &mut ContentWriter<'_>) -> Vec<Va
             content.losses.content(&tool.name);
             continue;
         }
-        let mut strict = tool.strict == Some(true) && content.model.takes_schemas;
+        let mut strict = tool.strict == Some(true) && content.quirks.schemas;
         content.losses.lose_if(tool.strict == Some(true) && !strict, &format!("tools[{number}].strict"));
         let mut schema = object_schema(tool);
-        if strict && content.model.family == Family::Claude {
+        if strict && content.quirks.family == ModelFamily::Claude {
             let closed = claude::closed_tool(&schema, number, content.losses);
             strict = closed.is_some();
             schema = closed.unwrap_or(schema);
         }
         specs.push(spec(tool, schema, strict));
         match &tool.cache {
-            Some(hint) if content.model.caches_tools() => specs.push(content.cache_point(hint)),
+            Some(hint) if content.quirks.family == ModelFamily::Claude => specs.push(content.cache_point(hint)),
             Some(_) => content.losses.lose("cache_control"),
             None => {}
         }
@@ -116,7 +115,7 @@ fn named_in_history(conversation: &Conversation) -> Vec<Value> {
 
 /// Writes all members but the messages.
 struct BedrockRequestWriter {
-    model: BedrockModel,
+    quirks: Quirks,
     body: Map<String, Value>,
     /// `additionalModelRequestFields`: options that only models of this maker support.
     fields: Map<String, Value>,
@@ -128,7 +127,7 @@ struct BedrockRequestWriter {
 
 impl BedrockRequestWriter {
     fn is_claude(&self) -> bool {
-        self.model.family == Family::Claude
+        self.quirks.family == ModelFamily::Claude
     }
 
     fn tool_config(&mut self, conversation: &Conversation, tools: Vec<Value>, losses: &mut Losses) {
@@ -140,7 +139,7 @@ impl BedrockRequestWriter {
             _ if conversation.tools.is_empty() => None,
             None | Some(ToolChoice::Auto | ToolChoice::None) => None,
             // A thinking Claude cannot be forced either.
-            Some(_) if !self.model.can_be_forced || self.thinks => {
+            Some(_) if !self.quirks.forced_tools || self.thinks => {
                 losses.lose("tool_choice");
                 None
             }
@@ -156,47 +155,36 @@ impl BedrockRequestWriter {
         let off =
             reasoning.enabled == Some(false) || reasoning.effort == Some(Effort::None) || reasoning.budget == Some(0);
         let on = reasoning.enabled == Some(true) || reasoning.effort.is_some() || reasoning.budget.is_some();
-        match self.model.family {
+        let level = self.quirks.thinking_levels.level(effort(reasoning));
+        match self.quirks.family {
             _ if !off && !on => {}
-            Family::Claude if off => match self.model.quirks.thinking_off {
+            ModelFamily::Claude if off => match self.quirks.thinking_off {
                 ThinkingOff::Never => losses.lose("reasoning"),
                 // The others do not think unasked.
-                off if self.model.quirks.thinking == ThinkingForm::Effort => {
+                off if self.quirks.thinking == ThinkingForm::Effort => {
                     self.fields.put("thinking", Some(json!({ "type": off.as_str() })));
                 }
                 ThinkingOff::Disabled | ThinkingOff::BetweenTools => {}
             },
-            Family::Claude if begun || self.model.quirks.thinking == ThinkingForm::Off => {
+            _ if off => losses.lose_if(self.quirks.thinking_off == ThinkingOff::Never, "reasoning"),
+            ModelFamily::Claude if begun || self.quirks.thinking == ThinkingForm::Off => {
                 losses.lose("reasoning_effort");
             }
-            Family::Claude => self.claude_thinks(reasoning, conversation, losses),
-            // These models do not think by default.
-            Family::Nova(_) | Family::Other | Family::Unknown if off => {}
-            Family::Nova(generation) if generation >= 2 => {
-                let level = three_levels(effort(reasoning));
-                let config = json!({ "type": "enabled", "maxReasoningEffort": level });
+            ModelFamily::Claude => self.claude_thinks(reasoning, conversation, losses),
+            ModelFamily::Nova if self.quirks.thinking != ThinkingForm::Off => {
+                let config = json!({ "type": "enabled", "maxReasoningEffort": level.as_str() });
                 self.fields.put("reasoningConfig", Some(config));
-                self.unsampled = level == "high";
+                self.unsampled = level == Effort::High;
             }
-            Family::GptOss if !off => {
-                self.fields.put("reasoning_effort", Some(three_levels(effort(reasoning))));
-            }
-            Family::Qwen if !off => {
-                let level = if effort(reasoning) <= Effort::Low { "low" } else { "high" };
-                self.fields.put("reasoning_config", Some(level));
-            }
-            _ => losses.lose("reasoning"),
+            ModelFamily::OpenAi => self.fields.put("reasoning_effort", Some(level.as_str())),
+            ModelFamily::Qwen => self.fields.put("reasoning_config", Some(level.as_str())),
+            ModelFamily::Nova | ModelFamily::Other => losses.lose("reasoning"),
         }
     }
 
     fn claude_thinks(&mut self, reasoning: &Reasoning, conversation: &Conversation, losses: &mut Losses) {
-        let Quirks { thinking: form, max_output, .. } = self.model.quirks;
-        let wants_budget = match form {
-            ThinkingForm::Effort => false,
-            ThinkingForm::Either => reasoning.budget.is_some(),
-            ThinkingForm::Budget | ThinkingForm::Off => true,
-        };
-        let thinking = if wants_budget {
+        let Quirks { thinking: form, thinking_levels, max_output, .. } = self.quirks;
+        let thinking = if self.quirks.wants_budget(reasoning) {
             let budget = claude::budget(reasoning, conversation.sampling.max_tokens, max_output);
             let Some(budget) = budget.filter(|_| !claude::continues_without_thoughts(conversation)) else {
                 losses.lose("reasoning_effort");
@@ -205,11 +193,8 @@ impl BedrockRequestWriter {
             json!({ "type": "enabled", "budget_tokens": budget })
         } else {
             if reasoning.effort.is_some() || reasoning.budget.is_some() {
-                let effort = match effort(reasoning) {
-                    Effort::Max => "max",
-                    other => three_levels(other),
-                };
-                self.fields.put("output_config", Some(json!({ "effort": effort })));
+                let level = thinking_levels.level(effort(reasoning));
+                self.fields.put("output_config", Some(json!({ "effort": level.as_str() })));
             }
             let mut thinking = json!({ "type": "adaptive" });
             let show = reasoning.show.filter(|_| form == ThinkingForm::Effort);
@@ -229,7 +214,7 @@ impl BedrockRequestWriter {
             refuse(&mut max_tokens, "max_tokens", |_| false, losses);
         }
         if self.is_claude() {
-            let is_refused = self.model.quirks.sampling == SamplingForm::Refused;
+            let is_refused = self.quirks.sampling == SamplingForm::Refused;
             if is_refused || self.thinks {
                 // Such a model accepts only temperature 1, and with thinking only a high `top_p`.
                 refuse(&mut temperature, "temperature", |temperature| temperature == 1.0, losses);
@@ -242,12 +227,12 @@ impl BedrockRequestWriter {
             if temperature.is_some_and(|temperature| temperature > 1.0) {
                 refuse(&mut temperature, "temperature", |_| false, losses);
             }
-            if self.model.quirks.sampling != SamplingForm::Free && temperature.is_some() {
+            if self.quirks.sampling != SamplingForm::Free && temperature.is_some() {
                 refuse(&mut top_p, "top_p", |top_p| top_p == 1.0, losses);
             }
         }
         let mut config = Map::new();
-        config.put("maxTokens", self.model.quirks.limit(max_tokens, losses));
+        config.put("maxTokens", self.quirks.limit(max_tokens, losses));
         config.put("temperature", temperature);
         config.put("topP", top_p);
         let stop: Vec<&str> = sampling.stop.iter().map(String::as_str).filter(|stop| !stop.trim().is_empty()).collect();
@@ -257,9 +242,9 @@ impl BedrockRequestWriter {
         config.put("stopSequences", (!stop.is_empty()).then_some(stop));
         self.body.put("inferenceConfig", (!config.is_empty()).then_some(config));
         self.body.put("additionalModelResponseFieldPaths", paths);
-        match self.model.family {
-            Family::Claude => self.fields.put("top_k", top_k),
-            Family::Nova(_) => self.fields.put("inferenceConfig", top_k.map(|top_k| json!({ "topK": top_k }))),
+        match self.quirks.family {
+            ModelFamily::Claude => self.fields.put("top_k", top_k),
+            ModelFamily::Nova => self.fields.put("inferenceConfig", top_k.map(|top_k| json!({ "topK": top_k }))),
             _ => losses.lose_if(top_k.is_some(), "top_k"),
         }
     }
@@ -267,7 +252,7 @@ impl BedrockRequestWriter {
     fn format(&mut self, format: Option<&Format>, losses: &mut Losses) {
         match format {
             None | Some(Format::Text) => {}
-            Some(Format::Schema { name, description, schema, .. }) if self.model.takes_schemas => {
+            Some(Format::Schema { name, description, schema, .. }) if self.quirks.schemas => {
                 let schema = match self.is_claude() {
                     true => claude::closed(schema, losses).to_string(),
                     false => schema.to_string(),
@@ -310,14 +295,6 @@ fn effort(reasoning: &Reasoning) -> Effort {
     reasoning.effort.or(reasoning.budget.map(Effort::of_budget)).unwrap_or(Effort::Medium)
 }
 
-fn three_levels(effort: Effort) -> &'static str {
-    match effort {
-        Effort::None | Effort::Minimal | Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High | Effort::XHigh | Effort::Max => "high",
-    }
-}
-
 // Writes the turns of a conversation as Converse messages, and reports what cannot be written.
 
 /// Maximum characters of a tool use's id and of a document's name.
@@ -326,7 +303,7 @@ const NAME_MAX: usize = 200;
 
 /// Writes the turns of a conversation.
 pub(super) struct ContentWriter<'a> {
-    pub model: BedrockModel,
+    pub quirks: Quirks,
     pub losses: &'a mut Losses,
     /// Used document names, with the number of the next document of that name. Names must be unique.
     names: HashMap<String, u32>,
@@ -336,8 +313,8 @@ pub(super) struct ContentWriter<'a> {
 }
 
 impl<'a> ContentWriter<'a> {
-    pub fn new(model: BedrockModel, losses: &'a mut Losses) -> ContentWriter<'a> {
-        ContentWriter { model, losses, names: HashMap::new(), ids: CallIds::new(id, ID_MAX), has_tools: false }
+    pub fn new(quirks: Quirks, losses: &'a mut Losses) -> ContentWriter<'a> {
+        ContentWriter { quirks, losses, names: HashMap::new(), ids: CallIds::new(id, ID_MAX), has_tools: false }
     }
 
     /// Roles must alternate, and the user begins: turns of one role become one message. System turns go into `system`.
@@ -400,10 +377,10 @@ impl<'a> ContentWriter<'a> {
         }
     }
 
-    /// Only Claude's own signed reasoning is sent back. For other models reasoning is dropped.
+    /// Only Claude's own signed reasoning is sent back.
     fn thinking(&mut self, thinking: &ReasoningPart) -> Option<Value> {
-        match (self.model.family, signed(thinking)) {
-            (Family::Claude | Family::Unknown, Some(signature)) => Some(if thinking.redacted {
+        match signed(thinking) {
+            Some(signature) if self.quirks.past_reasoning != PastReasoning::Refused => Some(if thinking.redacted {
                 json!({ "reasoningContent": { "redactedContent": signature } })
             } else {
                 let text = json!({ "text": thinking.text, "signature": signature });
@@ -446,7 +423,7 @@ impl<'a> ContentWriter<'a> {
             });
         }
         let mut block = json!({ "toolUseId": self.ids.result(&result.call_id), "content": content });
-        if result.is_error && self.model.takes_status() {
+        if result.is_error && self.caches() {
             block["status"] = Value::from("error");
         } else if result.is_error {
             self.losses.lose(format!("{name}.is_error"));
@@ -490,10 +467,15 @@ impl<'a> ContentWriter<'a> {
         name
     }
 
+    /// The model takes cache points, and `status` in a tool result.
+    fn caches(&self) -> bool {
+        matches!(self.quirks.family, ModelFamily::Claude | ModelFamily::Nova)
+    }
+
     /// Adds a cache point after the last block, if the model accepts one there.
     pub fn cache(&mut self, hint: Option<&CacheHint>, out: &mut Vec<Value>) {
         let Some(hint) = hint else { return };
-        if !self.model.caches() || out.last().is_none_or(|block| block.get("cachePoint").is_some()) {
+        if !self.caches() || out.last().is_none_or(|block| block.get("cachePoint").is_some()) {
             self.losses.lose("cache_control");
             return;
         }
@@ -504,7 +486,7 @@ impl<'a> ContentWriter<'a> {
         let mut point = json!({ "type": "default" });
         match hint.ttl.as_deref() {
             None | Some("5m") => {}
-            Some("1h") if self.model.caches_long() => point["ttl"] = Value::from("1h"),
+            Some("1h") if self.quirks.long_cache => point["ttl"] = Value::from("1h"),
             Some(_) => self.losses.lose("cache_control.ttl"),
         }
         json!({ "cachePoint": point })
@@ -592,91 +574,9 @@ fn id(id: &str) -> String {
     format!("{kept}_{hash:016x}")
 }
 
-// The members that a model behind Bedrock accepts, by its id. Converse has one format, but many models refuse members
-// that they do not support. What a model takes wherever it is served: see `quirks`.
-
-/// The maker of the model, as far as requests differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Family {
-    Claude,
-    /// With its generation.
-    Nova(u32),
-    /// The open-weight models of OpenAI.
-    GptOss,
-    Qwen,
-    /// The id names no model, as in the ARN of an application inference profile.
-    Unknown,
-    Other,
-}
-
-/// The facts of a model that a request depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BedrockModel {
-    pub family: Family,
-    pub quirks: Quirks,
-    /// Accepts a JSON schema for its text, and strict tools.
-    pub takes_schemas: bool,
-    /// Can be forced to call a tool.
-    pub can_be_forced: bool,
-}
-
-impl BedrockModel {
-    pub fn of(options: &TranslationOptions) -> BedrockModel {
-        let (id, quirks) = (options.model.to_ascii_lowercase(), options.quirks);
-        let family = if id.contains("claude-") {
-            Family::Claude
-        } else if let Some((_, name)) = id.rsplit_once("amazon.nova-") {
-            Family::Nova(name.split('-').next().and_then(|word| word.parse().ok()).unwrap_or(1))
-        } else if id.contains("openai.gpt-oss") {
-            Family::GptOss
-        } else if id.contains("qwen.") {
-            Family::Qwen
-        } else if id.contains("application-inference-profile/") || id.contains("-model/") {
-            Family::Unknown
-        } else {
-            Family::Other
-        };
-        let dated = ["amazon.titan", "meta.", "cohere.", "ai21.", "writer."].iter().any(|maker| id.contains(maker));
-        let takes_schemas = match family {
-            Family::Claude => quirks.schemas,
-            Family::Nova(_) | Family::Unknown => false,
-            Family::GptOss | Family::Qwen => true,
-            Family::Other => !dated,
-        };
-        BedrockModel { family, quirks, takes_schemas, can_be_forced: !dated && quirks.forced_tools }
-    }
-
-    /// Accepts cache points in system prompts and messages.
-    pub fn caches(&self) -> bool {
-        matches!(self.family, Family::Claude | Family::Nova(_))
-    }
-
-    /// Accepts cache points after tools.
-    pub fn caches_tools(&self) -> bool {
-        self.family == Family::Claude
-    }
-
-    /// Accepts cache points that last an hour.
-    pub fn caches_long(&self) -> bool {
-        self.family == Family::Claude && self.quirks.long_cache
-    }
-
-    /// Accepts `status` in a tool result.
-    pub fn takes_status(&self) -> bool {
-        self.caches()
-    }
-}
-
-/// Whether requests for two models with the same quirks have the same form.
-pub fn writes_alike(one: &str, other: &str) -> bool {
-    let of = |model: &str| BedrockModel::of(&TranslationOptions { model: model.to_owned(), quirks: Quirks::default() });
-    of(one) == of(other)
-}
-
 #[cfg(test)]
 mod content_tests {
     use super::*;
-    use crate::quirks::TranslationOptions;
 
     #[test]
     fn ids_are_made_to_fit_and_stay_apart() {
@@ -694,7 +594,7 @@ mod content_tests {
     #[test]
     fn documents_have_names_of_their_own() {
         let mut losses = Losses::default();
-        let mut content = ContentWriter::new(BedrockModel::of(&TranslationOptions::default()), &mut losses);
+        let mut content = ContentWriter::new(Quirks::default(), &mut losses);
         let names = [Some("my_report.v2.pdf"), Some("my report v2.pdf"), None, Some("???"), Some("my report v2")]
             .map(|name| content.document_name(name));
         assert_eq!(names, ["my report v2", "my report v2 (2)", "document", "document (2)", "my report v2 (3)"]);
@@ -708,40 +608,5 @@ mod content_tests {
         assert_eq!(document_format("application/zip", Some("a.pdf")), None);
         assert_eq!(document_format("", None), None);
         assert_eq!((image_format("IMAGE/JPG"), image_format("image/tiff")), (Some("jpeg"), None));
-    }
-}
-
-#[cfg(test)]
-mod model_tests {
-    use super::*;
-
-    #[test]
-    fn ids_tell_the_model() {
-        let table: &[(&str, Family, bool)] = &[
-            ("anthropic.claude-3-haiku-20240307-v1:0", Family::Claude, false),
-            ("us.anthropic.claude-3-7-sonnet-20250219-v1:0", Family::Claude, false),
-            ("anthropic.claude-sonnet-4-20250514-v1:0", Family::Claude, false),
-            ("global.anthropic.claude-opus-4-6-v1", Family::Claude, true),
-            (
-                "arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
-                Family::Claude,
-                true,
-            ),
-            ("us.anthropic.claude-fable-5", Family::Claude, true),
-            ("us.amazon.nova-pro-v1:0", Family::Nova(1), false),
-            ("global.amazon.nova-2-lite-v1:0", Family::Nova(2), false),
-            ("openai.gpt-oss-120b-1:0", Family::GptOss, true),
-            ("qwen.qwen3-32b-v1:0", Family::Qwen, true),
-            ("arn:aws:bedrock:us-east-1:1:application-inference-profile/abc", Family::Unknown, false),
-            ("arn:aws:bedrock:us-east-1:1:provisioned-model/abc", Family::Unknown, false),
-            ("meta.llama3-8b-instruct-v1:0", Family::Other, false),
-            ("deepseek.v3.2", Family::Other, true),
-            ("", Family::Other, true),
-        ];
-        for (id, family, takes_schemas) in table {
-            let model = BedrockModel::of(&TranslationOptions::of_model(*id));
-            assert_eq!((model.family, model.takes_schemas), (*family, *takes_schemas), "{id}");
-            assert_eq!(model.can_be_forced, !id.starts_with("meta."), "{id}");
-        }
     }
 }

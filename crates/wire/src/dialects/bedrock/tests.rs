@@ -9,6 +9,7 @@ use crate::PayloadKind;
 use crate::answer::error::{of_answer, of_body, of_frame};
 use crate::answer::service_tier::ServiceTier;
 use crate::answer::usage::Usage;
+use crate::dialect::Dialect;
 use crate::quirks::TranslationOptions;
 use crate::stream::binary::tests::{event, exception, frame};
 use crate::stream::binary::{BinaryScanner, write_event};
@@ -381,7 +382,7 @@ fn a_frame_is_written_as_it_is_read() {
 
 fn ask(model: &str, conversation: &Conversation) -> (Value, Losses) {
     let mut losses = Losses::default();
-    let options = TranslationOptions::of_model(model);
+    let options = TranslationOptions::of_model(Dialect::Bedrock, model);
     let body = request(conversation, &options, &mut losses);
     (body, losses)
 }

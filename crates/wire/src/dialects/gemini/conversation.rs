@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::client_error::Invalid;
-use crate::dialects::gemini::read_signature;
+use crate::dialects::gemini::signature::read_signature;
 use crate::json::numbers::parse;
 use crate::translate::call_ids::OpenCalls;
 use crate::translate::members::{

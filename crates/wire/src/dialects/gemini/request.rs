@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use crate::dialects::gemini::NO_SIGNATURE;
+use crate::dialects::gemini::signature::NO_SIGNATURE;
 use crate::json::values::{PutMember, json};
-use crate::quirks::TranslationOptions;
+use crate::quirks::{PastReasoning, Quirks, ThinkingForm, ThinkingOff, TranslationOptions};
 use crate::translate::outgoing::{
     arguments, function, lose_cache, lose_choices, lose_detail, lose_extras, results_first, system_texts,
 };
@@ -21,10 +21,10 @@ const STOPS_MAX: usize = 5;
 
 /// Writes a conversation as a request.
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
-    let model = GeminiModel::new(&options.model);
+    let quirks = options.quirks;
     let mut body = Map::new();
     let system = texts(&conversation.system, losses);
-    let mut contents = contents(conversation, model, losses);
+    let mut contents = contents(conversation, quirks, losses);
     if contents.is_empty() && !system.is_empty() {
         // A system prompt alone is not a valid request.
         contents.push(json!({ "role": "user", "parts": system }));
@@ -40,14 +40,13 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     }
     let mut config = sampling(&conversation.sampling, losses);
     if let Some(format) = &conversation.format {
-        if tools.is_empty() || !model.is_before_3() || *format == Format::Text {
+        if tools.is_empty() || quirks.schemas_with_tools || *format == Format::Text {
             output(format, &mut config);
         } else {
-            // These models refuse functions together with an answer format.
             losses.lose(format.member());
         }
     }
-    let thinking = conversation.reasoning.as_ref().and_then(|reasoning| model.thinking(reasoning, losses));
+    let thinking = conversation.reasoning.as_ref().and_then(|reasoning| thinking(reasoning, &quirks, losses));
     config.put("thinkingConfig", thinking);
     body.put("generationConfig", (!config.is_empty()).then_some(config));
     lose_extras(conversation, losses);
@@ -131,8 +130,8 @@ fn sampling(sampling: &Sampling, losses: &mut Losses) -> Map<String, Value> {
 // Writes the turns of a conversation as Gemini's contents: two alternating roles, and parts.
 
 /// Writes the contents. Joins neighbours of one role.
-pub(super) fn contents(conversation: &Conversation, model: GeminiModel<'_>, losses: &mut Losses) -> Vec<Value> {
-    let mut writer = Contents { all: Vec::new(), calls: HashMap::new(), count: 0, model, losses };
+pub(super) fn contents(conversation: &Conversation, quirks: Quirks, losses: &mut Losses) -> Vec<Value> {
+    let mut writer = Contents { all: Vec::new(), calls: HashMap::new(), count: 0, quirks, losses };
     for turn in results_first(&conversation.turns) {
         // Late system messages become user turns: there is no other place for them.
         let is_model = turn.role == Role::Assistant;
@@ -157,7 +156,7 @@ struct Contents<'a, 'l> {
     calls: HashMap<&'a str, (&'a str, usize)>,
     /// Calls so far.
     count: usize,
-    model: GeminiModel<'l>,
+    quirks: Quirks,
     losses: &'l mut Losses,
 }
 
@@ -226,7 +225,7 @@ impl<'a> Contents<'a, '_> {
     fn file(&mut self, uri: &str, name: &str) -> Option<Value> {
         let own = uri.starts_with("gs://") || uri.starts_with("https://generativelanguage.googleapis.com/");
         let public = uri.starts_with("https://") || uri.starts_with("http://");
-        let readable = own || (public && self.model.fetches());
+        let readable = own || (public && self.quirks.fetches);
         if !readable {
             return self.losses.part(name);
         }
@@ -254,7 +253,7 @@ impl<'a> Contents<'a, '_> {
         self.count += 1;
         let Some(content) = self.all.last_mut() else { return };
         let mut part = json!({ "functionCall": { "name": call.name, "args": arguments(call) } });
-        let needed = (self.model.is_strict() && !content.has_call).then_some(NO_SIGNATURE);
+        let needed = (self.quirks.past_reasoning == PastReasoning::Wanted && !content.has_call).then_some(NO_SIGNATURE);
         let signature = call.signature.as_deref().and_then(|signature| own(SignatureOwner::Gemini, signature));
         part.put("thoughtSignature", signature.or(needed));
         content.has_call = true;
@@ -325,116 +324,37 @@ fn media_type_of(uri: &str) -> Option<&'static str> {
     })
 }
 
-// What a Gemini model accepts, by its name.
-
-/// Whether requests for two models are written alike.
-pub fn writes_alike(one: &str, other: &str) -> bool {
-    GeminiModel::new(one).facts() == GeminiModel::new(other).facts()
+fn thinking(reasoning: &Reasoning, quirks: &Quirks, losses: &mut Losses) -> Option<Value> {
+    let off = reasoning.enabled == Some(false)
+        || reasoning.effort == Some(Effort::None)
+        || (reasoning.effort.is_none() && reasoning.budget == Some(0));
+    if quirks.thinking == ThinkingForm::Off {
+        losses.lose_if(!off, "reasoning");
+        return None;
+    }
+    let mut config = Map::new();
+    let asked = reasoning.enabled.is_some() || reasoning.effort.is_some() || reasoning.budget.is_some();
+    config.put("includeThoughts", reasoning.show.or(asked.then_some(true)).filter(|_| !off));
+    if quirks.wants_budget(reasoning) {
+        config.put("thinkingBudget", budget(reasoning, off, quirks));
+    } else {
+        let asked = reasoning.effort.or(reasoning.budget.map(Effort::of_budget));
+        let effort = if off { Some(Effort::None) } else { asked };
+        let level = effort.map(|effort| quirks.thinking_levels.level(effort));
+        config.put("thinkingLevel", level.map(|level| level.as_str().to_ascii_uppercase()));
+    }
+    (!config.is_empty()).then_some(Value::Object(config))
 }
 
-/// The facts that a model's name gives.
-#[derive(Clone, Copy)]
-pub(super) struct GeminiModel<'a> {
-    /// The name without its path.
-    name: &'a str,
-}
-
-impl<'a> GeminiModel<'a> {
-    pub(super) fn new(name: &'a str) -> GeminiModel<'a> {
-        GeminiModel { name: name.rsplit('/').next().unwrap_or(name) }
+/// The budget within the model's range. -1 leaves it to the model.
+fn budget(reasoning: &Reasoning, off: bool, quirks: &Quirks) -> Option<i64> {
+    let signed = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+    let (least, most) = (signed(quirks.thinking_min.unwrap_or(0)), signed(quirks.thinking_max.unwrap_or(u64::MAX)));
+    if off {
+        return Some(if quirks.thinking_off == ThinkingOff::Never { least } else { 0 });
     }
-
-    /// All facts that the methods below use.
-    fn facts(self) -> [bool; 7] {
-        let has = |word: &str| self.name.contains(word);
-        let of_gemini = self.name.starts_with("gemini-");
-        [
-            self.is_early(),
-            self.has_budget(),
-            of_gemini,
-            self.is_of(&["gemini-3-pro"]),
-            has("lite"),
-            has("flash"),
-            has("pro"),
-        ]
-    }
-
-    fn is_of(self, generations: &[&str]) -> bool {
-        generations.iter().any(|generation| self.name.starts_with(generation))
-    }
-
-    /// Before thinking models. Refuses thinking options.
-    fn is_early(self) -> bool {
-        self.is_of(&["gemini-1", "gemini-2.0", "gemini-pro", "gemma", "learnlm"])
-    }
-
-    /// Thinks with a token budget. Later models think by levels.
-    fn has_budget(self) -> bool {
-        self.is_of(&["gemini-2.5"])
-    }
-
-    pub(super) fn is_before_3(self) -> bool {
-        self.is_early() || self.has_budget()
-    }
-
-    /// Refuses a call without a signature.
-    pub(super) fn is_strict(self) -> bool {
-        self.name.starts_with("gemini-") && !self.is_early() && !self.has_budget()
-    }
-
-    /// Fetches public addresses.
-    pub(super) fn fetches(self) -> bool {
-        !self.is_early()
-    }
-
-    pub(super) fn thinking(self, reasoning: &Reasoning, losses: &mut Losses) -> Option<Value> {
-        let off = reasoning.enabled == Some(false)
-            || reasoning.effort == Some(Effort::None)
-            || (reasoning.effort.is_none() && reasoning.budget == Some(0));
-        if self.is_early() {
-            losses.lose_if(!off, "reasoning");
-            return None;
-        }
-        let mut config = Map::new();
-        let asked = reasoning.enabled.is_some() || reasoning.effort.is_some() || reasoning.budget.is_some();
-        config.put("includeThoughts", reasoning.show.or(asked.then_some(true)).filter(|_| !off));
-        if self.has_budget() {
-            config.put("thinkingBudget", self.budget(reasoning, off));
-        } else {
-            config.put("thinkingLevel", self.level(reasoning, off));
-        }
-        (!config.is_empty()).then_some(Value::Object(config))
-    }
-
-    /// The budget within the model's range. -1 leaves it to the model.
-    fn budget(self, reasoning: &Reasoning, off: bool) -> Option<i64> {
-        let (least, most) = match () {
-            () if self.name.contains("lite") => (512, 24_576),
-            () if self.name.contains("flash") => (1, 24_576),
-            () => (128, 32_768),
-        };
-        if off {
-            // Thinking cannot be switched off for Pro.
-            return Some(if self.name.contains("flash") { 0 } else { least });
-        }
-        match reasoning.budget.or(reasoning.effort.map(Effort::budget)) {
-            Some(budget) => Some(i64::try_from(budget).unwrap_or(most).clamp(least, most)),
-            None => (reasoning.enabled == Some(true)).then_some(-1),
-        }
-    }
-
-    fn level(self, reasoning: &Reasoning, off: bool) -> Option<&'static str> {
-        let pro = self.name.contains("pro");
-        let effort =
-            if off { Some(Effort::None) } else { reasoning.effort.or(reasoning.budget.map(Effort::of_budget)) };
-        Some(match effort? {
-            // Of the third generation alone.
-            Effort::None | Effort::Minimal if !pro && self.is_of(&["gemini-3"]) => "MINIMAL",
-            Effort::None | Effort::Minimal | Effort::Low => "LOW",
-            // The first Pro of this generation had two levels.
-            Effort::Medium if self.is_of(&["gemini-3-pro"]) => "HIGH",
-            Effort::Medium => "MEDIUM",
-            Effort::High | Effort::XHigh | Effort::Max => "HIGH",
-        })
+    match reasoning.budget.or(reasoning.effort.map(Effort::budget)) {
+        Some(budget) => Some(signed(budget).min(most).max(least)),
+        None => (reasoning.enabled == Some(true)).then_some(-1),
     }
 }

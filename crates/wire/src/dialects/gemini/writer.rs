@@ -5,7 +5,7 @@ use bytes::{BufMut, BytesMut};
 use serde_json::{Map, Value};
 
 use crate::answer::usage::Usage;
-use crate::dialects::gemini::write_signature;
+use crate::dialects::gemini::signature::write_signature;
 use crate::json::values::{PutMember, json};
 use crate::translate::signature::of_redacted;
 use crate::translate::{AnswerPiece, FinishReason, HeldCall, HeldCalls, WritePieces};

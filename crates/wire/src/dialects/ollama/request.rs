@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use crate::json::values::{PutMember, json};
-use crate::quirks::TranslationOptions;
+use crate::quirks::{Quirks, ThinkingForm, TranslationOptions};
 use crate::translate::outgoing::{
     arguments, function, lose_cache, lose_choices, lose_detail, lose_extras, lose_schema_names, results_first,
 };
@@ -23,7 +23,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     let tools = tools(conversation, losses);
     body.put("tools", (!tools.is_empty()).then_some(tools));
     body.put("format", conversation.format.as_ref().and_then(|wanted| format(wanted, losses)));
-    let think = conversation.reasoning.as_ref().and_then(|reasoning| think(reasoning, &options.model, losses));
+    let think = conversation.reasoning.as_ref().and_then(|reasoning| think(reasoning, &options.quirks, losses));
     body.put("think", think);
     let sampling = sampling(&conversation.sampling, losses);
     body.put("options", (!sampling.is_empty()).then_some(sampling));
@@ -63,22 +63,16 @@ fn format(format: &Format, losses: &mut Losses) -> Option<Value> {
     }
 }
 
-/// Only gpt-oss has levels, and it always thinks. For other models thinking is on or off.
-fn think(reasoning: &Reasoning, model: &str, losses: &mut Losses) -> Option<Value> {
+/// Thinking is on or off, but for models that take an effort: these always think.
+fn think(reasoning: &Reasoning, quirks: &Quirks, losses: &mut Losses) -> Option<Value> {
     losses.lose_if(reasoning.budget.is_some(), "thinking.budget_tokens");
     let effort = reasoning.effort.or(reasoning.budget.map(Effort::of_budget));
     let off = reasoning.enabled == Some(false) || effort == Some(Effort::None);
-    if !model.contains("gpt-oss") {
+    if quirks.thinking != ThinkingForm::Effort {
         return (off || effort.is_some() || reasoning.enabled.is_some()).then_some(Value::Bool(!off));
     }
-    let level = match effort {
-        _ if off => "low",
-        Some(Effort::None | Effort::Minimal | Effort::Low) => "low",
-        Some(Effort::Medium) => "medium",
-        Some(Effort::High | Effort::XHigh | Effort::Max) => "high",
-        None => return None,
-    };
-    Some(Value::from(level))
+    let effort = if off { Some(Effort::None) } else { effort };
+    effort.map(|effort| Value::from(quirks.thinking_levels.level(effort).as_str()))
 }
 
 fn sampling(sampling: &Sampling, losses: &mut Losses) -> Map<String, Value> {

@@ -134,7 +134,7 @@ fn translation(surface: Surface, dialect: Dialect) -> ResponseTranslation {
         true => RequestTranslation::untouched(ApiRequest::written(surface, Bytes::from(body)).unwrap().into()),
         false => {
             let conversation = surface.conversation(body.as_bytes()).unwrap();
-            let options = TranslationOptions::of_model("m".to_owned());
+            let options = TranslationOptions::of_model(dialect, "m");
             RequestTranslation::translated(surface, &conversation, dialect, &options).unwrap()
         }
     };

@@ -1,10 +1,9 @@
-//! One translation serves two models only if both would get the same request.
+//! One translation serves all models of equal demands: the name of a model changes nothing else.
 
 use serde_json::{Value, json};
 
 use crate::dialect::{Dialect, Surface};
 
-use crate::quirks::Quirks;
 use crate::quirks::TranslationOptions;
 use crate::translate::Losses;
 
@@ -62,14 +61,14 @@ fn requests() -> Vec<Value> {
 }
 
 #[test]
-fn models_that_are_written_alike_are_sent_the_same() {
+fn models_of_equal_demands_are_sent_the_same() {
     let mut shared = 0;
     for body in requests() {
         let conversation = Surface::Chat.conversation(body.to_string().as_bytes()).unwrap();
         for dialect in Dialect::ALL {
             let sent = |model: &str| {
                 let mut losses = Losses::default();
-                let options = TranslationOptions::of_model(model);
+                let options = TranslationOptions::of_model(dialect, model);
                 let mut request = dialect.request(&conversation, &options, &mut losses);
                 // The model's name does not count.
                 request.as_object_mut().unwrap().remove("model");
@@ -78,8 +77,8 @@ fn models_that_are_written_alike_are_sent_the_same() {
             let all = MODELS.map(sent);
             for (one, first) in MODELS.iter().zip(&all) {
                 for (other, second) in MODELS.iter().zip(&all) {
-                    let same_quirks = Quirks::of_model(one) == Quirks::of_model(other);
-                    if one != other && same_quirks && dialect.writes_alike(one, other) {
+                    let quirks = |model: &str| TranslationOptions::of_model(dialect, model).quirks;
+                    if one != other && quirks(one) == quirks(other) {
                         assert_eq!(first, second, "{dialect:?}: {one} and {other}");
                         shared += 1;
                     }

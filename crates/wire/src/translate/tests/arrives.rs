@@ -54,7 +54,7 @@ fn outcome(surface: Surface, request: &Value, to: Dialect) -> Outcome {
         (Dialect::Bedrock, "amazon.nova-pro-v1:0"),
     ];
     let model = models.iter().find(|(dialect, _)| *dialect == to).map_or("m", |(_, model)| model).to_owned();
-    let options = TranslationOptions::of_model(model);
+    let options = TranslationOptions::of_model(to, model);
     let Ok(conversation) = surface.conversation(request.to_string().as_bytes()) else { return Outcome::Refused };
     let Ok(translation) = RequestTranslation::translated(surface, &conversation, to, &options) else {
         return Outcome::Refused;

@@ -32,7 +32,7 @@ const NUMBERS: [&str; 10] = [
 ];
 
 fn options() -> TranslationOptions {
-    TranslationOptions::of_model("m")
+    TranslationOptions { model: "m".to_owned(), ..TranslationOptions::default() }
 }
 
 /// A whole answer that calls `f` with these arguments.

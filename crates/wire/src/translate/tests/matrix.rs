@@ -171,7 +171,7 @@ fn each_maker_gets_back_what_it_signed_and_nobody_else_does() {
                 let same = makers().into_iter().find(|maker| maker.dialect == to);
                 let model = same.as_ref().map_or("m", |maker| maker.model).to_owned();
                 let mut losses = Losses::default();
-                let request = to.request(&conversation, &TranslationOptions::of_model(model), &mut losses);
+                let request = to.request(&conversation, &TranslationOptions::of_model(to, model), &mut losses);
                 let text = request.to_string();
                 match same.filter(|_| owner(to) == owner(maker.dialect)) {
                     None => {

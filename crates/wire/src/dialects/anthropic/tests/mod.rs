@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::*;
 use crate::answer::assemble::Assemble;
 use crate::client_error::Invalid;
+use crate::dialect::Dialect;
 use crate::quirks::TranslationOptions;
 use crate::stream::sse::SseScanner;
 use crate::translate::{AnswerPiece, Conversation, Losses, ReadPieces, WritePieces};
@@ -74,7 +75,7 @@ fn conversation_of(body: &Value) -> Result<Conversation, Invalid> {
 /// The request for a model, and its losses, those of meaning first.
 fn request_for(model: &str, conversation: &Conversation) -> (Value, Vec<String>, bool) {
     let mut losses = Losses::default();
-    let options = TranslationOptions::of_model(model);
+    let options = TranslationOptions::of_model(Dialect::Anthropic, model);
     let body = request(conversation, &options, &mut losses);
     (body, losses.names().map(str::to_owned).collect(), losses.keeps_settings())
 }

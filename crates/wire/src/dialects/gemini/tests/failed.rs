@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::answer::ends::End;
 use crate::answer::error::of_end;
+use crate::dialect::Dialect;
 use crate::dialects::gemini::{read, request};
 use crate::quirks::TranslationOptions;
 use crate::stream::frame::Frame;
@@ -50,7 +51,7 @@ fn functions_and_a_form_of_the_answer_are_not_for_older_models() {
     let write = |model: &str, tools: Vec<Tool>, format: Format| {
         let conversation = Conversation { tools, format: Some(format), ..Conversation::default() };
         let mut losses = Losses::default();
-        let options = TranslationOptions::of_model(model);
+        let options = TranslationOptions::of_model(Dialect::Gemini, model);
         let body: Value = request(&conversation, &options, &mut losses);
         (
             body["generationConfig"]["responseMimeType"].is_string(),

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::dialect::Dialect;
 use crate::dialects::gemini::request;
 use crate::quirks::TranslationOptions;
 use crate::translate::{
@@ -32,7 +33,7 @@ fn result(id: &str, parts: Vec<MessagePart>) -> ToolResult {
 /// The request, and its losses: those of meaning, and all.
 fn write(conversation: &Conversation, model: &str) -> (Value, Vec<String>, Vec<String>) {
     let mut losses = Losses::default();
-    let options = TranslationOptions::of_model(model);
+    let options = TranslationOptions::of_model(Dialect::Gemini, model);
     let body = request(conversation, &options, &mut losses);
     (body, losses.deciding().map(str::to_owned).collect::<Vec<_>>(), losses.names().map(str::to_owned).collect())
 }

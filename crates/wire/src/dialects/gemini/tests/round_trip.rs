@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::dialect::Dialect;
 use crate::dialects::gemini::{GeminiReader, request};
 use crate::quirks::TranslationOptions;
 use crate::stream::sse::SseEvent;
@@ -48,7 +49,7 @@ fn there_and_back(sent: &Value) -> Value {
     let turns = vec![ConversationTurn { role: Role::Assistant, parts: parts(pieces) }];
     let mut losses = Losses::default();
     let conversation = Conversation { turns, ..Conversation::default() };
-    let options = TranslationOptions::of_model("gemini-3-pro");
+    let options = TranslationOptions::of_model(Dialect::Gemini, "gemini-3-pro");
     let body = request(&conversation, &options, &mut losses);
     assert!(losses.is_empty(), "{losses:?}");
     body["contents"][0]["parts"].clone()

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::dialect::Dialect;
 use crate::dialects::ollama::request;
 use crate::quirks::TranslationOptions;
 use crate::translate::{
@@ -28,7 +29,7 @@ fn png(data: &str) -> MessagePart {
 /// The request, and its losses: those of meaning, and all.
 fn write(conversation: &Conversation, model: &str) -> (Value, Vec<String>, Vec<String>) {
     let mut losses = Losses::default();
-    let options = TranslationOptions::of_model(model);
+    let options = TranslationOptions::of_model(Dialect::Ollama, model);
     let body = request(conversation, &options, &mut losses);
     (body, losses.deciding().map(str::to_owned).collect::<Vec<_>>(), losses.names().map(str::to_owned).collect())
 }

@@ -8,6 +8,7 @@ mod round_trip;
 mod streams;
 mod surface;
 
+use crate::dialect::Dialect;
 use crate::quirks::TranslationOptions;
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
@@ -51,7 +52,7 @@ fn conversation_of(body: &Value) -> Conversation {
 
 fn request_of(conversation: &Conversation) -> (Value, Losses) {
     let mut losses = Losses::default();
-    let options = TranslationOptions::of_model("m");
+    let options = TranslationOptions::of_model(Dialect::Responses, "m");
     (request(conversation, &options, &mut losses), losses)
 }
 
