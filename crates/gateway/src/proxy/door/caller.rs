@@ -288,6 +288,9 @@ mod tests {
                 admin: false,
                 overrides: Permit::Usual,
                 keys: BTreeMap::new(),
+                team: None,
+                limits: Arc::default(),
+                key: None,
             })
         };
         let users = [user("ada", b"token-of-ada"), user("bob", b"token-of-bob")];
