@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::door::load::{AdmissionLoad, ShedCounts, ShedReason};
+use super::door::load::{AdmissionLoad, LimitedCounts, ShedCounts, ShedReason};
 use super::door::places::{RequestPlace, RequestPlaces};
 use super::door::sessions::Sessions;
 use super::door::shares::{ShareHolder, ShareLimits};
@@ -24,6 +24,7 @@ use photofinish_config::config::{Fingerprint, ProviderLists, User};
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::health::{LiveConfig, UpstreamHealth};
 use photofinish_routing::learning::Learning;
+use photofinish_routing::limits::{Ledger, LevelName};
 use photofinish_routing::status::{RoutingReport, routing};
 use photofinish_transport::upstream::UpstreamClient;
 
@@ -50,6 +51,7 @@ pub struct Gateway {
     memory: Memory,
     heavy: BlockingPool,
     stored: Arc<StoredState>,
+    ledger: Ledger,
 }
 
 /// Counts since the start that no row contains.
@@ -59,6 +61,8 @@ pub struct Totals {
     wrong_tokens: AtomicU64,
     /// Requests that were shed.
     pub shed: ShedCounts,
+    /// Requests that a limit of their caller refused.
+    pub limited: LimitedCounts,
 }
 
 impl Totals {
@@ -103,6 +107,7 @@ impl Gateway {
             totals: Totals::default(),
             sessions: Sessions::default(),
             wrong_tokens: WrongTokens::default(),
+            ledger: Ledger::default(),
         }
     }
 
@@ -117,6 +122,12 @@ impl Gateway {
         self.memory.resize(self.live().config.server.memory);
         self.stored.resize(self.live().config.server.stored);
         self.health.clear_cooldowns();
+        let config = &self.live().config;
+        self.ledger.retain(|level| match level {
+            LevelName::Team(team) => config.teams.contains_key(&**team),
+            LevelName::User(name) => config.users.iter().any(|user| *user.name == **name),
+            LevelName::Everybody | LevelName::Key(_) => true,
+        });
     }
 
     /// Keeps what is wrong with a newer configuration; none: it is in force.
@@ -163,6 +174,11 @@ impl Gateway {
 
     pub fn totals(&self) -> &Totals {
         &self.totals
+    }
+
+    /// What callers have used of their limits.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// Of the dashboard.

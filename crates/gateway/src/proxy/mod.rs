@@ -105,7 +105,10 @@ fn admit_to(
     request: &mut Request<Body>,
 ) -> Result<(AskedBy, RequestPlace), Box<Response<Body>>> {
     match admission::admit(gateway, live, client) {
-        Ok((user, place)) => Ok((AskedBy { user, ..AskedBy::default() }, place)),
+        Ok((user, place)) => {
+            let levels = gateway.ledger().levels(&live.config, user.as_deref());
+            Ok((AskedBy { user, levels, ..AskedBy::default() }, place))
+        }
         Err(NotAdmitted::Shed(shed)) => {
             Err(admission::turn_away(gateway, surface, shed, std::mem::take(request)).into())
         }

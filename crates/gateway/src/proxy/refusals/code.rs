@@ -53,12 +53,16 @@ pub const UNAUTHORIZED: ErrorCode =
 pub const FORBIDDEN: ErrorCode = forbidden("photofinish_forbidden");
 pub const FORBIDDEN_OVERRIDE: ErrorCode = forbidden("photofinish_forbidden_override");
 pub const FORBIDDEN_UPSTREAM: ErrorCode = forbidden("photofinish_forbidden_upstream");
+pub const FORBIDDEN_MODEL: ErrorCode = forbidden("photofinish_model_forbidden");
+pub const UNPRICED: ErrorCode = forbidden("photofinish_unpriced");
 pub const FOREIGN_PAGE: ErrorCode = forbidden("photofinish_foreign_page");
 pub const REMOTE_CLIENT: ErrorCode = forbidden("photofinish_remote_client");
 
 pub const COOLING_DOWN: ErrorCode = limited("photofinish_cooling_down");
 pub const TOO_MANY_WATCHERS: ErrorCode = limited("photofinish_too_many_watchers");
 pub const TOO_MANY_TOKENS: ErrorCode = limited("photofinish_too_many_tokens");
+pub const TOO_MANY_STREAMS: ErrorCode = limited("photofinish_too_many_streams");
+pub const BUDGET_SPENT: ErrorCode = limited("photofinish_budget_spent");
 pub const RATE_LIMITED: ErrorCode = limited("photofinish_rate_limited");
 
 pub const INTERNAL: ErrorCode = server(StatusCode::INTERNAL_SERVER_ERROR, "photofinish_internal");

@@ -43,7 +43,7 @@ struct RejectionParts {
     param: Option<Cow<'static, str>>,
     attempts: Vec<FailedUpstream>,
     retry_after: Option<Duration>,
-    /// A header that says what the gateway takes instead.
+    /// A further header, such as what the gateway takes instead.
     instead: Option<(HeaderName, &'static str)>,
     /// Attempts were made: an answer of the race, not a refusal before it.
     after_race: bool,
@@ -73,7 +73,7 @@ impl Rejection {
         self
     }
 
-    fn on_model(self) -> Rejection {
+    pub(super) fn on_model(self) -> Rejection {
         self.on(Some("model".into()))
     }
 
@@ -82,8 +82,8 @@ impl Rejection {
         self
     }
 
-    /// Sets the header that says what the gateway takes instead.
-    fn naming(mut self, name: HeaderName, value: &'static str) -> Rejection {
+    /// Sets a further header.
+    pub(super) fn naming(mut self, name: HeaderName, value: &'static str) -> Rejection {
         self.0.instead = Some((name, value));
         self
     }
