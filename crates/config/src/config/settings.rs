@@ -12,7 +12,6 @@ use std::time::Duration;
 use etcetera::BaseStrategy as _;
 use ipnet::IpNet;
 use secrecy::SecretString;
-use subtle::ConstantTimeEq as _;
 
 use super::reader::WatchedFiles;
 use super::{
@@ -225,6 +224,7 @@ impl UpstreamConfig {
 }
 
 /// `[users.NAME]`
+#[derive(Clone)]
 pub struct User {
     pub name: String,
     /// SHA-256 of the token; the token itself is not kept.
@@ -240,13 +240,6 @@ pub struct User {
     pub limits: Arc<Limits>,
     /// The key that the request came with. None: the token of the file.
     pub key: Option<Arc<IssuedKey>>,
-}
-
-impl User {
-    /// Whether this is the hash of the user's token. The time that it takes does not depend on where they differ.
-    pub fn has_token(&self, hash: &[u8; 32]) -> bool {
-        self.token_sha256.ct_eq(hash).into()
-    }
 }
 
 impl fmt::Debug for User {

@@ -22,7 +22,7 @@ use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Fingerprint, ProviderLists, User};
 use photofinish_history::recorder::Recorder;
-use photofinish_routing::health::{LiveConfig, UpstreamHealth};
+use photofinish_routing::health::{LiveConfig, MadeCallers, UpstreamHealth};
 use photofinish_routing::learning::Learning;
 use photofinish_routing::limits::{Ledger, LevelName};
 use photofinish_routing::status::{RoutingReport, routing};
@@ -118,14 +118,14 @@ impl Gateway {
     /// Puts a new configuration in force. Ends all cool-downs: a key may have been replaced. Keeps the breakers and the statistics
     /// of providers whose address stays.
     pub fn reload(&self, live: LiveConfig) {
-        self.replace(|_| live);
+        self.replace(|before| live.with_callers(before.callers.clone()));
         self.memory.resize(self.live().config.server.memory);
         self.stored.resize(self.live().config.server.stored);
         self.health.clear_cooldowns();
-        let config = &self.live().config;
+        let live = self.live();
         self.ledger.retain(|level| match level {
-            LevelName::Team(team) => config.teams.contains_key(&**team),
-            LevelName::User(name) => config.users.iter().any(|user| *user.name == **name),
+            LevelName::Team(team) => live.config.teams.contains_key(&**team),
+            LevelName::User(name) => live.callers.has_user(name),
             LevelName::Everybody | LevelName::Key(_) => true,
         });
     }
@@ -143,6 +143,16 @@ impl Gateway {
     /// Puts what providers list in force; cool-downs stay. `lists` gets the configuration in force.
     pub fn take_lists(&self, lists: impl FnOnce(&LiveConfig) -> ProviderLists) {
         self.replace(|live| live.with_lists(&lists(live)));
+    }
+
+    /// Changes the teams, users and keys that were made at run time. In force when it returns.
+    pub fn change_made(&self, change: impl FnOnce(&mut MadeCallers)) {
+        let callers = self.live().callers.clone();
+        let before = callers.made_teams();
+        callers.change_made(change);
+        if callers.made_teams() != before {
+            self.replace(LiveConfig::with_made_teams);
+        }
     }
 
     fn replace(&self, make: impl FnOnce(&LiveConfig) -> LiveConfig) {

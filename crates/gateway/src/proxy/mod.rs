@@ -12,7 +12,8 @@ mod run;
 mod stored;
 
 pub use door::caller::{
-    Client, admin, admin_user, check_token, has_token, is_admin, is_still_admin, log_in, missing_token, sends_token,
+    Client, admin, admin_user, authenticate, check_token, has_token, is_admin, is_still_admin, log_in, missing_token,
+    sends_token,
 };
 pub use door::sessions::{COOKIE_NAME, SESSION_FOR, Sessions};
 pub use gateway::{Gateway, RefusedConfiguration, Totals};

@@ -209,6 +209,11 @@ impl Ledger {
         }
     }
 
+    /// Whether [`Ledger::take_changes`] has any.
+    pub fn has_changes(&self) -> bool {
+        !self.changed.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// The budgets that changed since the last call, to be kept.
     pub fn take_changes(&self) -> Vec<BudgetChange> {
         let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));

@@ -110,6 +110,22 @@ impl Rejection {
         Rejection::new(super::code::UNAUTHORIZED, message)
     }
 
+    /// A key was sent, and the store could not be read yet.
+    pub fn keys_not_read() -> Rejection {
+        let message = "the keys that were made at run time cannot be read yet: send the request again later";
+        Rejection::new(super::code::KEYS_UNAVAILABLE, message).after(Duration::from_secs(1))
+    }
+
+    /// Of a request about teams, users and keys.
+    pub fn unknown_account(why: &str) -> Rejection {
+        Rejection::new(super::code::UNKNOWN_ACCOUNT, cut(why))
+    }
+
+    /// Likewise: it does not fit what is there.
+    pub fn conflict(why: &str) -> Rejection {
+        Rejection::new(super::code::CONFLICT, cut(why))
+    }
+
     /// A request header with an invalid value.
     pub fn header(name: &str, why: &str) -> Rejection {
         Rejection::new(super::code::BAD_HEADER, format!("header {name}: {why}"))

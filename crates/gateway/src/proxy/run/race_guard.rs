@@ -129,6 +129,8 @@ impl RaceGuard {
             workload,
             started_at: wall_micros(),
             user: user.map(|user| user.name.clone()),
+            team: user.and_then(|user| user.team.clone()),
+            caller_key: user.and_then(|user| user.key.as_ref()).map(|key| key.id.clone()),
             api: surface.as_str(),
             in_flight: i64::try_from(place.before()).unwrap_or(i64::MAX),
             ..RaceRecord::default()

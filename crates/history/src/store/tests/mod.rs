@@ -1,5 +1,6 @@
 //! The store over real files: opening, writing, views, and the queries of the documentation.
 
+mod accounts;
 mod apart;
 mod damage;
 mod documentation;
