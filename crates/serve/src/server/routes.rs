@@ -142,6 +142,12 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
     surfaces.chain(others).chain(of_providers).collect()
 }
 
+/// The paths of [`routes`].
+#[cfg(feature = "test-support")]
+pub fn paths() -> Vec<&'static str> {
+    routes().into_iter().map(|(path, _)| path).collect()
+}
+
 /// A model of the OpenAI surfaces.
 const MODEL: &str = "/v1/models/{*id}";
 /// A model of Gemini's surface, and behind a colon what is asked of it.
