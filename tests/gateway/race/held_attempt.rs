@@ -71,8 +71,8 @@ impl Alone {
             slot: None,
             attempt_observer: None,
         };
-        let free = Admission::unlimited().reserve("held/m", 0, AttemptCost::default).unwrap();
-        let ready = soon("the first token", start(spec, free)).await.unwrap();
+        let reservation = Admission::unlimited().reserve("a/m", 0, AttemptCost::default).unwrap();
+        let ready = soon("the first token", start(spec, reservation)).await.unwrap();
         Alone { ready, writer, directory }
     }
 

@@ -186,11 +186,14 @@ impl Ledger {
         })
     }
 
-    /// Forgets subjects that do not exist any more, unless requests of theirs run.
+    /// Forgets subjects that do not exist any more, unless requests of theirs run or they have spent something this month.
     pub fn retain(&self, exists: impl Fn(&LevelName) -> bool) {
         for subjects in &self.subjects {
             let mut subjects = subjects.write().unwrap_or_else(PoisonError::into_inner);
-            subjects.retain(|_, subject| Arc::strong_count(subject) > 1 || exists(&subject.name));
+            subjects.retain(|_, subject| {
+                let has_spent = || subject.used().windows.iter().any(|window| window.current().used() > 0);
+                Arc::strong_count(subject) > 1 || exists(&subject.name) || has_spent()
+            });
         }
     }
 
@@ -324,5 +327,59 @@ impl Used {
             budget.map(|budget| (place, budget, budget.saturating_sub(self.windows[place].current().used())))
         };
         of(0, limits.budget.day).into_iter().chain(of(1, limits.budget.month))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{AttemptCost, KnownCost, admit};
+    use photofinish_config::config::Budget;
+
+    const NOW: LimitClock = LimitClock { us: 1, wall_us: 1_796_000_000_000_000 };
+
+    fn level(ledger: &Ledger, name: &LevelName) -> Levels {
+        let limits = Limits { budget: Budget { day: Some(100), month: Some(500) }, ..Limits::default() };
+        ledger.levels_of([(name.clone(), Arc::new(limits))])
+    }
+
+    #[test]
+    fn budgets_go_on_after_a_restart_with_what_was_reserved_as_spent() {
+        let (before, name) = (Ledger::default(), LevelName::User("ann".into()));
+        let cost = AttemptCost { usual: 30, max: 30, ..AttemptCost::default() };
+        let (admission, _) = admit(level(&before, &name), 0, &[cost], NOW).unwrap();
+        let first = admission.reserve("p/m", 0, || cost).unwrap();
+        let _second = admission.reserve("p/m", 1, || cost).unwrap();
+        first.book(KnownCost::Exact(20));
+        let changes = before.take_changes();
+        let of_day = changes.iter().find(|change| change.calendar == Calendar::Day).unwrap();
+        assert_eq!((changes.len(), of_day.spent, of_day.reserved), (2, 20, 30));
+        assert!(before.take_changes().is_empty());
+        let after = Ledger::default();
+        after.restore(changes, NOW);
+        let limits = level(&after, &name).0[0].limits.clone();
+        let used = after.usage_of(&name, &limits, NOW);
+        let periods = used.periods.map(|period| (period.budget, period.spent, period.reserved, period.estimated));
+        assert_eq!(periods, [(Some(100), 50, 0, 30), (Some(500), 50, 0, 30)]);
+        let next = admit(level(&after, &name), 0, &[AttemptCost { usual: 51, ..cost }], NOW);
+        assert!(next.is_err(), "50 of 100 are spent");
+    }
+
+    #[test]
+    fn who_is_gone_is_forgotten_unless_something_of_it_counts() {
+        let ledger = Ledger::default();
+        let [idle, running, spent] = ["idle", "running", "spent"].map(|name| LevelName::User(name.into()));
+        let cost = AttemptCost { usual: 30, max: 30, ..AttemptCost::default() };
+        level(&ledger, &idle);
+        let free = AttemptCost::default();
+        let (_running, _) = admit(level(&ledger, &running), 0, &[free], NOW).unwrap();
+        let (admission, _) = admit(level(&ledger, &spent), 0, &[cost], NOW).unwrap();
+        admission.reserve("p/m", 0, || cost).unwrap().book(KnownCost::Exact(20));
+        drop(admission);
+        ledger.take_changes();
+        ledger.retain(|_| false);
+        let mut kept: Vec<String> = ledger.subjects[2].read().unwrap().keys().map(|name| (**name).to_owned()).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, ["running", "spent"]);
     }
 }

@@ -34,6 +34,8 @@ use connection_slots::Places;
 pub use listener::Listener;
 use photofinish_base::machine;
 use photofinish_gateway::proxy::Gateway;
+#[cfg(feature = "test-support")]
+pub use routes::paths;
 pub use served_paths::ReloadCall;
 
 /// Maximum client connections. When they run short, idle ones are closed.

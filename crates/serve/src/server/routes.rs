@@ -166,6 +166,12 @@ fn accounts() -> impl Iterator<Item = (&'static str, MethodRouter<ServedPaths>)>
     both.chain([("/api/keys/{id}/rotate", rotation)])
 }
 
+/// The paths of [`routes`].
+#[cfg(feature = "test-support")]
+pub fn paths() -> Vec<&'static str> {
+    routes().into_iter().map(|(path, _)| path).collect()
+}
+
 /// A model of the OpenAI surfaces.
 const MODEL: &str = "/v1/models/{*id}";
 /// A model of Gemini's surface, and behind a colon what is asked of it.

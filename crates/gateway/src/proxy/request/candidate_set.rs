@@ -189,7 +189,9 @@ pub fn resolve(
         let name = upstream.name();
         let Some(route) = live.route(&provider.name) else { continue };
         let named = !live.is_configured(&name);
-        if let Some(level) = levels.forbidding(live.config.names_of(known, &upstream), &name) {
+        if !levels.is_empty()
+            && let Some(level) = levels.forbidding(live.config.names_of(known, &upstream), &name)
+        {
             forbidding.get_or_insert(level);
             outbound.leave_out([name], LeftOutReason::Forbidden);
             continue;

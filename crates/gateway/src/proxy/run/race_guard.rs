@@ -64,7 +64,7 @@ pub struct RaceGuard {
     /// Keeps the answer, if its client wants to name it again.
     keeper: Option<Box<Keeper>>,
     /// What it takes of its caller's limits. None: nothing limits it.
-    hold: Option<(Arc<Hold>, Standing)>,
+    hold: Option<Box<(Arc<Hold>, Standing)>>,
     /// Held until the response body ends.
     place: RequestPlace,
 }
@@ -199,14 +199,14 @@ impl RaceGuard {
     pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission, now: LimitClock) {
         if let Some(hold) = admission.hold() {
             self.recorder.paid_by(Arc::new(GatePayer::new(gateway, hold.clone())));
-            self.hold = Some((hold.clone(), hold.standing(now)));
+            self.hold = Some(Box::new((hold.clone(), hold.standing(now))));
         }
     }
 
     /// Tells a limited caller what is left.
     pub fn tell_limits(&self, headers: &mut HeaderMap) {
-        if let Some((_, standing)) = &self.hold {
-            limit_headers::tell(headers, *standing, self.surface);
+        if let Some(hold) = &self.hold {
+            limit_headers::tell(headers, hold.1, self.surface);
         }
     }
 
@@ -479,7 +479,8 @@ impl Drop for RaceGuard {
         self.record.scheduled_us = self.scheduled.map(|at| signed_micros_between(self.read_at, at));
         let overhead_us = self.overhead_us();
         let reasons = self.pay().unwrap_or_default();
-        if let Some((hold, _)) = self.hold.take() {
+        if let Some(hold) = self.hold.take() {
+            let (hold, _) = *hold;
             hold.end_stream();
             let limited = |upstream| LeftOutUpstream { upstream, reason: LeftOutReason::Limit };
             self.left_out.extend(hold.refused().into_iter().map(limited));
