@@ -70,6 +70,9 @@ fn every_key_is_in_the_documented_config() {
         "[models.a]\nupstreams = [{ upstream = \"ollama/x\", zzz = 1 }]",
         "[models.a]\nzzz = 1",
         "[users.a]\nzzz = 1",
+        "[limits]\nzzz = 1",
+        "[limits]\nrpm = { zzz = 1 }",
+        "[limits]\nbudget = { zzz = 1 }",
         "[probes]\nzzz = 1",
         "[workloads.a]\nzzz = 1",
     ] {

@@ -1,6 +1,7 @@
 //! The command line. Output is for people on a terminal and plain when piped; errors go to standard error; exit codes are
 //! 0, 1 (it failed) and 2 (wrong use, or a bad configuration).
 
+pub mod accounts;
 pub mod bench;
 pub mod check;
 pub mod env;
@@ -18,6 +19,7 @@ pub mod report;
 pub mod routing;
 pub mod simulate;
 pub mod stats;
+pub mod usage;
 
 mod first_token;
 mod no_keys;
@@ -49,6 +51,8 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_base::telemetry::{self, LogFormat};
 use photofinish_config::config::{self, Config, ConfigSource, LoadError};
 use photofinish_history::report::series::SeriesError;
+use photofinish_history::store::AccountKind;
+use photofinish_serve::accounts::AccountRequest;
 use screen::ScreenSettings;
 use text::write_folded;
 
@@ -74,6 +78,7 @@ struct Cli {
     verbose: bool,
 }
 
+const KEY_EXAMPLES: &str = include_str!("help/key.txt").trim_ascii_end();
 const EXAMPLES: &str = include_str!("help/photofinish.txt").trim_ascii_end();
 
 #[derive(Debug, Subcommand)]
@@ -146,6 +151,21 @@ enum Command {
     /// Lines for `eval`. The gateway must answer; its errors go to standard error, and then nothing is printed.
     #[command(after_help = env::EXAMPLES)]
     Env(env::EnvOptions),
+    /// Keys for users, made and taken back while the gateway runs.
+    ///
+    /// It asks the running gateway, with the token of an admin in PHOTOFINISH_TOKEN; where none runs, it works on the store.
+    #[command(after_help = KEY_EXAMPLES)]
+    Key(accounts::KeyOptions),
+    /// Users that are made at run time. Those of the configuration are listed only.
+    User(accounts::HolderOptions<accounts::UserMembers>),
+    /// Teams that are made at run time: limits that several users share.
+    Team(accounts::HolderOptions<accounts::TeamMembers>),
+    /// What each user, team, key or model used and cost.
+    ///
+    /// To the billionth of a dollar: the sum of the rows, each rounded once. Extra: what losers cost.
+    Usage(usage::UsageOptions),
+    /// Who made, changed and removed teams, users and keys, newest first.
+    Audit(usage::AuditOptions),
     /// Measure upstreams now with the workloads of `[probes]`, or show what the gateway will send.
     ///
     /// Each probe is a ping and then one request, read to its end, whose prompt no cache knows. It costs money, at most the
@@ -192,6 +212,7 @@ pub fn main() -> ExitCode {
         Command::Stats(options) => Some("stats").zip(options.question.problem(wall_micros())),
         Command::History(options) => Some("history").zip(options.problem(wall_micros())),
         Command::Incidents(options) => Some("incidents").zip(options.question.problem(wall_micros())),
+        Command::Usage(options) => Some("usage").zip(options.question.window.problem(wall_micros())),
         Command::Report(options) => Some("report").zip(options.question.problem(wall_micros())),
         Command::Replay(options) => Some("replay").zip(options.question.problem(wall_micros())),
         _ => None,
@@ -286,6 +307,9 @@ async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::
             ask_gateway(&command, at, &mut io::stdout().lock()).await?;
         }
         Command::Healthcheck(_) => packaged::health_here(source).await?,
+        ref command if account_request(command).is_some_and(|(_, at)| at.url.is_some()) => {
+            change_accounts(None, command, &mut io::stdout().lock()).await?
+        }
         Command::Check(check::CheckOptions { schema: true, .. }) => {
             io::stdout().lock().write_all(config::schema().as_bytes())?;
         }
@@ -330,6 +354,26 @@ async fn ask_gateway(command: &Command, at: &routing::GatewayAddress, out: &mut 
         Command::Healthcheck(_) => packaged::health(at).await,
         _ => Ok(()),
     }
+}
+
+/// What `key`, `user` and `team` ask, and whom. None: another command.
+fn account_request(command: &Command) -> Option<(AccountRequest, &accounts::AtOptions)> {
+    match command {
+        Command::Key(options) => Some(options.action.request()),
+        Command::User(options) => Some(options.action.request(AccountKind::User)),
+        Command::Team(options) => Some(options.action.request(AccountKind::Team)),
+        _ => None,
+    }
+}
+
+async fn change_accounts(config: Option<&Config>, command: &Command, out: &mut impl io::Write) -> anyhow::Result<()> {
+    let Some((request, at)) = account_request(command) else { return Ok(()) };
+    if let Command::Key(options) = command
+        && !options.action.is_meant()?
+    {
+        return Ok(());
+    }
+    accounts::run(config, request, at, ScreenSettings::width_of_stdout(), out).await
 }
 
 /// What a command works with where there is no file and no key.
@@ -408,6 +452,16 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
         }
         Command::Incidents(options) => {
             incidents::run(&config.store.path, &options, ScreenSettings::width_of_stdout(), &mut out)?;
+        }
+        ref accounts @ (Command::Key(_) | Command::User(_) | Command::Team(_)) => {
+            change_accounts(Some(&config), accounts, &mut out).await?;
+        }
+        Command::Usage(mut options) => {
+            options.question.window.resolve_alias(&config);
+            usage::usage(&config.store.path, &options, ScreenSettings::of_stdout(), &mut out)?;
+        }
+        Command::Audit(options) => {
+            usage::audit(&config.store.path, &options, ScreenSettings::width_of_stdout(), &mut out)?;
         }
         Command::Report(options) => report::run(&config, &options, ScreenSettings::width_of_stdout(), &mut out)?,
         Command::Race(options) => {

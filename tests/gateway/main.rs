@@ -12,6 +12,7 @@ mod connections;
 mod dialects;
 mod harness;
 mod http;
+mod limits;
 mod race;
 mod relay;
 mod store;

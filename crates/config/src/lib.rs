@@ -2,6 +2,7 @@
 //! for what happens at run time.
 
 pub mod config;
+pub mod issued;
 pub mod keyring;
 pub mod offerings;
 pub mod scrub;

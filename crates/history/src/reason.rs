@@ -37,5 +37,7 @@ names! {
         Held = "held",
         /// The gateway is crowded: no extras, whatever the policy says.
         Crowded = "crowded",
+        /// A budget of its caller has too little left for all that it would have started.
+        Narrowed = "narrowed",
     }
 }

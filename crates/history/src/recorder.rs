@@ -31,7 +31,7 @@ use crate::store::{OpenError, Record, Store, StoreReader};
 use live::LiveFeed;
 pub use live::{LiveWatcher, WATCHERS_MAX};
 use photofinish_base::shutdown::Shutdown;
-pub use race_rows::{AttemptStep, RaceObserver};
+pub use race_rows::{AttemptStep, RaceObserver, RacePayer};
 use race_rows::{QUEUE_MAX, RaceSheet, RowQueue};
 pub use state::Condition;
 use state::StoreState;
@@ -120,6 +120,13 @@ impl Recorder {
         });
         let is_watched = is_of_client && self.live.takes_race();
         Recorder { sheet, source, is_watched, ..self.clone() }
+    }
+
+    /// Who pays for its race.
+    pub fn paid_by(&self, payer: Arc<dyn RacePayer>) {
+        if let Some(sheet) = &self.sheet {
+            sheet.pays(payer);
+        }
     }
 
     /// Its race begins to start attempts.

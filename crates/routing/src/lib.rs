@@ -4,6 +4,7 @@
 pub mod forecast;
 pub mod health;
 pub mod learning;
+pub mod limits;
 pub mod money;
 pub mod policy;
 pub mod status;

@@ -1,5 +1,6 @@
 //! The running service: listeners, routes, `/api`, the dashboard, and the start, reload and end of it all. Not for commands.
 
+pub mod accounts;
 pub mod app;
 pub mod dashboard;
 pub mod server;

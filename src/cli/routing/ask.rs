@@ -1,4 +1,4 @@
-//! One GET to a running gateway, and the error message for each refusal. Not for its answer, which `table` draws.
+//! One request to a running gateway, and the error message for each refusal. Not for its answer, which `table` draws.
 
 use std::fmt::Write as _;
 use std::future::poll_fn;
@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
-use photofinish_base::failure::Failure;
+use photofinish_base::failure::{Failure, FailureKind};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::Listen;
 use photofinish_transport::upstream::{Endpoint, Outgoing, Response, UpstreamClient};
@@ -68,6 +68,26 @@ pub(in crate::cli) async fn get(
     path: String,
     token: Option<&SecretString>,
 ) -> anyhow::Result<Bytes> {
+    ask(at, (Method::GET, path, Bytes::new()), token).await
+}
+
+/// No gateway took the connection.
+#[derive(Debug, thiserror::Error)]
+#[error("no gateway answers at {url} ({why}). Start one with `photofinish serve`, or say with --url where it is")]
+pub(in crate::cli) struct NoGateway {
+    url: String,
+    why: String,
+}
+
+/// What the gateway answers to a request with this method, path and JSON body.
+///
+/// # Errors
+/// For the user. They never quote the token. [`NoGateway`]: nothing was done.
+pub(in crate::cli) async fn ask(
+    at: &GatewayAddress,
+    (method, path, body): (Method, String, Bytes),
+    token: Option<&SecretString>,
+) -> anyhow::Result<Bytes> {
     let mut headers = HeaderMap::new();
     if let Some(token) = token {
         let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()))
@@ -77,10 +97,10 @@ pub(in crate::cli) async fn get(
     }
     let outgoing = Outgoing {
         endpoint: at.endpoint.clone(),
-        method: Method::GET,
+        method,
         path: path.into(),
         headers,
-        body: Bytes::new(),
+        body,
         connect_timeout: CONNECT_MAX,
         fresh: false,
     };
@@ -89,20 +109,16 @@ pub(in crate::cli) async fn get(
     let answer = tokio::time::timeout(ANSWER_MAX, async {
         let response = client.send(&outgoing, |_| {}).await?;
         let status = response.status;
-        Ok::<_, Failure>((status, body(response).await?))
+        Ok::<_, Failure>((status, whole(response).await?))
     });
     let answer = answer.await;
     shutdown.cancel();
-    let no_answer = |why: &str| {
-        anyhow!(
-            "no gateway answers at {} ({why}). Start one with `photofinish serve`, or say with --url where it is",
-            at.url
-        )
-    };
+    let no_answer = |why: &str| NoGateway { url: at.url.clone(), why: why.to_owned() };
     match answer {
-        Err(_) => Err(no_answer(&format!("nothing came within {ANSWER_MAX:?}"))),
-        Ok(Err(failure)) => Err(no_answer(&failure.message)),
-        Ok(Ok((StatusCode::OK, body))) => Ok(body),
+        Err(_) => bail!("{}", no_answer(&format!("nothing came within {ANSWER_MAX:?}"))),
+        Ok(Err(failure)) if failure.kind == FailureKind::Connect => Err(no_answer(&failure.message).into()),
+        Ok(Err(failure)) => bail!("{}", no_answer(&failure.message)),
+        Ok(Ok((StatusCode::OK | StatusCode::CREATED, body))) => Ok(body),
         Ok(Ok((status, body))) => refused(at, &outgoing.path, status, &body),
     }
 }
@@ -111,19 +127,26 @@ pub(super) fn path(model: Option<&str>) -> String {
     let mut path = "/api/routing".to_owned();
     if let Some(model) = model {
         path.push_str("?model=");
-        for byte in model.bytes() {
-            match byte {
-                byte if byte.is_ascii_alphanumeric() || b"-._~/,".contains(&byte) => path.push(char::from(byte)),
-                // Writing to a string cannot fail.
-                byte => drop(write!(path, "%{byte:02X}")),
-            }
-        }
+        path.push_str(&encoded(model));
     }
     path
 }
 
+/// For a query.
+pub(in crate::cli) fn encoded(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        match byte {
+            byte if byte.is_ascii_alphanumeric() || b"-._~/,".contains(&byte) => text.push(char::from(byte)),
+            // Writing to a string cannot fail.
+            byte => drop(write!(text, "%{byte:02X}")),
+        }
+    }
+    text
+}
+
 /// As much of it as is read; a longer one is cut off.
-async fn body(mut response: Response) -> Result<Bytes, Failure> {
+async fn whole(mut response: Response) -> Result<Bytes, Failure> {
     let mut body = Vec::new();
     while let Some(chunk) = poll_fn(|context| response.body.poll_chunk(context)).await {
         body.extend_from_slice(&chunk?);

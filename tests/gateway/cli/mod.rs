@@ -1,5 +1,6 @@
 //! The commands as programs: output, exit codes and rows.
 
+mod accounts;
 mod bench;
 mod bench_load;
 mod bench_money;

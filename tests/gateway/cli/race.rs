@@ -221,7 +221,7 @@ async fn the_operator_needs_no_token_and_may_be_a_user() {
     assert_eq!(fake.request(0).await.header("authorization"), Some("Bearer planted-key"));
     assert_eq!(served.ask("one/m").await.status, 401, "a client still needs one");
     let setup = served.stop().await;
-    assert_eq!(setup.texts("SELECT user FROM race").await, ["ann"]);
+    assert_eq!(setup.texts("SELECT caller FROM race").await, ["ann"]);
 }
 
 #[tokio::test]

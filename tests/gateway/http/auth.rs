@@ -52,7 +52,7 @@ async fn each_way_of_sending_a_token_works_and_the_row_names_the_user() {
     assert_eq!(served.chat(&[("authorization", &long)], &asking("m")).await.status, 401);
     assert_eq!(keys_sent(&fake), ["ann-own-key", "ann-own-key", "ann-own-key", "ann-own-key", "shared-key"]);
     let setup = served.stop().await;
-    assert_eq!(setup.texts("SELECT user FROM race ORDER BY race_id").await, ["ann", "ann", "ann", "ann", "bob"]);
+    assert_eq!(setup.texts("SELECT caller FROM race ORDER BY race_id").await, ["ann", "ann", "ann", "ann", "bob"]);
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ mod fair_shares;
 mod gemini;
 mod headers_and_bodies;
 mod http2;
+mod keys;
 mod listeners;
 mod live;
 mod metrics;

@@ -331,7 +331,7 @@ async fn messages_is_called_as_its_clients_call_it() {
         assert!(up.headers.iter().all(|(_, value)| !value.contains("ann-token")), "{:?}", up.headers);
     }
     let rows = gateway.stop().await;
-    assert!(rows.races.iter().all(|race| race["user"] == "ann" && race["api"] == "messages"));
+    assert!(rows.races.iter().all(|race| race["caller"] == "ann" && race["api"] == "messages"));
 }
 
 #[tokio::test]

@@ -203,7 +203,7 @@ async fn azures_clients_name_the_model_in_the_path() {
         assert_eq!((response.status, response.error_code().as_str()), (status, code), "{path}");
     }
     let rows = gateway.stop().await;
-    assert_row!(&rows.races[0], json!({"api": "chat", "model": "m", "stream": 1, "user": "ann"}));
+    assert_row!(&rows.races[0], json!({"api": "chat", "model": "m", "stream": 1, "caller": "ann"}));
 }
 
 #[tokio::test]

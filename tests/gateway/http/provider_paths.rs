@@ -251,7 +251,7 @@ async fn only_those_who_may_use_any_upstream_reach_it_with_a_shared_key() {
     }
     let rows = gateway.stop().await;
     assert_eq!(rows.attempts.len(), 3);
-    assert_row!(&rows.races[0], json!({"user": "usual", "outcome": "rejected", "http_status": 403, "attempts": 0}));
+    assert_row!(&rows.races[0], json!({"caller": "usual", "outcome": "rejected", "http_status": 403, "attempts": 0}));
 }
 
 #[tokio::test]

@@ -118,7 +118,7 @@ async fn turns_go_on_over_one_socket_though_nothing_is_stored() {
     let rows = gateway.stop().await;
     let refused = rows.races.iter().filter(|row| row["outcome"] == "rejected").count();
     assert_eq!((rows.races.len() - refused, rows.attempts.len()), (4, 4));
-    assert_row!(&rows.races[0], json!({"api": "responses", "stream": 1, "outcome": "ok", "user": "ann"}));
+    assert_row!(&rows.races[0], json!({"api": "responses", "stream": 1, "outcome": "ok", "caller": "ann"}));
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ use photofinish_gateway::race::AttemptStart;
 use photofinish_history::record::StartReason;
 use photofinish_history::recorder::{Recorder, WriterTask};
 use photofinish_history::store::Store;
+use photofinish_routing::limits::{Admission, AttemptCost};
 use photofinish_transport::upstream::{Endpoint, UpstreamClient};
 use photofinish_wire::{AnswerForm, ApiRequest, RequestTranslation, Surface};
 
@@ -70,7 +71,8 @@ impl Alone {
             slot: None,
             attempt_observer: None,
         };
-        let ready = soon("the first token", start(spec)).await.unwrap();
+        let reservation = Admission::unlimited().reserve("a/m", 0, AttemptCost::default).unwrap();
+        let ready = soon("the first token", start(spec, reservation)).await.unwrap();
         Alone { ready, writer, directory }
     }
 

@@ -9,7 +9,7 @@ use jiff::civil::Date;
 use super::catalogue::{self, CatalogueEntry};
 use super::catalogue_file::catalogue_file;
 use super::problem::{nearest, nearest_models};
-use super::{Config, ConfigSource, Keys, ModelConfig, Provider, hosts};
+use super::{Config, ConfigSource, Keys, ModelConfig, Provider, UpstreamConfig, hosts};
 use crate::offerings::Offering;
 use photofinish_base::printable::quoted;
 
@@ -40,6 +40,19 @@ impl Config {
         let named = |name: &str| self.models.get(name).or_else(|| self.models.get(self.aliases.get(name)?));
         // Ollama's clients add this tag to a name without one.
         named(name).or_else(|| named(name.strip_suffix(":latest")?))
+    }
+
+    /// The names under which limits know this upstream: those of the model that lists it, if that is the one which is asked for.
+    pub fn names_of<'c>(
+        &'c self,
+        asked: Option<&'c Arc<ModelConfig>>,
+        upstream: &UpstreamConfig,
+    ) -> impl Iterator<Item = &'c str> + Clone + use<'c> {
+        let is_same =
+            |listed: &UpstreamConfig| listed.model == upstream.model && listed.provider.name == upstream.provider.name;
+        let model = asked.filter(|model| model.upstreams.iter().any(is_same)).map(|model| model.name.as_str());
+        let aliases = self.aliases.iter().filter(move |(_, of)| Some(of.as_str()) == model);
+        model.into_iter().chain(aliases.map(|(alias, _)| alias.as_str()))
     }
 
     /// The price of this upstream, `provider/model`, of a model. None: there is no such one, or it has no price.

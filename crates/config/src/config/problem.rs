@@ -66,6 +66,13 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
+impl ConfigProblem {
+    /// For a text without lines.
+    pub(super) fn without_place(&self) -> String {
+        self.to_string().split_once(": ").map_or_else(String::new, |(_, problem)| problem.to_owned())
+    }
+}
+
 impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.line, self.column, self.message)?;

@@ -13,6 +13,7 @@ use toml::de::{DeTable, DeValue};
 use super::catalogue_file::CatalogueKeys;
 use super::http_address::HttpAddress;
 use super::keys::{self, ParsedText, PlainText, RealNumber, TableKeys, Texts, WholeNumber, choice, keys, nested, own};
+use super::limits::{Limits, RawTeam};
 use super::probes::RawProbes;
 use super::problem::LocatedProblem;
 use super::provider_table::{ProviderKeys, RawProvider};
@@ -34,6 +35,8 @@ pub(super) struct RawConfig {
     pub(super) providers: Vec<RawProvider>,
     pub(super) models: Vec<RawModel>,
     pub(super) users: Vec<RawUser>,
+    pub(super) limits: Limits,
+    pub(super) teams: Vec<RawTeam>,
     pub(super) probes: RawProbes,
 }
 
@@ -161,6 +164,7 @@ impl RawConfig {
         ("[providers.NAME]", ProviderKeys::NAMES),
         ("[models.NAME]", ModelKeys::NAMES),
         ("[users.NAME]", UserKeys::NAMES),
+        ("[limits]", Limits::NAMES),
     ];
 
     pub(super) fn read<'s>(scope: &'s ReaderScope<'s>, document: DeTable<'_>) -> RawConfig {
@@ -176,10 +180,13 @@ impl RawConfig {
         let models =
             root.named_tables("models", &["upstreams"]).into_iter().map(|model| RawModel::read(model, &race)).collect();
         let users = root.named_tables("users", &["token", "token_sha256"]).into_iter().map(RawUser::read).collect();
+        let limits = section(&mut root, "limits");
+        let marks = ["rpm", "tpm", "streams", "budget", "models", "deny"];
+        let teams = root.named_tables("teams", &marks).into_iter().map(RawTeam::read).collect();
         let probes = RawProbes::read(&mut root);
         root.finish();
         let race = anew(Some(scope), "[race]", race);
-        RawConfig { server, store, catalogue, incidents, race, providers, models, users, probes }
+        RawConfig { server, store, catalogue, incidents, race, providers, models, users, limits, teams, probes }
     }
 }
 

@@ -135,6 +135,11 @@ impl<'s, 'i> TomlTable<'s, 'i> {
         matches!(self.entries.get(key).map(Spanned::get_ref), Some(DeValue::String(_)))
     }
 
+    /// The value of this key is a table, and was not read yet.
+    pub(super) fn is_table(&self, key: &str) -> bool {
+        matches!(self.entries.get(key).map(Spanned::get_ref), Some(DeValue::Table(_)))
+    }
+
     /// The name of a key in messages: `"policy" in [race]`.
     pub(super) fn what(&self, key: &str) -> String {
         format!("\"{}\" in {}", shown(key), self.name)

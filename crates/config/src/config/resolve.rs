@@ -12,6 +12,7 @@ use secrecy::SecretString;
 use super::catalogue_file::ChosenCatalogue;
 use super::doubts;
 use super::hosts::{self, Hosting};
+use super::limits::{self, KnownNames};
 use super::problem::{LocatedProblem, shown};
 use super::provider::ResolvedNames;
 use super::provider_table::{self, RawProvider};
@@ -22,7 +23,7 @@ use super::text::ExpandedText;
 use super::transport::EnvProxies;
 use super::user::RawUser;
 use super::{
-    Config, ConfigSource, Cors, Listen, ModelConfig, PriceSource, Provider, Server, StoreConfig, Timeouts,
+    Config, ConfigSource, Cors, Listen, ModelConfig, PriceSource, Provider, Server, StoreConfig, Team, Timeouts,
     UpstreamConfig, User, catalogue,
 };
 use photofinish_base::machine;
@@ -55,7 +56,8 @@ pub(super) fn resolve(
     add_providers_with_a_key(scope, &mut providers, &env_proxies);
     check_own_addresses(scope, &listen, &providers, &raw.models);
     let serves_catalogue = raw.models.is_empty();
-    let users = resolve_users(scope, raw.users, &providers);
+    let teams = limits::resolve_teams(raw.teams);
+    let users = resolve_users(scope, raw.users, &providers, &teams);
     let hosting = Hosting { catalogue: &chosen.catalogue, providers: &providers, users: &users, today: hosts::today() };
     let (mut models, mut aliases) = resolve_models(scope, raw.models, &hosting);
     doubts::warn_of_budgets(scope, &raw.race, models.values());
@@ -64,6 +66,11 @@ pub(super) fn resolve(
         let served = chosen.catalogue.aliases().filter(|(_, name)| models.contains_key(*name));
         aliases = served.map(|(alias, name)| (alias.to_owned(), name.to_owned())).collect();
     }
+    let known = KnownNames { models: &models, aliases: &aliases, providers: &providers, catalogue: &chosen.catalogue };
+    known.warn_of(scope, "[limits]", &raw.limits);
+    let of_teams = teams.values().map(|team| (format!("[teams.{}]", team.name), &team.limits));
+    let of_users = users.iter().map(|user| (format!("[users.{}]", user.name), &user.limits));
+    of_teams.chain(of_users).for_each(|(table, limits)| known.warn_of(scope, &table, limits));
     let workloads = raw.probes.workloads();
     let probes = raw.probes.resolve(scope, &models.keys().cloned().collect(), serves_catalogue);
     let memory = server.memory.unwrap_or_else(|| whole(machine::memory() / MEMORY_SHARE));
@@ -98,6 +105,8 @@ pub(super) fn resolve(
         webhook: raw.incidents.webhook,
         aliases,
         users,
+        limits: Arc::new(raw.limits),
+        teams,
         probes,
         workloads,
         warnings: Vec::new(),
@@ -313,11 +322,17 @@ fn resolve_upstreams(
     upstreams
 }
 
-fn resolve_users(scope: &ReaderScope<'_>, raw: Vec<RawUser>, providers: &ResolvedNames) -> Vec<Arc<User>> {
+fn resolve_users(
+    scope: &ReaderScope<'_>,
+    raw: Vec<RawUser>,
+    providers: &ResolvedNames,
+    teams: &BTreeMap<String, Arc<Team>>,
+) -> Vec<Arc<User>> {
     let mut seen = BTreeMap::<[u8; 32], String>::new();
     let mut users = Vec::new();
     for raw in raw {
         let keys = resolve_user_keys(scope, &raw.name.value, raw.keys, providers);
+        let team = raw.team.and_then(|team| limits::team_of(scope, &raw.name.value, &team, teams));
         let Some(token) = raw.token else { continue };
         let name = raw.name.value;
         if let Some(other) = seen.insert(token.value, name.clone()) {
@@ -330,6 +345,9 @@ fn resolve_users(scope: &ReaderScope<'_>, raw: Vec<RawUser>, providers: &Resolve
             admin: raw.admin,
             overrides: raw.overrides,
             keys,
+            team,
+            limits: Arc::new(raw.limits),
+            key: None,
         }));
     }
     users

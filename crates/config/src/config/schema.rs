@@ -8,7 +8,6 @@ use std::borrow::Cow;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use super::RaceSettings;
 use super::catalogue_file::CatalogueKeys;
 use super::keys::{self, TableKeys as _};
 use super::probes::{ProbeKeys, WorkloadKeys};
@@ -16,6 +15,7 @@ use super::provider_table::ProviderKeys;
 use super::raw::{IncidentKeys, ModelKeys, StoreKeys};
 use super::server::ServerKeys;
 use super::user::UserKeys;
+use super::{Limits, RaceSettings};
 
 /// The schema as JSON text, in draft 7: what taplo and Even Better TOML read.
 pub fn schema() -> String {
@@ -36,7 +36,10 @@ impl JsonSchema for ConfigFile {
         model.extend(RaceSettings::properties(generator));
         let model = keys::object(model);
         let provider = generator.subschema_for::<ProviderKeys>();
-        let user = generator.subschema_for::<UserKeys>();
+        let mut user = UserKeys::properties(generator);
+        user.extend(Limits::properties(generator));
+        let user = keys::object(user);
+        let limits = generator.subschema_for::<Limits>();
         let workload = generator.subschema_for::<WorkloadKeys>();
         let named = |about: &str, table: Schema| json_schema!({ "description": about, "type": "object", "additionalProperties": table });
         let section = |about: &str, mut table: Schema| {
@@ -52,6 +55,8 @@ impl JsonSchema for ConfigFile {
             ("providers", named("Providers by name; those of the catalogue need only a key.", provider)),
             ("models", named("Models by the name that apps send, each with its upstreams.", model)),
             ("users", named("Who may call. Without users, the gateway listens on this machine only.", user)),
+            ("limits", section("What everybody together may use.", limits.clone())),
+            ("teams", named("Limits that several users share.", limits)),
             ("workloads", named("Further workloads for probes.", workload)),
             (
                 "probes",

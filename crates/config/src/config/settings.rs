@@ -12,12 +12,12 @@ use std::time::Duration;
 use etcetera::BaseStrategy as _;
 use ipnet::IpNet;
 use secrecy::SecretString;
-use subtle::ConstantTimeEq as _;
 
 use super::reader::WatchedFiles;
 use super::{
-    CancelBilling, CataloguePlace, Cors, HttpAddress, Listen, ListenerCertificate, Permit, Price, PriceSource,
-    ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, StoredLimits, Timeouts, UpstreamStream,
+    CancelBilling, CataloguePlace, Cors, HttpAddress, IssuedKey, Limits, Listen, ListenerCertificate, Permit, Price,
+    PriceSource, ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, StoredLimits, Team, Timeouts,
+    UpstreamStream,
 };
 use crate::offerings::{ModelCatalogue, Offering};
 use photofinish_base::telemetry::LogFormat;
@@ -55,6 +55,10 @@ pub struct Config {
     /// From alias to the name of its model.
     pub aliases: BTreeMap<String, String>,
     pub users: Vec<Arc<User>>,
+    /// `[limits]`: of everybody together.
+    pub limits: Arc<Limits>,
+    /// `[teams]`, by name.
+    pub teams: BTreeMap<String, Arc<Team>>,
     /// `[probes]`; without it none are sent.
     pub probes: Option<ProbeSettings>,
     /// The workloads of probes by name: `[workloads]` and the built-in ones.
@@ -229,6 +233,7 @@ impl UpstreamConfig {
 }
 
 /// `[users.NAME]`
+#[derive(Clone)]
 pub struct User {
     pub name: String,
     /// SHA-256 of the token; the token itself is not kept.
@@ -239,13 +244,11 @@ pub struct User {
     pub overrides: Permit,
     /// The user's own keys by provider, used instead of the shared ones.
     pub keys: BTreeMap<String, SecretString>,
-}
-
-impl User {
-    /// Whether this is the hash of the user's token. The time that it takes does not depend on where they differ.
-    pub fn has_token(&self, hash: &[u8; 32]) -> bool {
-        self.token_sha256.ct_eq(hash).into()
-    }
+    /// One of [`Config::teams`].
+    pub team: Option<String>,
+    pub limits: Arc<Limits>,
+    /// The key that the request came with. None: the token of the file.
+    pub key: Option<Arc<IssuedKey>>,
 }
 
 impl fmt::Debug for User {
@@ -256,6 +259,8 @@ impl fmt::Debug for User {
             .field("admin", &self.admin)
             .field("overrides", &self.overrides)
             .field("keys", &self.keys.keys())
+            .field("team", &self.team)
+            .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
 }

@@ -11,6 +11,7 @@ use super::*;
 mod built_in;
 mod certificates;
 mod hosts;
+mod limits;
 mod model_names;
 mod plans;
 mod problems;

@@ -5,6 +5,7 @@ use schemars::json_schema;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::keys::{self, Flag, TableKeys as _, TypedText, keys, own};
+use super::limits::Limits;
 use super::names::names;
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable, as_string, one_of};
@@ -31,6 +32,8 @@ keys! {
             |table, key| Some(table.named_strings(key, format!("{key} of {}", table.name))),
             |_| json_schema!({ "type": "object", "additionalProperties": { "type": "string" } }),
         ), or Vec::new();
+        /// The user's team.
+        team: Option<Located<String>> = TypedText;
     }
 }
 
@@ -45,6 +48,8 @@ pub(super) struct RawUser {
     pub(super) admin: bool,
     pub(super) overrides: Permit,
     pub(super) keys: Vec<OwnKey>,
+    pub(super) team: Option<Located<String>>,
+    pub(super) limits: Limits,
 }
 
 /// The token in the documents, as a hash.
@@ -57,8 +62,9 @@ const TOKEN_EXPECTED: &str = "either token = \"${NAME_TOKEN}\" or token_sha256 =
 
 impl RawUser {
     pub(super) fn read((name, mut table): (Located<String>, TomlTable<'_, '_>)) -> RawUser {
-        check_name(table.scope, &name);
+        check_name(table.scope, "user", &name);
         let typed = UserKeys::read(&mut table, &UserKeys::default());
+        let limits = Limits::read(&mut table, &Limits::default());
         let token = match (table.has("token"), table.has("token_sha256")) {
             (true, false) => typed.token.and_then(|typed| read_token(&table, &name.value, &typed)),
             (false, true) => typed.token_sha256.and_then(|typed| hash(&table, typed)),
@@ -76,13 +82,15 @@ impl RawUser {
         }
         let keys = own_keys(&table, &name.value, typed.keys);
         table.finish();
-        RawUser { name, token, admin: typed.admin, overrides: typed.overrides, keys }
+        let UserKeys { admin, overrides, team, .. } = typed;
+        RawUser { name, token, admin, overrides, keys, team, limits }
     }
 }
 
-fn check_name(scope: &ReaderScope<'_>, name: &Located<String>) {
+/// `what`: a user or a team.
+pub(super) fn check_name(scope: &ReaderScope<'_>, what: &str, name: &Located<String>) {
     if !(1..=64).contains(&name.value.len()) || name.value.contains(char::is_control) {
-        let message = format!("bad user name \"{}\"", shown(&name.value));
+        let message = format!("bad {what} name \"{}\"", shown(&name.value));
         scope.wrong(name.offset, message, "1 to 64 bytes without control characters");
     }
 }

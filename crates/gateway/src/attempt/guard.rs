@@ -19,6 +19,7 @@ use photofinish_history::record::table::Subset as _;
 use photofinish_history::record::{AttemptOutcome, AttemptRecord, CensorCause, StartReason};
 use photofinish_history::recorder::{AttemptStep, Recorder};
 use photofinish_routing::learning::{AttemptObserver, ObservedEnd};
+use photofinish_routing::limits::{KnownCost, Reservation};
 use photofinish_routing::verdict::slows_hedging;
 use photofinish_transport::upstream::{ConnectionOrigin, Response};
 use photofinish_wire::AnswerForm;
@@ -94,11 +95,12 @@ pub(super) struct AttemptGuard {
     span: Span,
     /// None for an attempt that statistics ignore.
     attempt_observer: Option<AttemptObserver>,
+    reservation: Reservation,
     _slot: Option<InFlightGuard>,
 }
 
 impl AttemptGuard {
-    pub fn new(spec: &mut AttemptSpec, shared: Arc<AttemptShared>) -> AttemptGuard {
+    pub fn new(spec: &mut AttemptSpec, shared: Arc<AttemptShared>, reservation: Reservation) -> AttemptGuard {
         let dispatch = Instant::now();
         AttemptGuard {
             record: Box::new(new_record(spec, dispatch)),
@@ -124,12 +126,13 @@ impl AttemptGuard {
             stale: false,
             span: spec.span.clone(),
             attempt_observer: spec.attempt_observer.take(),
+            reservation,
             _slot: spec.slot.take(),
         }
     }
 
     /// For an exchange that is passed on: it has no first token, and teaches nothing.
-    pub fn passing(spec: &PassSpec) -> AttemptGuard {
+    pub fn passing(spec: &PassSpec, reservation: Reservation) -> AttemptGuard {
         let dispatch = Instant::now();
         let upstream = (spec.provider.name.clone(), spec.word.clone());
         let record = AttemptRecord {
@@ -162,6 +165,7 @@ impl AttemptGuard {
             stale: false,
             span: spec.span.clone(),
             attempt_observer: None,
+            reservation,
             _slot: None,
         }
     }
@@ -348,6 +352,9 @@ impl Drop for AttemptGuard {
             (self.bill.per_byte, self.bill.per_byte_elsewhere) = attempt_observer.per_byte();
         }
         let took_us = self.elapsed(Instant::now());
+        if let exact @ KnownCost::Exact(_) = KnownCost::of(&record) {
+            self.reservation.book(exact);
+        }
         self.recorder.bill(record.ordinal, self.bill);
         self.recorder.attempt(record, self.choices, took_us);
     }

@@ -35,6 +35,7 @@ use crate::race::CutReason;
 use exchange::Bounds;
 use guard::{AttemptGuard, AttemptShared, RaceDecision};
 use photofinish_base::failure::Failure;
+use photofinish_routing::limits::Reservation;
 use photofinish_wire::ResponseTranslation;
 
 /// A started attempt: the race polls it.
@@ -43,11 +44,11 @@ pub struct Attempt {
     shared: Arc<AttemptShared>,
 }
 
-/// Starts an attempt. From here on its row is certain; its clock starts at the first poll.
-pub fn start(mut spec: AttemptSpec) -> Attempt {
+/// Starts an attempt that its caller's limits allow. From here on its row is certain; its clock starts at the first poll.
+pub fn start(mut spec: AttemptSpec, reservation: Reservation) -> Attempt {
     let shared = Arc::new(AttemptShared::default());
     // Boxed: it is large, and moves from future to future.
-    let guard = Box::new(AttemptGuard::new(&mut spec, shared.clone()));
+    let guard = Box::new(AttemptGuard::new(&mut spec, shared.clone(), reservation));
     let outgoing = exchange::outgoing(&spec);
     let names_stored = spec.request_translation.call().is_some();
     let bounds = Bounds { event_max: spec.event_max, memory: spec.memory.clone(), names_stored };

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::door::load::{AdmissionLoad, ShedCounts, ShedReason};
+use super::door::load::{AdmissionLoad, LimitedCounts, ShedCounts, ShedReason};
 use super::door::places::{RequestPlace, RequestPlaces};
 use super::door::sessions::Sessions;
 use super::door::shares::{ShareHolder, ShareLimits};
@@ -22,8 +22,9 @@ use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Fingerprint, ProviderLists, User};
 use photofinish_history::recorder::Recorder;
-use photofinish_routing::health::{LiveConfig, UpstreamHealth};
+use photofinish_routing::health::{LiveConfig, MadeCallers, UpstreamHealth};
 use photofinish_routing::learning::Learning;
+use photofinish_routing::limits::{Ledger, LevelName};
 use photofinish_routing::status::{RoutingReport, routing};
 use photofinish_transport::upstream::UpstreamClient;
 
@@ -50,6 +51,7 @@ pub struct Gateway {
     memory: Memory,
     heavy: BlockingPool,
     stored: Arc<StoredState>,
+    ledger: Ledger,
 }
 
 /// Counts since the start that no row contains.
@@ -59,6 +61,8 @@ pub struct Totals {
     wrong_tokens: AtomicU64,
     /// Requests that were shed.
     pub shed: ShedCounts,
+    /// Requests that a limit of their caller refused.
+    pub limited: LimitedCounts,
 }
 
 impl Totals {
@@ -103,6 +107,7 @@ impl Gateway {
             totals: Totals::default(),
             sessions: Sessions::default(),
             wrong_tokens: WrongTokens::default(),
+            ledger: Ledger::default(),
         }
     }
 
@@ -113,10 +118,16 @@ impl Gateway {
     /// Puts a new configuration in force. Ends all cool-downs: a key may have been replaced. Keeps the breakers and the statistics
     /// of providers whose address stays.
     pub fn reload(&self, live: LiveConfig) {
-        self.replace(|_| live);
+        self.replace(|before| live.with_callers(before.callers.clone()));
         self.memory.resize(self.live().config.server.memory);
         self.stored.resize(self.live().config.server.stored);
         self.health.clear_cooldowns();
+        let live = self.live();
+        self.ledger.retain(|level| match level {
+            LevelName::Team(team) => live.config.teams.contains_key(&**team),
+            LevelName::User(name) => live.callers.has_user(name),
+            LevelName::Everybody | LevelName::Key(_) => true,
+        });
     }
 
     /// Keeps what is wrong with a newer configuration; none: it is in force.
@@ -132,6 +143,16 @@ impl Gateway {
     /// Puts what providers list in force; cool-downs stay. `lists` gets the configuration in force.
     pub fn take_lists(&self, lists: impl FnOnce(&LiveConfig) -> ProviderLists) {
         self.replace(|live| live.with_lists(&lists(live)));
+    }
+
+    /// Changes the teams, users and keys that were made at run time. In force when it returns.
+    pub fn change_made(&self, change: impl FnOnce(&mut MadeCallers)) {
+        let callers = self.live().callers.clone();
+        let before = callers.made_teams();
+        callers.change_made(change);
+        if callers.made_teams() != before {
+            self.replace(LiveConfig::with_made_teams);
+        }
     }
 
     fn replace(&self, make: impl FnOnce(&LiveConfig) -> LiveConfig) {
@@ -163,6 +184,11 @@ impl Gateway {
 
     pub fn totals(&self) -> &Totals {
         &self.totals
+    }
+
+    /// What callers have used of their limits.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// Of the dashboard.

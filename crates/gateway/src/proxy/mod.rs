@@ -12,7 +12,8 @@ mod run;
 mod stored;
 
 pub use door::caller::{
-    Client, admin, admin_user, check_token, has_token, is_admin, is_still_admin, log_in, missing_token, sends_token,
+    Client, admin, admin_user, authenticate, check_token, has_token, is_admin, is_still_admin, log_in, missing_token,
+    sends_token,
 };
 pub use door::sessions::{COOKIE_NAME, SESSION_FOR, Sessions};
 pub use gateway::{Gateway, RefusedConfiguration, Totals};
@@ -105,7 +106,10 @@ fn admit_to(
     request: &mut Request<Body>,
 ) -> Result<(AskedBy, RequestPlace), Box<Response<Body>>> {
     match admission::admit(gateway, live, client) {
-        Ok((user, place)) => Ok((AskedBy { user, ..AskedBy::default() }, place)),
+        Ok((user, place)) => {
+            let levels = gateway.ledger().levels(&live.config, user.as_deref());
+            Ok((AskedBy { user, levels, ..AskedBy::default() }, place))
+        }
         Err(NotAdmitted::Shed(shed)) => {
             Err(admission::turn_away(gateway, surface, shed, std::mem::take(request)).into())
         }

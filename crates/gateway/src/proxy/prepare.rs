@@ -18,6 +18,7 @@ use super::request::blocking::StillWanted;
 use super::request::candidate_set::{self, CandidateSet};
 use super::request::{body, overrides};
 use super::run::all_failed;
+use super::run::gate::Gate;
 use super::run::launcher::{Launcher, RacePolicy};
 use super::run::race_guard::{ParsedRace, Planned, RaceGuard, ReadRace};
 use super::run::running::PreparedRace;
@@ -28,6 +29,7 @@ use crate::race::Race;
 use photofinish_config::config::User;
 use photofinish_history::record::{LeftOutReason, RequestOrigin};
 use photofinish_routing::health::{CallerId, LiveConfig};
+use photofinish_routing::limits::{Levels, LimitClock};
 use photofinish_wire::request::InvalidRequest;
 use photofinish_wire::{ApiRequest, Dialect, PathCall, Surface};
 
@@ -35,6 +37,8 @@ use photofinish_wire::{ApiRequest, Dialect, PathCall, Surface};
 #[derive(Clone, Debug, Default)]
 pub struct AskedBy {
     pub user: Option<Arc<User>>,
+    /// What limits it. Empty for requests of the operator.
+    pub levels: Levels,
     /// For the race's row.
     pub origin: RequestOrigin,
     /// The answer ends within this time, whatever the configuration allows: a measurement must not wait for one without end.
@@ -80,7 +84,12 @@ pub async fn prepare(
     if let Some(answer) = ollama::loaded(&request) {
         return Ok(PreparedRequest::Answered(answer));
     }
-    Ok(PreparedRequest::Race(plan(preparing.gateway, headers, request, candidates, race)))
+    let (gateway, levels) = (preparing.gateway, std::mem::take(&mut preparing.by.levels));
+    let mut candidates = candidates;
+    let now = LimitClock { us: gateway.learning().now_us(), wall_us: race.started_at() };
+    let gate = Gate::pass(gateway, levels, &request, &mut candidates, now)?;
+    race.admitted(gateway, gate.admission(), now);
+    Ok(PreparedRequest::Race(plan((gateway, gate), headers, request, candidates, race)))
 }
 
 impl Preparing<'_> {
@@ -167,8 +176,9 @@ impl Preparing<'_> {
         let is_crowded = || self.gateway.load(self.live, race.in_flight()).room() != AdmissionRoom::Enough;
         let crowded = is_crowded();
         let (gateway, live, asked) = (self.gateway.clone(), self.live.clone(), request.clone());
+        let levels = self.by.levels.clone();
         let resolve = move |wanted: &StillWanted| {
-            candidate_set::resolve(&gateway, &live, &caller, &asked, &overrides, crowded, wanted)
+            candidate_set::resolve(&gateway, &live, &caller, &asked, (&overrides, &levels), crowded, wanted)
         };
         let until = race.read_at() + self.live.config.race.timeouts.total;
         let mut candidates = self.gateway.heavy().run(request.len(), until, resolve).await??;
@@ -184,7 +194,7 @@ impl Preparing<'_> {
 
 /// The race, with its plan in its row.
 fn plan(
-    gateway: &Arc<Gateway>,
+    (gateway, gate): (&Arc<Gateway>, Gate),
     headers: &HeaderMap,
     request: Arc<ApiRequest>,
     mut candidates: CandidateSet,
@@ -208,7 +218,7 @@ fn plan(
         reasons: policy.driver.reasons(),
         race_budget: policy.driver.race_budget().clone(),
     });
-    let launcher = Launcher::new(gateway, headers, &request, &mut candidates, guard, policy, read_at);
+    let launcher = Launcher::new(gateway, headers, &request, &mut candidates, guard, (policy, gate), read_at);
     let outcome_reporter = launcher.outcome_reporter.clone();
     let race = Box::new(Race::new(plan, launcher, read_at));
     Box::new(PreparedRace { gateway: gateway.clone(), request, candidates, race, outcome_reporter, read_at })

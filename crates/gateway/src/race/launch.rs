@@ -85,8 +85,8 @@ pub trait Launch {
         Instant::now()
     }
 
-    /// Starts an attempt.
-    fn launch(&mut self, starting: AttemptStart) -> Self::Attempt;
+    /// Starts an attempt. None: it may not start, now or later.
+    fn launch(&mut self, starting: AttemptStart) -> Option<Self::Attempt>;
 
     /// Records a failure, and decides whether the same candidate is retried.
     fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision;

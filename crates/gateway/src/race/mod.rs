@@ -281,7 +281,9 @@ impl<L: Launch> Race<L> {
             match replan {
                 Replan::Start(candidate) => {
                     match free.iter().find(|place| self.waiting[**place].entry.candidate == candidate) {
-                        Some(place) => self.start_at(*place, StartReason::Hedge),
+                        Some(place) => {
+                            self.start_at(*place, StartReason::Hedge);
+                        }
                         None => self.ask_at = None,
                     }
                 }
@@ -339,8 +341,7 @@ impl<L: Launch> Race<L> {
             }
         };
         let Some(position) = free.get(place).or(free.last()) else { return false };
-        self.start_at(*position, reason);
-        true
+        self.start_at(*position, reason) || self.start_next(reason)
     }
 
     /// Puts a failed candidate first in the waiting list, if it is to be retried and time and attempts allow it.
@@ -434,20 +435,18 @@ impl<L: Launch> Race<L> {
         places.iter().map(|place| self.waiting[*place].entry.candidate).collect()
     }
 
-    fn start_at(&mut self, position: usize, reason: StartReason) {
+    /// False: it may not start, and is a candidate no longer.
+    fn start_at(&mut self, position: usize, reason: StartReason) -> bool {
         let WaitingCandidate { entry, retry, .. } = self.waiting.remove(position);
         let reason = if retry { StartReason::Retry } else { reason };
         let ordinal = self.started;
-        self.started += 1;
         let started_at = self.launch.now();
         let late_at = Some(started_at + entry.first_token);
-        let attempt = self.launch.launch(AttemptStart {
-            candidate: entry.candidate,
-            ordinal,
-            reason,
-            p_include: entry.p_include,
-        });
+        let starting = AttemptStart { candidate: entry.candidate, ordinal, reason, p_include: entry.p_include };
+        let Some(attempt) = self.launch.launch(starting) else { return false };
+        self.started += 1;
         self.running.push(RunningAttempt { attempt, entry, ordinal, started_at, late_at, was_late: false });
+        true
     }
 }
 

@@ -153,6 +153,11 @@ impl CostSum {
         self.unpriced
     }
 
+    /// Attempts without a known amount, which may have bounds.
+    pub fn unknown(&self) -> u64 {
+        self.count(CostBasis::Unknown)
+    }
+
     /// Attempts with a price and without an upper bound: their tokens were not counted.
     pub fn uncounted(&self) -> u64 {
         self.open

@@ -48,6 +48,8 @@ subset! {
         outcome: RaceOutcome,
         source: RaceSource,
         look: Option<String>,
+        team: Option<String>,
+        caller_key: Option<String>,
     }
 }
 
@@ -191,6 +193,8 @@ impl RequestRow {
         RequestFacts {
             model: &self.model,
             user: self.user.as_deref(),
+            team: self.team.as_deref(),
+            caller_key: self.caller_key.as_deref(),
             stream: self.stream,
             input_tokens_estimate: self.input_tokens_estimate,
             outcome: self.outcome,
@@ -212,6 +216,9 @@ impl AttemptFacts<'_> {
 pub struct RequestFacts<'a> {
     pub model: &'a str,
     pub user: Option<&'a str>,
+    pub team: Option<&'a str>,
+    /// The id of the caller's key.
+    pub caller_key: Option<&'a str>,
     pub stream: bool,
     pub input_tokens_estimate: i64,
     pub outcome: RaceOutcome,

@@ -56,6 +56,10 @@ names! {
         Breaker = "breaker",
         /// As many as may replace another were listed before it.
         Failovers = "failovers",
+        /// The limits of its caller forbid it.
+        Forbidden = "forbidden",
+        /// A budget of its caller has too little left for it, or it has no price.
+        Limit = "limit",
     }
 }
 

@@ -53,6 +53,8 @@ pub fn race(n: i64) -> RaceRecord {
         p_look: Some(0.01),
         look: Some("groq/llama".into()),
         look_out: Some("breaker"),
+        team: Some("search".into()),
+        caller_key: Some("k3yAbcd9".into()),
     }
 }
 
@@ -82,6 +84,8 @@ pub fn bare_race(n: i64) -> RaceRecord {
         p_look: None,
         look: None,
         look_out: None,
+        team: None,
+        caller_key: None,
         ..race(n)
     }
 }

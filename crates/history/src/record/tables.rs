@@ -97,6 +97,10 @@ table! {
         look: Option<String>,
         /// why the drawn upstream did not start: as in `left_out`, or `budget`; null if it started
         look_out: Option<&'static str>,
+        /// the team of the user at that time; null without one
+        team: Option<String>,
+        /// the id of the key that the user sent; null for the token of the configuration
+        caller_key: Option<String>,
     }
 }
 

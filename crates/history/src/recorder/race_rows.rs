@@ -2,7 +2,7 @@
 //!
 //! Not for writing: see `writer`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::mpsc;
 
@@ -23,6 +23,7 @@ pub(super) struct RaceSheet {
     race_observer: Option<Arc<dyn RaceObserver>>,
     /// None: its costs are not counted.
     metrics: Option<Arc<Metrics>>,
+    payer: OnceLock<Arc<dyn RacePayer>>,
 }
 
 #[derive(Default)]
@@ -44,11 +45,16 @@ impl RaceSheet {
         race_observer: Option<Arc<dyn RaceObserver>>,
         metrics: Option<Arc<Metrics>>,
     ) -> RaceSheet {
-        RaceSheet { kept: Mutex::default(), queue, race_observer, metrics }
+        RaceSheet { kept: Mutex::default(), queue, race_observer, metrics, payer: OnceLock::new() }
     }
 
     pub(super) fn add(&self, record: Record) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).rows.push(record);
+    }
+
+    /// The first payer stays.
+    pub(super) fn pays(&self, payer: Arc<dyn RacePayer>) {
+        let _ = self.payer.set(payer);
     }
 
     /// The upstream of the attempt with this ordinal, if its row is there.
@@ -86,6 +92,9 @@ impl Drop for RaceSheet {
         settle(&mut rows, &bills, self.metrics.as_deref());
         if let Some(race_observer) = &self.race_observer {
             race_observer.settled(&rows);
+        }
+        if let Some(payer) = self.payer.get() {
+            payer.settled(&rows);
         }
         if let Some(queue) = &self.queue {
             queue.send(rows);
@@ -139,6 +148,12 @@ impl RowQueue {
             tracing::error!(dropped, "rows of the history are lost: {why}");
         }
     }
+}
+
+/// Pays for one race.
+pub trait RacePayer: Send + Sync {
+    /// The race is over. `rows`: all its rows, with the costs of its attempts.
+    fn settled(&self, rows: &[Record]);
 }
 
 /// Receives the events of races as they happen. It is called within a request, so it must not wait.

@@ -20,3 +20,4 @@ pub mod series;
 pub mod stats;
 #[cfg(test)]
 mod tests;
+pub mod usage;

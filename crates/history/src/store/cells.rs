@@ -22,12 +22,12 @@ use crate::record::AttemptOutcome;
 
 /// Reads one range of the index, from one start to another.
 pub(super) const TOTALS: &str = "\
-    SELECT start, provider, model_sent, model, user, attempts, total FROM rollup \
+    SELECT start, provider, model_sent, model, caller, attempts, total FROM rollup \
     WHERE hours = ?1 AND start >= ?2 AND start <= ?3";
 
 /// Reads the cells by class.
 pub(super) const PARTS: &str = "\
-    SELECT start, provider, model_sent, model, user, attempts, parts FROM rollup \
+    SELECT start, provider, model_sent, model, caller, attempts, parts FROM rollup \
     WHERE hours = ?1 AND start >= ?2 AND start <= ?3";
 
 /// Passes on the cells of the plan that match the filter.
@@ -346,12 +346,12 @@ impl Gather for Bundle {
 
 /// The keys of the cells of a day's hours, without their blobs, which are read one by one.
 pub(super) const OF_DAY: &str =
-    "SELECT rowid, provider, model_sent, model, user FROM rollup WHERE hours = 1 AND start >= ?1 AND start <= ?2";
+    "SELECT rowid, provider, model_sent, model, caller FROM rollup WHERE hours = 1 AND start >= ?1 AND start <= ?2";
 
 pub(super) const OF_HOUR: &str = "SELECT parts FROM rollup WHERE rowid = ?1";
 
 const INSERT: &str = "\
-    INSERT INTO rollup (hours, start, provider, model_sent, model, user, attempts, wins, failures, empty, censored, \
+    INSERT INTO rollup (hours, start, provider, model_sent, model, caller, attempts, wins, failures, empty, censored, \
                         ttft_samples, cost_usd, total, parts, cost_usd_min, cost_usd_max, extra_cost_usd_min, \
                         extra_cost_usd_max) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";

@@ -9,15 +9,29 @@ use serde_json::{Map, Value};
 use crate::record::table::{CellValue, Subset, Table};
 pub(super) use photofinish_base::clock::{DAY_US, HOUR_US};
 
+/// The name outside of SQL, and the name in the tables: in other databases `SELECT user` is the account of the connection, a wrong
+/// answer without an error.
+const USER: (&str, &str) = ("user", "caller");
+
+/// A column's name in the tables.
+pub(super) fn stored(name: &str) -> &str {
+    if name == USER.0 { USER.1 } else { name }
+}
+
+/// The reverse of [`stored`].
+pub(super) fn shown(name: &str) -> &str {
+    if name == USER.1 { USER.0 } else { name }
+}
+
 /// The columns of a record, as a list for SQL.
 pub(super) fn names<T: Table>() -> String {
-    T::COLUMNS.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
+    T::COLUMNS.iter().map(|column| stored(column.name)).collect::<Vec<_>>().join(",")
 }
 
 /// Some columns, as a list for SQL, each with its table.
 pub(super) fn select<S: Subset>() -> String {
     let table = <S::Record as Table>::NAME;
-    S::NAMES.iter().map(|name| format!("{table}.{name}")).collect::<Vec<_>>().join(", ")
+    S::NAMES.iter().map(|name| format!("{table}.{}", stored(name))).collect::<Vec<_>>().join(", ")
 }
 
 /// What an insert does where the record, the first column, is there already: it replaces it if this condition holds.

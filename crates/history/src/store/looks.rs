@@ -63,7 +63,7 @@ const LOOKS: &str = "\
         SELECT min(ordinal) FROM attempt AS tried \
         WHERE tried.race_id = race.race_id AND tried.provider || '/' || tried.model_sent = race.look) \
     WHERE race.look IS NOT NULL AND race.started_at >= ?1 AND race.started_at < ?2 AND race.started_at % ?5 = 0 \
-      AND race.source = 'client' AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.user = ?4) \
+      AND race.source = 'client' AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.caller = ?4) \
     ORDER BY race.started_at DESC";
 
 /// Of the index alone.

@@ -32,6 +32,8 @@ pub(super) fn migrator() -> Migrator {
         migration(13, "incident", include_str!("../../migrations/0013_incident.sql")),
         migration(14, "not_ok", include_str!("../../migrations/0014_not_ok.sql")),
         migration(15, "predicted", include_str!("../../migrations/0015_predicted.sql")),
+        migration(16, "caller", include_str!("../../migrations/0016_caller.sql")),
+        migration(17, "keys", include_str!("../../migrations/0017_keys.sql")),
     ])
 }
 

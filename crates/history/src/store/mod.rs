@@ -3,6 +3,7 @@
 //! Everything here blocks. Not on a request's path: [`Store::write`] is for the recorder's writer task, [`StoreReader`] for questions to the
 //! history, [`Roller`] for the task that limits its size.
 
+mod accounts;
 mod cells;
 mod columns;
 mod damage;
@@ -35,6 +36,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
+pub use accounts::{AccountChange, AccountEntry, AccountKind, AuditLine, Author, BudgetRow, ChangeError};
 pub use damage::FileFinding;
 use header::{FileId, Header};
 pub use incidents::IncidentFilter;

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use rusqlite::{Connection, Params};
 use serde_json::{Map, Value};
 
-use super::columns::{cell, first_race_id, json};
+use super::columns::{self, cell, first_race_id, json};
 use super::reader::{ReadError, StoreReader};
 use super::selection::{AttemptFilter, SourceFilter};
 use crate::record::table::Table;
@@ -40,7 +40,7 @@ pub(super) fn page(source: SourceFilter, outcome: Option<RaceOutcome>) -> String
         "SELECT race.*, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
          FROM race {index} JOIN race_speed_all AS speed ON speed.race_id = race.race_id \
          WHERE {} AND {rare} AND race.race_id >= ?1 AND race.race_id < ?2 \
-           AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.user = ?4) AND {} \
+           AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.caller = ?4) AND {} \
            AND (?6 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?6)) \
            AND (?7 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?7 \
                                                                   AND model_sent = ?8)) \
@@ -67,7 +67,7 @@ fn all_attempts(source: SourceFilter) -> String {
     format!(
         "SELECT attempt.* FROM {attempts} \
          WHERE {condition} AND {id} >= ?1 AND {id} < ?2 AND (?3 IS NULL OR race.model = ?3) \
-           AND (?4 IS NULL OR race.user = ?4) AND (?5 IS NULL OR attempt.provider = ?5) \
+           AND (?4 IS NULL OR race.caller = ?4) AND (?5 IS NULL OR attempt.provider = ?5) \
          ORDER BY {id}, attempt.ordinal"
     )
 }
@@ -75,7 +75,7 @@ fn all_attempts(source: SourceFilter) -> String {
 fn all_races(source: SourceFilter) -> String {
     format!(
         "SELECT race.* FROM race \
-         WHERE {} AND race_id >= ?1 AND race_id < ?2 AND (?3 IS NULL OR model = ?3) AND (?4 IS NULL OR user = ?4) \
+         WHERE {} AND race_id >= ?1 AND race_id < ?2 AND (?3 IS NULL OR model = ?3) AND (?4 IS NULL OR caller = ?4) \
            AND (?5 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?5)) \
          ORDER BY race_id",
         source.condition()
@@ -86,7 +86,7 @@ fn all_races(source: SourceFilter) -> String {
 fn left_out_texts(source: SourceFilter) -> String {
     format!(
         "SELECT left_out, count(*) FROM race WHERE {} AND race_id >= ?1 AND race_id < ?2 AND left_out IS NOT NULL \
-           AND (?3 IS NULL OR model = ?3) AND (?4 IS NULL OR user = ?4) GROUP BY left_out",
+           AND (?3 IS NULL OR model = ?3) AND (?4 IS NULL OR caller = ?4) GROUP BY left_out",
         source.condition()
     )
 }
@@ -195,7 +195,7 @@ pub(super) fn each_row(
     mut each: impl FnMut(ExportRow) -> ControlFlow<()>,
 ) -> rusqlite::Result<()> {
     let mut statement = connection.prepare(sql)?;
-    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = statement.column_names().into_iter().map(columns::shown).map(str::to_owned).collect();
     let mut found = statement.query(parameters)?;
     while let Some(row) = found.next()? {
         let named = |(at, name): (usize, &String)| Ok((name.clone(), json(cell(row, at)?)));

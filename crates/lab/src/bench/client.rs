@@ -60,7 +60,7 @@ impl LoadClient {
         *request.method_mut() = Method::POST;
         *request.headers_mut() = headers;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let by = AskedBy { user: None, origin, ends_within: Some(within) };
+        let by = AskedBy { origin, ends_within: Some(within), ..AskedBy::default() };
         let response = Box::pin(proxy::serve_as(Arc::clone(&self.gateway), Surface::Chat, by, request)).await;
         let race_id = response.headers().get("x-photofinish-race").and_then(|id| id.to_str().ok()).map(str::to_owned);
         let refused = !response.status().is_success();

@@ -338,7 +338,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
         self.stage.borrow().now()
     }
 
-    fn launch(&mut self, starting: AttemptStart) -> SimulatedAttempt<'w, W> {
+    fn launch(&mut self, starting: AttemptStart) -> Option<SimulatedAttempt<'w, W>> {
         let SimulatedCandidate { upstream, begun, .. } = self.candidates[starting.candidate];
         let trial = begun.is_some();
         let request = self.request;
@@ -389,7 +389,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
             wakes.add(answering.pace_us(), self.target);
             wakes.add(answering.done_us(), self.target);
         }
-        SimulatedAttempt(Some(answering))
+        Some(SimulatedAttempt(Some(answering)))
     }
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision {

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::callers::Callers;
 use crate::learning::{CostBudgetKey, Learning};
 use crate::money::tariff::Basis;
 use photofinish_base::printable::quoted;
@@ -26,6 +27,8 @@ pub struct LiveConfig {
     pub config: Config,
     /// As it was read.
     base: Arc<Config>,
+    /// Of every configuration of a gateway the same.
+    pub callers: Arc<Callers>,
     /// The route of each provider, by name.
     routes: HashMap<String, Arc<ProviderRoute>>,
     /// `provider/model` of all models.
@@ -81,6 +84,7 @@ impl LiveConfig {
         };
         let user_keys = config.users.iter().map(|user| (user.name.clone(), keys_of(user))).collect();
         Ok(LiveConfig {
+            callers: Arc::new(Callers::new(&config)),
             upstreams: upstream_names(&config),
             base: Arc::new(config.clone()),
             config,
@@ -92,10 +96,29 @@ impl LiveConfig {
     /// The same configuration, with what providers list now instead of what they listed before.
     pub fn with_lists(&self, lists: &ProviderLists) -> LiveConfig {
         let config = self.base.with_lists(lists);
+        LiveConfig { upstreams: upstream_names(&config), ..self.with_config(config) }.with_made_teams()
+    }
+
+    /// The same configuration, with the callers of the one before it.
+    pub fn with_callers(self, callers: Arc<Callers>) -> LiveConfig {
+        callers.configure(&self.base);
+        LiveConfig { callers, ..self }.with_made_teams()
+    }
+
+    /// The same configuration, with the teams that are made at run time now. Those of the file count before them.
+    pub fn with_made_teams(&self) -> LiveConfig {
+        let mut config = self.config.clone();
+        config.teams = self.callers.made_teams();
+        config.teams.extend(self.base.teams.clone());
+        self.with_config(config)
+    }
+
+    fn with_config(&self, config: Config) -> LiveConfig {
         LiveConfig {
-            upstreams: upstream_names(&config),
-            base: self.base.clone(),
             config,
+            base: self.base.clone(),
+            callers: self.callers.clone(),
+            upstreams: self.upstreams.clone(),
             routes: self.routes.clone(),
             user_keys: self.user_keys.clone(),
         }

@@ -3,6 +3,7 @@
 
 mod admission;
 pub mod breaker;
+mod callers;
 pub(crate) mod candidate;
 pub mod cooldown;
 mod live;
@@ -11,6 +12,7 @@ pub(crate) mod state;
 pub mod windows;
 
 pub use admission::{BreakerAdmission, TrialPermit, cooling_down};
+pub use callers::{Callers, FoundCaller, MadeCallers, MadeKey};
 pub use candidate::{CallerId, Candidate, CooldownState};
 pub use live::{LiveConfig, ProviderRoute, named, why_off};
 pub use outcome_reporter::{OutcomeReporter, RejectedFeature, SentRequest};

@@ -24,6 +24,7 @@ use arc_swap::ArcSwap;
 
 use crate::money::{CostBudget, SharedCostBudget, lock};
 use photofinish_base::clock::{Instant, micros_between, wall_micros};
+use photofinish_history::bill::PerByte;
 use prefixes::{KeptKeys, Prefixes};
 use upstream_stats::Prompts;
 
@@ -34,6 +35,8 @@ const BROUGHT_MAX: usize = 256;
 
 /// Estimated bytes of a prompt per token; the history uses the same.
 const BYTES_PER_TOKEN: f64 = 4.0;
+/// Tokens for each byte, at most, before any prompt was counted.
+const UNKNOWN_RATIO: f64 = 2.0 / BYTES_PER_TOKEN;
 
 /// All statistics. Held by the gateway and by every running attempt.
 pub struct Learning {
@@ -225,6 +228,13 @@ impl Learning {
     fn counted(&self, known: &UpstreamStats, tokens: i64, bytes: i64) {
         known.prompts.counted(tokens, bytes);
         self.prompts.counted(tokens, bytes);
+    }
+
+    /// Tokens of a prompt of so many bytes, by the largest ratio that this upstream counted lately, else by that of all others.
+    pub fn most_tokens(&self, upstream: &str, bytes: usize) -> f64 {
+        let elsewhere = || self.prompts.per_byte().map(PerByte::widened);
+        let ratio = self.upstream(upstream).prompts.per_byte().or_else(elsewhere);
+        bytes as f64 * ratio.map_or(UNKNOWN_RATIO, |ratio| ratio.most)
     }
 
     /// The conversation with this opening, if its prompt is long enough for a provider to cache it. `prompt`: bytes.

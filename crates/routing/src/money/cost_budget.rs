@@ -18,7 +18,7 @@ const DECAY: f64 = 1.0 / 1000.0;
 /// Step of ln p99 for a request beyond it: the first one, and the least. In between it is the first one over the number of requests.
 const STEP_FIRST: f64 = 2.0;
 const STEP: f64 = 0.05;
-/// The p99 after the first request, in its TTFTs.
+/// The quantile after the first request, in what that one took.
 const P99_FIRST: f64 = 3.0;
 /// λ before anything was spent, µs.
 const LAMBDA_US: f64 = 300_000.0;
@@ -32,6 +32,8 @@ const LEANING: f64 = 0.02;
 const LN_LAMBDA: (f64, f64) = (6.9, 18.5);
 /// The usual length of an answer before one was seen, tokens.
 const ANSWER: f64 = 200.0;
+/// Its p95 before one was seen.
+const ANSWER_P95: f64 = 1_000.0;
 /// The p99 of the client's TTFT before one was seen, and that of a plain answer, µs.
 const P99_US: f64 = 2_000_000.0;
 const WHOLE_P99_US: f64 = 20_000_000.0;
@@ -71,42 +73,46 @@ pub struct CostBudget {
     /// Mean base cost of a race, and the weight behind it.
     mean_cost: DecayedMean,
     answer_tokens: DecayedMean,
+    /// 95 of 100 answers are shorter.
+    answer_p95: TrackedQuantile,
     /// ln λ in µs at the bucket's usual level.
     ln_lambda: f64,
     /// Of the client's TTFT.
-    ttft_p99: TrackedP99,
+    ttft_p99: TrackedQuantile,
     /// Of the time to a plain answer.
-    whole_p99: TrackedP99,
+    whole_p99: TrackedQuantile,
     /// Requests and rescues of ten seconds.
     rescues: RecentSums<10, 2>,
     /// Base cost, chosen extras, rescues, and the number of requests of an hour.
     spent: RecentSums<60, 4>,
 }
 
-/// A p99 that follows what is seen.
+/// A quantile that follows what is seen.
 #[derive(Clone, Copy, Debug)]
-struct TrackedP99 {
-    /// ln of it in µs, and the requests that it was learnt from.
+struct TrackedQuantile {
+    /// What is below it: 0.99 of a p99.
+    share: f64,
+    /// ln of it, and the requests that it was learnt from.
     ln: f64,
     timed: f64,
 }
 
-impl TrackedP99 {
-    fn new(before_us: f64) -> TrackedP99 {
-        TrackedP99 { ln: before_us.ln(), timed: 0.0 }
+impl TrackedQuantile {
+    fn new(share: f64, before: f64) -> TrackedQuantile {
+        TrackedQuantile { share, ln: before.ln(), timed: 0.0 }
     }
 
-    fn add(&mut self, us: i64) {
-        if us <= 0 {
+    fn add(&mut self, seen: i64) {
+        if seen <= 0 {
             return;
         }
-        let ln = (us as f64).ln();
+        let ln = (seen as f64).ln();
         self.timed += 1.0;
         if self.timed == 1.0 {
             self.ln = ln + P99_FIRST.ln();
         }
         let step = (STEP_FIRST / self.timed).max(STEP);
-        self.ln += if ln > self.ln { step * 0.99 } else { -step * 0.01 };
+        self.ln += if ln > self.ln { step * self.share } else { -step * (1.0 - self.share) };
     }
 }
 
@@ -150,8 +156,9 @@ impl CostBudget {
             mean_cost: nothing,
             answer_tokens,
             ln_lambda: LAMBDA_US.ln(),
-            ttft_p99: TrackedP99::new(P99_US),
-            whole_p99: TrackedP99::new(WHOLE_P99_US),
+            answer_p95: TrackedQuantile::new(0.95, ANSWER_P95),
+            ttft_p99: TrackedQuantile::new(0.99, P99_US),
+            whole_p99: TrackedQuantile::new(0.99, WHOLE_P99_US),
             rescues: RecentSums::new(SECOND_US),
             spent: RecentSums::new(60 * SECOND_US),
         }
@@ -256,7 +263,13 @@ impl CostBudget {
         client_ttft_us.into_iter().for_each(|ttft_us| self.ttft_p99.add(ttft_us));
         if let Some(tokens) = output_tokens.filter(|tokens| *tokens > 0) {
             self.answer_tokens.add(tokens as f64);
+            self.answer_p95.add(tokens);
         }
+    }
+
+    /// What 95 of 100 answers are shorter than, in tokens.
+    pub fn answer_p95(&self) -> f64 {
+        self.answer_p95.ln.exp()
     }
 
     /// A plain answer took so long, µs.

@@ -2,7 +2,7 @@
 //! decides: each has a file of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU16;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -230,7 +230,7 @@ pub(super) fn duration(us: i64) -> Duration {
 /// A set of [`DecisionReason`]. Clones share one set.
 #[derive(Clone, Debug, Default)]
 pub struct DecisionReasons {
-    bits: Arc<AtomicU16>,
+    bits: Arc<AtomicU32>,
 }
 
 impl DecisionReasons {
@@ -250,8 +250,8 @@ impl DecisionReasons {
     }
 }
 
-const _: () = assert!(DecisionReason::ALL.len() <= u16::BITS as usize);
+const _: () = assert!(DecisionReason::ALL.len() <= u32::BITS as usize);
 
-fn bit(why: DecisionReason) -> u16 {
+fn bit(why: DecisionReason) -> u32 {
     DecisionReason::ALL.iter().position(|other| *other == why).map_or(0, |place| 1 << place)
 }

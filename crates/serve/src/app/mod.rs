@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+use crate::accounts::Accounts;
 use crate::server;
 use discovery::Discovery;
 pub use listening::Listening;
@@ -64,6 +65,7 @@ pub struct App {
     lines: Shutdown,
     simulated: Simulated,
     reloading: Reloading,
+    accounts: Arc<Accounts>,
 }
 
 /// The parts that answer requests, with or without a listener.
@@ -155,6 +157,14 @@ impl App {
         let recorder = recorder.watched(probe_rows.clone());
         let GatewayParts { gateway, serving, lines, simulated, tokens } =
             GatewayParts::join(config, recorder, upstreams?).await?;
+        let accounts = Accounts::new(gateway.clone());
+        if gateway.recorder().condition() == Condition::Ok {
+            let read = accounts.clone();
+            // Before the first request. After a panic, which is in the log, later.
+            let _ = serving.run_blocking(move || read.turn(true)).await;
+        }
+        // Answers that run on after the drain began cost too.
+        lines.spawn(accounts.clone().run(lines.clone()));
         serving.spawn(return_memory(gateway.clone()));
         serving.spawn(RollupTask::new(gateway.clone()).run());
         serving.spawn(probe_task::run(path.clone(), LoadClient::new(gateway.clone(), probe_rows)));
@@ -175,13 +185,13 @@ impl App {
             bound: listens.clone(),
             one_at_a_time: Arc::default(),
         };
-        serving.spawn(server::serve(listeners, gateway.clone(), reloading.call()));
+        serving.spawn(server::serve(listeners, gateway.clone(), accounts.clone(), reloading.call()));
         for listen in &listens {
             tracing::info!("listening on {}", listen.url(tls));
         }
         gateway.client().keep_warm(gateway.live().warm());
         serving.spawn(discovery.run());
-        Ok(App { listens, gateway, writer, serving, lines, simulated, reloading })
+        Ok(App { listens, gateway, writer, serving, lines, simulated, reloading, accounts })
     }
 
     /// The addresses it listens on, in the order of the configuration.
@@ -228,6 +238,9 @@ impl App {
         }
         self.lines.cancel();
         self.simulated.stop();
+        let accounts = self.accounts;
+        // What the last answers cost.
+        let _ = Shutdown::new().run_blocking(move || accounts.turn(false)).await;
         let enough = async {
             if !hurried {
                 hurry.await;

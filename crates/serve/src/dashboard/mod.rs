@@ -13,7 +13,7 @@ use flate2::write::GzEncoder;
 use rust_embed::RustEmbed;
 
 /// The names of the pages. Each is a path under `/dashboard`; the script of the page reads it.
-pub const PAGES: [&str; 14] = [
+pub const PAGES: [&str; 15] = [
     "overview",
     "live",
     "races",
@@ -24,6 +24,7 @@ pub const PAGES: [&str; 14] = [
     "benchmarks",
     "costs",
     "whatif",
+    "keys",
     "models",
     "routing",
     "status",

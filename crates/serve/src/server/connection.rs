@@ -184,7 +184,7 @@ async fn serve_connection<S>(
     let is_http2 = version == HttpVersion::Http2;
     let service = service_fn(|mut request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
-        let has_token = || proxy::has_token(&(shared.live)().config.users, request.headers());
+        let has_token = || proxy::has_token(&(shared.live)(), request.headers());
         let work = place.begin(is_http2, has_token);
         let answer = work.map(|mut work| {
             if is_http2 {

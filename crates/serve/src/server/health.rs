@@ -98,6 +98,10 @@ fn counts(gateway: &Gateway, text: &mut MetricsText) {
     for (reason, count) in totals.shed.so_far() {
         text.sample(&[("reason", reason)], count);
     }
+    text.family("limited_total", "counter", "Requests that a limit of their caller refused, by level and limit.");
+    for ((level, kind), count) in totals.limited.so_far() {
+        text.sample(&[("level", level), ("kind", kind)], count);
+    }
     let mut gauge = |name: &str, help: &str, value: usize| text.single(name, "gauge", help, value);
     let help = "Bytes that bodies, buffers and connections of clients use, as the gateway counts them.";
     gauge("memory_used_bytes", help, memory.used());

@@ -27,11 +27,15 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
+use crate::accounts::Accounts;
+pub use api::{AuditQuestion, audit_line};
 use connection::ServerState;
 use connection_slots::Places;
 pub use listener::Listener;
 use photofinish_base::machine;
 use photofinish_gateway::proxy::Gateway;
+#[cfg(feature = "test-support")]
+pub use routes::paths;
 pub use served_paths::ReloadCall;
 
 /// Maximum client connections. When they run short, idle ones are closed.
@@ -40,14 +44,14 @@ pub const CONNECTIONS_MAX: usize = 16_384;
 const RESERVE_MAX: usize = 256;
 
 /// Accepts connections on all listeners, also while the gateway drains. Each connection is a task of the gateway's `Shutdown`.
-pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>, reload: ReloadCall) {
+pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>, accounts: Arc<Accounts>, reload: ReloadCall) {
     // Half of the descriptors are for upstreams and the store.
     let half = usize::try_from(machine::descriptors() / 2).unwrap_or(CONNECTIONS_MAX).max(2);
     let all = CONNECTIONS_MAX.min(half);
     let reserve = RESERVE_MAX.min(all / 4);
     let shared = ServerState {
         places: Places::new(all - reserve, reserve, gateway.memory().clone()),
-        router: routes::router(gateway.clone(), reload),
+        router: routes::router(gateway.clone(), accounts, reload),
         tls: gateway.live().config.server.tls.as_ref().map(|tls| tls.server.clone()),
         shutdown: gateway.shutdown().clone(),
         live: Arc::new(move || gateway.live()),

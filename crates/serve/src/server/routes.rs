@@ -22,17 +22,19 @@ use super::health;
 use super::layers::{CrossOrigin, GOOGLE_KEY, bare, catch_panics, cross_origin, near, nearest_path};
 use super::served_paths::{ReloadCall, ServedPaths};
 use super::websocket;
+use crate::accounts::Accounts;
 use photofinish_base::telemetry::request_span;
 use photofinish_gateway::proxy::{self, Client, Gateway, Rejection, StoredCall};
+use photofinish_history::store::AccountKind;
 use photofinish_wire::{PassedCall, PathCall, Surface};
 
 /// Every path of the gateway; any other path is a 404 in the shape of the nearest surface.
-pub(super) fn router(gateway: Arc<Gateway>, reload: ReloadCall) -> Router {
+pub(super) fn router(gateway: Arc<Gateway>, accounts: Arc<Accounts>, reload: ReloadCall) -> Router {
     // A reload does not move the database, even if the new file names another one.
     let path = gateway.live().config.store.path.clone();
     let reads = DatabaseReads::new(path, gateway.recorder().clone(), gateway.shutdown().clone());
     let cross = Arc::new(CrossOrigin::new(gateway.clone()));
-    let site = ServedPaths { gateway, reads, reload, replays: Arc::new(Semaphore::new(api::REPLAYS_MAX)) };
+    let site = ServedPaths { gateway, reads, accounts, reload, replays: Arc::new(Semaphore::new(api::REPLAYS_MAX)) };
     let mut router = Router::new().route("/", edge(only_get(get(home)), "/", &cross));
     let mut paths = Vec::new();
     let lists = FILES.into_iter().filter_map(|path| Some((path.strip_suffix("/{*path}")?, any(provider))));
@@ -112,6 +114,9 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         ("/api/config", only_get(get(api::config))),
         ("/api/live", only_get(get(api::live))),
         ("/api/replay", only_get(get(api::replay))),
+        ("/api/usage", only_get(get(api::usage))),
+        ("/api/audit", only_get(get(api::audit))),
+        ("/api/me", only_get(get(api::me))),
         (RELOAD, post(api::reload).fallback(|asked: Method| method(asked, Surface::Chat, "POST", "POST, OPTIONS"))),
         ("/api/openapi.json", only_get(get(api::document))),
         ("/api/tags", only_get(get(tags))),
@@ -139,7 +144,32 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
             }),
         ),
     ];
-    surfaces.chain(others).chain(of_providers).collect()
+    surfaces.chain(others).chain(accounts()).chain(of_providers).collect()
+}
+
+/// Teams, users and keys.
+fn accounts() -> impl Iterator<Item = (&'static str, MethodRouter<ServedPaths>)> {
+    let paths = [
+        (AccountKind::Team, "/api/teams", "/api/teams/{id}"),
+        (AccountKind::User, "/api/users", "/api/users/{id}"),
+        (AccountKind::Key, "/api/keys", "/api/keys/{id}"),
+    ];
+    let both = paths.into_iter().flat_map(|(kind, all, one)| {
+        let of_kind = api::of_kind(kind)
+            .fallback(|asked: Method| method(asked, Surface::Chat, "GET, POST", "GET, HEAD, POST, OPTIONS"));
+        let one_of_kind = api::one_of_kind(kind).fallback(|asked: Method| {
+            method(asked, Surface::Chat, "GET, PATCH, DELETE", "GET, HEAD, PATCH, DELETE, OPTIONS")
+        });
+        [(all, of_kind), (one, one_of_kind)]
+    });
+    let rotation = api::rotation().fallback(|asked: Method| method(asked, Surface::Chat, "POST", "POST, OPTIONS"));
+    both.chain([("/api/keys/{id}/rotate", rotation)])
+}
+
+/// The paths of [`routes`].
+#[cfg(feature = "test-support")]
+pub fn paths() -> Vec<&'static str> {
+    routes().into_iter().map(|(path, _)| path).collect()
 }
 
 /// A model of the OpenAI surfaces.

@@ -21,10 +21,10 @@ use super::wrong_tokens::{SlowedAnswer, WrongToken};
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::overrides::{Overrides, PREFIX};
-use photofinish_base::clock::Instant;
-use photofinish_config::config::{User, token_hash};
+use photofinish_base::clock::{Instant, wall_micros};
+use photofinish_config::config::User;
 use photofinish_config::keyring::HashedKey;
-use photofinish_routing::health::{CallerId, LiveConfig};
+use photofinish_routing::health::{CallerId, FoundCaller, LiveConfig};
 
 /// Keys in one request; more are refused.
 const BROUGHT_MAX: usize = 32;
@@ -53,8 +53,18 @@ enum Identity {
     Anonymous,
     Token(Arc<User>),
     Session(Arc<User>),
-    /// Of no user; with the wait if there were too many from this address.
-    Wrong(Option<Duration>),
+    /// Of no user.
+    Wrong(WrongIdentity),
+    /// It may be of a key, and the keys are not read yet.
+    NotRead,
+}
+
+/// A token of no user.
+#[derive(Clone, Debug, Default)]
+struct WrongIdentity {
+    why: Option<String>,
+    /// The wait if there were too many from this address.
+    refused_for: Option<Duration>,
 }
 
 impl Client {
@@ -70,7 +80,7 @@ impl Client {
     fn user(&self) -> Option<&Arc<User>> {
         match &self.identity {
             Identity::Token(user) | Identity::Session(user) => Some(user),
-            Identity::Anonymous | Identity::Wrong(_) => None,
+            Identity::Anonymous | Identity::Wrong(_) | Identity::NotRead => None,
         }
     }
 }
@@ -94,11 +104,11 @@ pub fn check_token(gateway: &Gateway, request: &mut Request<Body>) -> Option<Slo
     let mut identity = identify(gateway, &live, request.headers());
     let address = Client::of(request.extensions()).address;
     let mut slowed = None;
-    if matches!(identity, Identity::Wrong(_)) {
+    if let Identity::Wrong(identity) = &mut identity {
         let wrong = gateway.wrong_tokens().count(address, Instant::now());
         gateway.totals().wrong_token();
         tell(&wrong, address);
-        identity = Identity::Wrong(wrong.refused_for);
+        identity.refused_for = wrong.refused_for;
         slowed = wrong.slowed;
     }
     request.extensions_mut().insert(Client { address, identity });
@@ -129,9 +139,11 @@ pub fn authenticate(gateway: &Gateway, live: &LiveConfig, client: &Client) -> Re
         return Ok(Some(user.clone()));
     }
     gateway.totals().unauthorized();
-    Err(match client.identity {
-        Identity::Wrong(Some(wait)) => Rejection::too_many_tokens(wait),
-        Identity::Wrong(None) => Rejection::unauthorized("the token is not known"),
+    Err(match &client.identity {
+        Identity::Wrong(WrongIdentity { refused_for: Some(wait), .. }) => Rejection::too_many_tokens(*wait),
+        Identity::Wrong(WrongIdentity { why: Some(why), .. }) => Rejection::unauthorized(why),
+        Identity::Wrong(_) => Rejection::unauthorized("the token is not known"),
+        Identity::NotRead => Rejection::keys_not_read(),
         _ => Rejection::unauthorized("no token was sent"),
     })
 }
@@ -177,7 +189,7 @@ pub fn is_still_admin(gateway: &Gateway, headers: &HeaderMap) -> bool {
     let live = gateway.live();
     let is_admin = || match identify(gateway, &live, headers) {
         Identity::Token(user) | Identity::Session(user) => user.admin,
-        Identity::Anonymous | Identity::Wrong(_) => false,
+        Identity::Anonymous | Identity::Wrong(_) | Identity::NotRead => false,
     };
     live.config.users.is_empty() || is_admin()
 }
@@ -199,24 +211,26 @@ pub fn log_in(gateway: &Gateway, client: &Client) -> Result<Option<String>, Reje
 }
 
 fn identify(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Identity {
-    let users = &live.config.users;
     let Some(token) = token(headers) else {
-        let session = || gateway.sessions().user(users, headers, Instant::now());
+        let still = |name: &str, hash| live.callers.still(name, hash, wall_micros());
+        let session = || gateway.sessions().user(still, headers, Instant::now());
         let user = if headers.contains_key(COOKIE) { session() } else { None };
         return user.map_or(Identity::Anonymous, Identity::Session);
     };
-    user_of(users, token).map_or(Identity::Wrong(None), |user| Identity::Token(user.clone()))
+    let wrong = |why| Identity::Wrong(WrongIdentity { why, refused_for: None });
+    match live.callers.find(token, wall_micros()) {
+        FoundCaller::User(user) => Identity::Token(user),
+        FoundCaller::Nobody => wrong(None),
+        FoundCaller::Mistyped => wrong(Some("the key is mistyped or cut off: its checksum is wrong".to_owned())),
+        FoundCaller::Expired(id) => wrong(Some(format!("the key {id} has expired"))),
+        FoundCaller::NotRead => Identity::NotRead,
+    }
 }
 
 /// Whether the token in the headers is valid. Without users it always is. Counts nothing.
-pub fn has_token(users: &[Arc<User>], headers: &HeaderMap) -> bool {
-    users.is_empty() || token(headers).is_some_and(|token| user_of(users, token).is_some())
-}
-
-/// All users are compared, so that the time tells nothing of which one is near.
-fn user_of<'u>(users: &'u [Arc<User>], token: &[u8]) -> Option<&'u Arc<User>> {
-    let hash = token_hash(token);
-    users.iter().fold(None, |found, user| if user.has_token(&hash) { Some(user) } else { found })
+pub fn has_token(live: &LiveConfig, headers: &HeaderMap) -> bool {
+    let is_valid = |token| matches!(live.callers.find(token, wall_micros()), FoundCaller::User(_));
+    live.config.users.is_empty() || token(headers).is_some_and(is_valid)
 }
 
 impl Caller {
@@ -274,23 +288,19 @@ fn brought(live: &LiveConfig, headers: &HeaderMap) -> Result<HashMap<String, Has
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::path::Path;
 
     use super::*;
-    use photofinish_config::config::Permit;
+    use photofinish_config::config::parse;
+
+    fn live(text: &str) -> LiveConfig {
+        LiveConfig::new(parse(text, Path::new("config.toml"), &|_| None).unwrap(), &HashMap::new()).unwrap()
+    }
 
     #[test]
     fn a_token_is_found_in_each_of_its_headers_and_only_if_it_is_right() {
-        let user = |name: &str, token: &[u8]| {
-            Arc::new(User {
-                name: name.to_owned(),
-                token_sha256: token_hash(token),
-                admin: false,
-                overrides: Permit::Usual,
-                keys: BTreeMap::new(),
-            })
-        };
-        let users = [user("ada", b"token-of-ada"), user("bob", b"token-of-bob")];
+        let (nobody, live) =
+            (live(""), live("[users.ada]\ntoken = \"token-of-ada\"\n[users.bob]\ntoken = \"token-of-bob\""));
         for (header, value, expected) in [
             ("authorization", "Bearer token-of-ada", Some("ada")),
             ("authorization", "bearer  token-of-bob ", Some("bob")),
@@ -305,11 +315,12 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header, HeaderValue::from_static(value));
-            let found = token(&headers).and_then(|token| user_of(&users, token));
-            assert_eq!(found.map(|user| user.name.as_str()), expected, "{header}: {value}");
-            assert_eq!(has_token(&users, &headers), expected.is_some(), "{header}: {value}");
-            assert!(has_token(&[], &headers), "nobody needs one");
+            let found = token(&headers).map(|token| live.callers.find(token, 0));
+            let found = if let Some(FoundCaller::User(user)) = found { Some(user.name.clone()) } else { None };
+            assert_eq!(found.as_deref(), expected, "{header}: {value}");
+            assert_eq!(has_token(&live, &headers), expected.is_some(), "{header}: {value}");
+            assert!(has_token(&nobody, &headers), "nobody needs one");
         }
-        assert!(!has_token(&users, &HeaderMap::new()));
+        assert!(!has_token(&live, &HeaderMap::new()));
     }
 }

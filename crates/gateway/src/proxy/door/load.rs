@@ -1,9 +1,12 @@
 //! The current use of the gateway, and the room that it leaves for one more request. Not for letting requests in: see
 //! `admission`.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use photofinish_base::named;
+use photofinish_routing::limits::LevelName;
 
 named! {
     /// Why a request is shed. Shed requests are counted and have no row: a flood would fill the history.
@@ -72,6 +75,22 @@ impl ShedCounts {
     /// Counts by label of the reason.
     pub fn so_far(&self) -> Vec<(&'static str, u64)> {
         ShedReason::ALL.iter().map(|shed| (shed.as_str(), self.0[*shed as usize].load(Ordering::Relaxed))).collect()
+    }
+}
+
+/// Requests that a limit refused since the start.
+#[derive(Debug, Default)]
+pub struct LimitedCounts(Mutex<BTreeMap<(&'static str, &'static str), u64>>);
+
+impl LimitedCounts {
+    /// `kind`: what refused it.
+    pub(crate) fn count(&self, level: &LevelName, kind: &'static str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((level.kind(), kind)).or_default() += 1;
+    }
+
+    /// By level and kind.
+    pub fn so_far(&self) -> BTreeMap<(&'static str, &'static str), u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -62,15 +62,19 @@ impl Sessions {
         Some(secret)
     }
 
-    /// The user of the session in these headers, if they are still one of `users`.
-    pub(crate) fn user(&self, users: &[Arc<User>], headers: &HeaderMap, now: Instant) -> Option<Arc<User>> {
+    /// The user of the session in these headers. `still`: the user of a name, if the token or key with this hash still counts.
+    pub(crate) fn user(
+        &self,
+        still: impl Fn(&str, [u8; 32]) -> Option<Arc<User>>,
+        headers: &HeaderMap,
+        now: Instant,
+    ) -> Option<Arc<User>> {
         let mut hashes = hashes(headers).peekable();
         hashes.peek()?;
         let mut open = self.open_now();
         hashes.find_map(|hash| {
             let session = open.get(&hash)?;
-            let is_user = |user: &&Arc<User>| user.name == session.user && user.token_sha256 == session.token_sha256;
-            let user = users.iter().find(is_user).filter(|_| session.until > now).cloned();
+            let user = still(&session.user, session.token_sha256).filter(|_| session.until > now);
             if user.is_none() {
                 open.remove(&hash);
             }
@@ -127,6 +131,12 @@ mod tests {
         headers
     }
 
+    fn user(sessions: &Sessions, users: &[Arc<User>], headers: &HeaderMap, now: Instant) -> Option<Arc<User>> {
+        let still =
+            |name: &str, hash| users.iter().find(|user| user.name == name && user.token_sha256 == hash).cloned();
+        sessions.user(still, headers, now)
+    }
+
     const ANN: &str = "[users.ann]\ntoken = \"ann-token\"\nadmin = true\n";
 
     #[test]
@@ -134,7 +144,7 @@ mod tests {
         let (sessions, now) = (Sessions::default(), Instant::now());
         let ann = users(ANN);
         let open = || cookie(&sessions.open(&ann[0], now).unwrap());
-        let is_open = |users: &[Arc<User>], headers: &HeaderMap, now| sessions.user(users, headers, now).is_some();
+        let is_open = |users: &[Arc<User>], headers: &HeaderMap, now| user(&sessions, users, headers, now).is_some();
         let (first, second) = (open(), open());
         assert_ne!(first, second);
         assert!(is_open(&ann, &first, now) && is_open(&ann, &second, now + SESSION_FOR - Duration::from_secs(1)));
@@ -157,7 +167,7 @@ mod tests {
         let opened: Vec<HeaderMap> = (0..=SESSIONS_MAX as u64)
             .map(|second| cookie(&sessions.open(&ann[0], now + Duration::from_secs(second)).unwrap()))
             .collect();
-        let open = opened.iter().map(|headers| sessions.user(&ann, headers, now).is_some()).collect::<Vec<_>>();
+        let open = opened.iter().map(|headers| user(&sessions, &ann, headers, now).is_some()).collect::<Vec<_>>();
         assert!(!open[0] && open[1..].iter().all(|open| *open));
     }
 }

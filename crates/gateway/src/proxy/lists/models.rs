@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::proxy::door::caller::{Caller, Client, authenticate};
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
-use photofinish_config::config::{ModelConfig, UpstreamConfig};
+use photofinish_config::config::{Config, ModelConfig, UpstreamConfig};
 use photofinish_config::offerings::{InputKind, Offering};
 
 /// All models of the caller.
@@ -86,7 +86,7 @@ pub(crate) fn usable_models(
     let config = &live.config;
     let models = config.models.values().map(|model| (&model.name, model));
     let aliases = config.aliases.iter().filter_map(|(alias, name)| Some((alias, config.models.get(name)?)));
-    let usable = models.chain(aliases).filter(|(_, model)| usable(&caller, model));
+    let usable = models.chain(aliases).filter(|(_, model)| caller.may_use(gateway, config, model));
     Ok(usable.map(|(name, model)| (name.clone(), model.clone())).collect())
 }
 
@@ -103,19 +103,25 @@ pub(crate) fn usable_model(
     let live = gateway.live();
     let caller = Caller::new(&live, authenticate(gateway, &live, client)?, headers)?;
     match live.config.model(id) {
-        Some(model) if usable(&caller, model) => Ok(model.clone()),
+        Some(model) if caller.may_use(gateway, &live.config, model) => Ok(model.clone()),
         Some(_) => Err(Rejection::model_off(id)),
         None => Err(Rejection::unknown_model(&live.config, id, None)),
     }
 }
 
-fn usable(caller: &Caller, model: &ModelConfig) -> bool {
-    model.upstreams.iter().any(|upstream| {
-        let name = &upstream.provider.name;
-        let own =
-            caller.brought.contains_key(name) || caller.user.as_ref().is_some_and(|user| user.keys.contains_key(name));
-        own || upstream.provider.is_on()
-    })
+impl Caller {
+    /// One of the model's upstreams is on for the caller, whose limits allow it.
+    fn may_use(&self, gateway: &Gateway, config: &Config, model: &Arc<ModelConfig>) -> bool {
+        let levels = gateway.ledger().levels(config, self.user.as_deref());
+        model.upstreams.iter().any(|upstream| {
+            let name = &upstream.provider.name;
+            let own =
+                self.brought.contains_key(name) || self.user.as_ref().is_some_and(|user| user.keys.contains_key(name));
+            let upstream_name = upstream.name();
+            let is_forbidden = levels.forbidding(config.names_of(Some(model), upstream), &upstream_name).is_some();
+            (own || upstream.provider.is_on()) && !is_forbidden
+        })
+    }
 }
 
 fn entry(id: &str, model: &ModelConfig) -> Value {

@@ -25,6 +25,7 @@ use super::gateway::Gateway;
 use super::refusals::rejection::{FailedUpstream, Rejection};
 use super::request::body::{discard, is_awaited};
 use super::run::answer;
+use super::run::gate::enter;
 use super::run::race_guard::RaceGuard;
 use super::run::running::response_of;
 use crate::attempt::{PassSpec, PassedStream};
@@ -35,6 +36,7 @@ use photofinish_config::config::{Auth, Keys, Provider, ProviderDialect, User};
 use photofinish_config::keyring::{HashedKey, scrub_headers};
 use photofinish_history::record::{RaceOutcome, RequestOrigin, StartReason};
 use photofinish_routing::health::LiveConfig;
+use photofinish_routing::limits::{Admission, AttemptCost, Levels, LimitClock, Reservation};
 use photofinish_transport::upstream::Outgoing;
 use photofinish_wire::Surface;
 use target::{AskedPath, Target};
@@ -90,7 +92,10 @@ pub async fn pass(gateway: Arc<Gateway>, client: Client, request: Request<Body>)
         return unknown(&live, request.uri().path()).answer_to(shape);
     };
     let mut guard = RaceGuard::new(&gateway, shape, user.as_deref(), place, RequestOrigin::default());
-    let passing = match Passing::resolve(&live, provider, user, &request, &mut guard) {
+    let levels = gateway.ledger().levels(&live.config, user.as_deref());
+    let passing = Passing::resolve(&live, provider, user, &request, &mut guard)
+        .and_then(|passing| Ok((passing.enter(&gateway, levels, &mut guard)?, passing)));
+    let (reservation, passing) = match passing {
         Ok(passing) => passing,
         Err(rejection) => {
             drop_body(&live, request.headers(), body).await;
@@ -99,7 +104,7 @@ pub async fn pass(gateway: Arc<Gateway>, client: Client, request: Request<Body>)
     };
     let shutdown = gateway.shutdown().clone();
     tokio::select! {
-        response = passing.run(&gateway, body, guard) => response,
+        response = passing.run(&gateway, reservation, body, guard) => response,
         () = shutdown.cancelled() => Rejection::shutting_down().answer_to(shape),
     }
 }
@@ -186,7 +191,30 @@ impl Passing {
         Ok(Passing { provider, outgoing, spoken, key, word, live: live.clone(), read_at })
     }
 
-    async fn run(self, gateway: &Arc<Gateway>, body: Body, mut guard: RaceGuard) -> Response<Body> {
+    /// The right to ask, if the limits of the caller allow whatever the provider has. The price is not known before the answer.
+    fn enter(&self, gateway: &Gateway, levels: Levels, guard: &mut RaceGuard) -> Result<Reservation, Rejection> {
+        let name = &self.provider.name;
+        if let Some(level) = levels.forbidding_any_of(name) {
+            return Err(Rejection::forbidden_paths(level, name));
+        }
+        if levels.is_empty() {
+            return Admission::unlimited().reserve(name, 0, AttemptCost::default).ok_or_else(Rejection::internal);
+        }
+        let own_key = self.key.as_ref().is_some_and(|key| key.own);
+        let cost = AttemptCost { unpriced: true, own_key, ..AttemptCost::default() };
+        let now = LimitClock { us: gateway.learning().now_us(), wall_us: guard.started_at() };
+        let (admission, _) = enter(gateway, levels, 0, &[cost], now)?;
+        guard.admitted(gateway, &admission, now);
+        admission.reserve(name, 0, || cost).ok_or_else(Rejection::internal)
+    }
+
+    async fn run(
+        self,
+        gateway: &Arc<Gateway>,
+        reservation: Reservation,
+        body: Body,
+        mut guard: RaceGuard,
+    ) -> Response<Body> {
         let Passing { provider, outgoing, spoken, key, word, live, read_at } = self;
         guard.attempts().fetch_add(1, Ordering::Relaxed);
         let (upload, progress) = upload::upload(body);
@@ -208,7 +236,7 @@ impl Passing {
             memory: gateway.memory().clone(),
             catalogue: live.config.catalogue.clone(),
         };
-        let sent = spec.send(|| progress.look()).await;
+        let sent = spec.send(reservation, || progress.look()).await;
         guard.sent_up(progress.bytes());
         match sent {
             Ok(passed) => {

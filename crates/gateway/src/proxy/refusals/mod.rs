@@ -1,4 +1,5 @@
 //! The gateway's own answers. Not for errors of upstreams that are passed on: see `run::all_failed`.
 
 pub mod code;
+pub mod limited;
 pub mod rejection;

@@ -43,7 +43,7 @@ struct RejectionParts {
     param: Option<Cow<'static, str>>,
     attempts: Vec<FailedUpstream>,
     retry_after: Option<Duration>,
-    /// A header that says what the gateway takes instead.
+    /// A further header, such as what the gateway takes instead.
     instead: Option<(HeaderName, &'static str)>,
     /// Attempts were made: an answer of the race, not a refusal before it.
     after_race: bool,
@@ -73,7 +73,7 @@ impl Rejection {
         self
     }
 
-    fn on_model(self) -> Rejection {
+    pub(super) fn on_model(self) -> Rejection {
         self.on(Some("model".into()))
     }
 
@@ -82,8 +82,8 @@ impl Rejection {
         self
     }
 
-    /// Sets the header that says what the gateway takes instead.
-    fn naming(mut self, name: HeaderName, value: &'static str) -> Rejection {
+    /// Sets a further header.
+    pub(super) fn naming(mut self, name: HeaderName, value: &'static str) -> Rejection {
         self.0.instead = Some((name, value));
         self
     }
@@ -108,6 +108,22 @@ impl Rejection {
     pub fn unauthorized(why: &str) -> Rejection {
         let message = format!("{why}: send a user's token as `Authorization: Bearer …` or `x-api-key: …`");
         Rejection::new(super::code::UNAUTHORIZED, message)
+    }
+
+    /// A key was sent, and the store could not be read yet.
+    pub fn keys_not_read() -> Rejection {
+        let message = "the keys that were made at run time cannot be read yet: send the request again later";
+        Rejection::new(super::code::KEYS_UNAVAILABLE, message).after(Duration::from_secs(1))
+    }
+
+    /// Of a request about teams, users and keys.
+    pub fn unknown_account(why: &str) -> Rejection {
+        Rejection::new(super::code::UNKNOWN_ACCOUNT, cut(why))
+    }
+
+    /// Likewise: it does not fit what is there.
+    pub fn conflict(why: &str) -> Rejection {
+        Rejection::new(super::code::CONFLICT, cut(why))
     }
 
     /// A request header with an invalid value.

@@ -19,6 +19,7 @@ use photofinish_routing::health::{
     self, BreakerAdmission, CallerId, CooldownState, LiveConfig, TrialPermit, named, why_off,
 };
 use photofinish_routing::learning::ConversationId;
+use photofinish_routing::limits::Levels;
 use photofinish_routing::money::tariff::Basis;
 use photofinish_routing::policy::plan::{RacePlan, StartRule};
 use photofinish_wire::ApiRequest;
@@ -63,6 +64,22 @@ impl CandidateSet {
         self.crowded = true;
         self.settings.audit = 0.0;
         self.settings.drains.running = 0;
+    }
+
+    /// Leaves out the candidates that the budgets of the caller do not allow; at least one stays.
+    pub fn keep(&mut self, allowed: &[bool]) {
+        if !allowed.contains(&false) {
+            return;
+        }
+        let (kept, out): (Vec<usize>, Vec<usize>) = (0..self.list.len()).partition(|place| allowed[*place]);
+        let moved = |old: usize| kept.iter().position(|place| *place == old);
+        self.unable.extend(out.iter().map(|place| left_out_for(&self.list[*place].name, LeftOutReason::Limit)));
+        self.list = Arc::new(kept.iter().map(|place| self.list[*place].clone()).collect());
+        self.uploads = kept.iter().map(|place| self.uploads[*place].clone()).collect();
+        self.windows = kept.iter().filter_map(|place| self.windows.get(*place).copied()).collect();
+        let trials = std::mem::take(&mut self.trials);
+        self.trials = trials.into_iter().filter_map(|(old, trial)| Some((moved(old)?, trial))).collect();
+        self.session.pinned = self.session.pinned.and_then(moved);
     }
 
     /// Upstreams that are not asked because they, or their dialects, cannot take all of the request, or no longer have the model.
@@ -147,7 +164,7 @@ pub fn resolve(
     live: &LiveConfig,
     caller: &Caller,
     request: &Arc<ApiRequest>,
-    overrides: &Overrides,
+    (overrides, levels): (&Overrides, &Levels),
     crowded: bool,
     wanted: &StillWanted,
 ) -> Result<CandidateSet, Rejection> {
@@ -166,11 +183,19 @@ pub fn resolve(
         without_host.and_then(|model| live.config.why_not_served(&model.name)).into_iter().collect();
     let needs = RequestNeeds::of(request);
     let mut conversation = LazyConversation { gateway, request, known: None };
+    let mut forbidding = None;
     for upstream in upstreams.into_iter().map(|upstream| timed(upstream, request.surface)) {
         let provider = &upstream.provider;
         let name = upstream.name();
         let Some(route) = live.route(&provider.name) else { continue };
         let named = !live.is_configured(&name);
+        if !levels.is_empty()
+            && let Some(level) = levels.forbidding(live.config.names_of(known, &upstream), &name)
+        {
+            forbidding.get_or_insert(level);
+            outbound.leave_out([name], LeftOutReason::Forbidden);
+            continue;
+        }
         let own_key = caller.own_key(live, &provider.name);
         may_share(caller, &upstream, named, own_key.as_ref(), request)?;
         let Some(keys) = route.keys(own_key).into_keys() else {
@@ -190,6 +215,9 @@ pub fn resolve(
     }
     let cooling = choices.admit(&mut admission, &mut outbound);
     let BreakerAdmission { candidates, uploads, trials, .. } = admission;
+    if let (true, true, Some(level)) = (candidates.is_empty(), cooling.is_empty(), forbidding) {
+        return Err(Rejection::forbidden_model(level, model).leaving_out(outbound.into_left_out()));
+    }
     if candidates.is_empty() {
         return Err(none_left(outbound, model, &off, cooling));
     }

@@ -67,6 +67,7 @@ pub fn name_race(headers: &mut HeaderMap, guard: &RaceGuard) {
         headers.insert("x-photofinish-race", id);
     }
     headers.insert("x-photofinish-attempts", HeaderValue::from(guard.started()));
+    guard.tell_limits(headers);
     // Clients show it with an error; an upstream's own id takes precedence.
     let name = if guard.surface().dialect() == Dialect::Anthropic { "request-id" } else { "x-request-id" };
     if let (false, Ok(id)) = (headers.contains_key(name), HeaderValue::from_str(race_id)) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use tracing::Instrument;
 
+use super::gate::Gate;
 use super::race_guard::RaceGuard;
 use super::raced_attempt::{AttemptStage, RacedAttempt};
 use crate::attempt::{self, Attempt, AttemptSpec, InFlightGuard, ReadyAttempt};
@@ -30,6 +31,7 @@ use photofinish_routing::health::{
     prompt_length,
 };
 use photofinish_routing::learning::{AttemptObserver, ConversationId, Learning, ObserverSpec, PrefixBlocks};
+use photofinish_routing::limits::Reservation;
 use photofinish_routing::money::RaceBudget;
 use photofinish_routing::money::tariff::PromptTokens;
 use photofinish_routing::policy::plan::RacePlan;
@@ -48,6 +50,7 @@ pub struct Launcher {
     pub(super) settings: RaceSettings,
     policy: RacePolicy,
     retries: Retries,
+    gate: Gate,
     /// Candidates whose answers broke.
     broke_off: Vec<usize>,
     /// The client does not stream: an attempt is ready with its whole answer.
@@ -73,7 +76,7 @@ impl Launcher {
         request: &Arc<ApiRequest>,
         candidates: &mut CandidateSet,
         guard: &RaceGuard,
-        policy: RacePolicy,
+        (policy, gate): (RacePolicy, Gate),
         read_at: Instant,
     ) -> Launcher {
         // A failed probe alone opens no breaker: it may ask for more than clients do.
@@ -92,6 +95,7 @@ impl Launcher {
             uploads: candidates.uploads.clone(),
             settings: candidates.settings.clone(),
             policy,
+            gate,
             retries: Retries::new(candidates.settings.retries, candidates.settings.retry_wait, candidates.list.len()),
             broke_off: Vec::new(),
             whole: !request.stream,
@@ -106,8 +110,24 @@ impl Launcher {
         }
     }
 
+    /// The right to start an attempt with this candidate; `given`: as for [`Launcher::start`]. None: a limit of the caller forbids it.
+    pub fn reserve(
+        &self,
+        candidate: usize,
+        ordinal: usize,
+        given: Option<&Arc<RequestTranslation>>,
+    ) -> Option<Reservation> {
+        let bytes = given.map_or(0, |given| given.len()).max(self.request.len());
+        self.gate.reserve(self.gateway.learning(), &self.outcome_reporter.candidates[candidate], ordinal, bytes)
+    }
+
     /// Starts an attempt; `given`: a request other than the candidate's own.
-    pub fn start(&mut self, starting: AttemptStart, given: Option<&Arc<RequestTranslation>>) -> Attempt {
+    pub fn start(
+        &mut self,
+        starting: AttemptStart,
+        given: Option<&Arc<RequestTranslation>>,
+        reservation: Reservation,
+    ) -> Attempt {
         let candidate = &self.outcome_reporter.candidates[starting.candidate];
         let request_translation = given.unwrap_or(&self.uploads[starting.candidate]);
         let gateway = &self.gateway;
@@ -130,7 +150,7 @@ impl Launcher {
         let tells = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
         let mut upstream = candidate.upstream.clone();
         upstream.timeouts = upstream.timeouts.in_race(self.settings.timeouts, self.whole);
-        attempt::start(AttemptSpec {
+        let spec = AttemptSpec {
             client: gateway.client().clone(),
             recorder: self.recorder.clone(),
             shutdown: gateway.shutdown().clone(),
@@ -159,7 +179,8 @@ impl Launcher {
             },
             slot: Some(InFlightGuard::enter(observer_spec.known.running())),
             attempt_observer: tells.then(|| AttemptObserver::start(observer_spec)),
-        })
+        };
+        attempt::start(spec, reservation)
     }
 }
 
@@ -167,8 +188,9 @@ impl Launch for Launcher {
     type Ready = ReadyAttempt;
     type Attempt = RacedAttempt;
 
-    fn launch(&mut self, starting: AttemptStart) -> RacedAttempt {
-        let attempt = self.start(starting, None);
+    fn launch(&mut self, starting: AttemptStart) -> Option<RacedAttempt> {
+        let reservation = self.reserve(starting.candidate, starting.ordinal, None)?;
+        let attempt = self.start(starting, None, reservation);
         let candidates = &self.outcome_reporter.candidates;
         let idle = candidates[starting.candidate]
             .upstream
@@ -176,7 +198,7 @@ impl Launch for Launcher {
             .silence(false, self.attempts.load(Ordering::Relaxed) < candidates.len());
         let whole = self.whole.then(|| (idle, self.gateway.memory().clone()));
         let is_plain = self.outcome_reporter.sent(starting.candidate).form == AnswerForm::Plain;
-        RacedAttempt::new(attempt, starting.candidate, is_plain, whole, self.outcome_reporter.clone())
+        Some(RacedAttempt::new(attempt, starting.candidate, is_plain, whole, self.outcome_reporter.clone()))
     }
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision {

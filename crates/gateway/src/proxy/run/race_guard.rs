@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use tracing::{Level, Span, enabled};
 
+use super::gate::GatePayer;
+use super::limit_headers;
 use crate::proxy::door::load::ShedReason;
 use crate::proxy::door::places::RequestPlace;
 use crate::proxy::gateway::Gateway;
@@ -23,9 +25,12 @@ use photofinish_base::failure::Failure;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{RaceSettings, User};
 use photofinish_history::reason::DecisionReason;
-use photofinish_history::record::{LeftOutUpstream, RaceOutcome, RaceRecord, RaceSource, RequestOrigin, left_out};
+use photofinish_history::record::{
+    LeftOutReason, LeftOutUpstream, RaceOutcome, RaceRecord, RaceSource, RequestOrigin, left_out,
+};
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::health::OutcomeReporter;
+use photofinish_routing::limits::{Admission, Hold, LimitClock, Standing};
 use photofinish_routing::money::RaceBudget;
 use photofinish_routing::policy::DecisionReasons;
 use photofinish_wire::{ApiRequest, Surface};
@@ -58,6 +63,8 @@ pub struct RaceGuard {
     span: Span,
     /// Keeps the answer, if its client wants to name it again.
     keeper: Option<Box<Keeper>>,
+    /// What it takes of its caller's limits. None: nothing limits it.
+    hold: Option<Box<(Arc<Hold>, Standing)>>,
     /// Held until the response body ends.
     place: RequestPlace,
 }
@@ -122,6 +129,8 @@ impl RaceGuard {
             workload,
             started_at: wall_micros(),
             user: user.map(|user| user.name.clone()),
+            team: user.and_then(|user| user.team.clone()),
+            caller_key: user.and_then(|user| user.key.as_ref()).map(|key| key.id.clone()),
             api: surface.as_str(),
             in_flight: i64::try_from(place.before()).unwrap_or(i64::MAX),
             ..RaceRecord::default()
@@ -142,6 +151,7 @@ impl RaceGuard {
             head_sent: false,
             span: Span::current(),
             keeper: None,
+            hold: None,
             place,
         }
     }
@@ -183,6 +193,26 @@ impl RaceGuard {
     /// For the rows of its attempts: they are written together with the race's.
     pub fn recorder(&self) -> Recorder {
         self.recorder.clone()
+    }
+
+    /// Its caller's limits let it begin.
+    pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission, now: LimitClock) {
+        if let Some(hold) = admission.hold() {
+            self.recorder.paid_by(Arc::new(GatePayer::new(gateway, hold.clone())));
+            self.hold = Some(Box::new((hold.clone(), hold.standing(now))));
+        }
+    }
+
+    /// Tells a limited caller what is left.
+    pub fn tell_limits(&self, headers: &mut HeaderMap) {
+        if let Some(hold) = &self.hold {
+            limit_headers::tell(headers, hold.1, self.surface);
+        }
+    }
+
+    /// When it began: microseconds since 1970.
+    pub fn started_at(&self) -> i64 {
+        self.record.started_at
     }
 
     /// The request was read: the race's clock starts.
@@ -351,6 +381,16 @@ impl<'g> ParsedRace<'g> {
         self.0.place.before()
     }
 
+    /// See [`RaceGuard::admitted`].
+    pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission, now: LimitClock) {
+        self.0.admitted(gateway, admission, now);
+    }
+
+    /// See [`RaceGuard::started_at`].
+    pub fn started_at(&self) -> i64 {
+        self.0.started_at()
+    }
+
     /// See [`Keeper`].
     pub fn keeps(&mut self, keeper: Option<Box<Keeper>>) {
         self.0.keeper = keeper;
@@ -439,6 +479,15 @@ impl Drop for RaceGuard {
         self.record.scheduled_us = self.scheduled.map(|at| signed_micros_between(self.read_at, at));
         let overhead_us = self.overhead_us();
         let reasons = self.pay().unwrap_or_default();
+        if let Some(hold) = self.hold.take() {
+            let (hold, _) = *hold;
+            hold.end_stream();
+            let limited = |upstream| LeftOutUpstream { upstream, reason: LeftOutReason::Limit };
+            self.left_out.extend(hold.refused().into_iter().map(limited));
+            if self.left_out.iter().any(|left_out| left_out.reason == LeftOutReason::Limit) {
+                reasons.add(DecisionReason::Narrowed);
+            }
+        }
         (self.record.why, self.record.left_out) = (reasons.text(), left_out::text(&self.left_out));
         let left_out = self.left_out.iter().map(|left_out| left_out.reason);
         self.recorder.decided(reasons.contains(DecisionReason::Budget), left_out);

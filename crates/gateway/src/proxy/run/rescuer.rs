@@ -89,6 +89,8 @@ impl AnswerRescuer {
             Some((Arc::new(request_translation.leased(lease)), shown))
         };
         let continued = if turn.prefix { Some(continued()?) } else { None };
+        let given = continued.as_ref().map(|(request_translation, _)| request_translation);
+        let reservation = self.launcher.reserve(turn.candidate, self.ordinal, given)?;
         let starting = AttemptStart {
             candidate: turn.candidate,
             ordinal: self.ordinal,
@@ -100,9 +102,7 @@ impl AnswerRescuer {
         self.last = turn;
         let timeouts = candidate.upstream.timeouts;
         Some(Continuation {
-            attempt: self
-                .launcher
-                .start(starting, continued.as_ref().map(|(request_translation, _)| request_translation)),
+            attempt: self.launcher.start(starting, given, reservation),
             way: continued.map_or(JoinMethod::Replay, |(_, shown)| JoinMethod::Prefix(shown)),
             upstream: candidate.name.clone(),
             candidate: turn.candidate,

@@ -229,7 +229,7 @@ impl Launch for Fakes {
     type Ready = Token;
     type Attempt = Fake;
 
-    fn launch(&mut self, starting: AttemptStart) -> Fake {
+    fn launch(&mut self, starting: AttemptStart) -> Option<Fake> {
         let course = self.world.courses[starting.candidate];
         let mut log = self.log.borrow_mut();
         assert_eq!(starting.ordinal, log.started.len(), "ordinals count the starts");
@@ -243,7 +243,7 @@ impl Launch for Fakes {
         let row = Row { ordinal: starting.ordinal, ended: "left", log: self.log.clone() };
         let (whole, plain) = (self.world.whole, self.world.plain);
         let sleep = Box::pin(tokio::time::sleep(course.delay));
-        Fake { row: Some(row), course, whole, plain, begun: false, sleep }
+        Some(Fake { row: Some(row), course, whole, plain, begun: false, sleep })
     }
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision {

@@ -12,11 +12,12 @@ const SQL: &str = include_str!("../../../../../docs/sql.md");
 const BLESS: &str = "PHOTOFINISH_BLESS";
 
 /// The page with the table of these columns under its heading.
-fn with_columns(page: &str, table: &str, columns: &[Column]) -> String {
+fn with_columns(page: &str, table: &str, declared: &[Column]) -> String {
     let (before, rest) = page.split_once(&format!("\n## Table `{table}`\n")).unwrap();
     let (introduction, rest) = rest.split_once("| --- | --- |\n").unwrap();
     let (_, after) = rest.split_once("\n\n").unwrap();
-    let rows: String = columns.iter().map(|column| format!("| `{}` | {} |\n", column.name, column.about)).collect();
+    let rows: String =
+        declared.iter().map(|column| format!("| `{}` | {} |\n", columns::stored(column.name), column.about)).collect();
     format!("{before}\n## Table `{table}`\n{introduction}| --- | --- |\n{rows}\n{after}")
 }
 

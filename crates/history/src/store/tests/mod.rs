@@ -1,5 +1,6 @@
 //! The store over real files: opening, writing, views, and the queries of the documentation.
 
+mod accounts;
 mod apart;
 mod damage;
 mod documentation;
@@ -41,7 +42,7 @@ async fn old_store(migrations: usize) -> (TempDir, PathBuf) {
     (directory, path)
 }
 
-/// Copies the columns that both databases have, for all rows.
+/// Copies the columns that both databases have, for all rows. `into` is of any edition.
 async fn copy_rows(from: &Path, into: &Path) {
     let mut connection = plain(into).await;
     sqlx::query("ATTACH ? AS source").bind(from.to_str().unwrap()).execute(&mut connection).await.unwrap();
@@ -51,7 +52,8 @@ async fn copy_rows(from: &Path, into: &Path) {
             .fetch_one(&mut connection)
             .await
             .unwrap();
-        let sql = format!("INSERT INTO main.{table} ({columns}) SELECT {columns} FROM source.{table}");
+        let from: Vec<&str> = columns.split(',').map(columns::stored).collect();
+        let sql = format!("INSERT INTO main.{table} ({columns}) SELECT {} FROM source.{table}", from.join(","));
         sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
     }
 }

@@ -139,6 +139,41 @@ async fn a_file_of_an_older_edition_is_brought_up_to_date() {
     assert_eq!(rows, [("old".to_owned(), None, None), (model, plan, why)]);
 }
 
+/// In every edition before it the column `caller` was `user`.
+#[tokio::test]
+async fn callers_of_every_older_edition_are_kept() {
+    for edition in 1..16 {
+        let (_directory, path) = old_store(edition).await;
+        let mut other = plain(&path).await;
+        let race = "INSERT INTO race (race_id, started_at, user, api, model, stream, has_tools, input_bytes,
+                                      input_tokens_estimate, attempts, outcome, in_flight, gateway_version)
+                    VALUES (?, 0, 'ann', 'chat', 'old', 1, 0, 0, 0, 0, 'ok', 0, '0')";
+        sqlx::query(race).bind(sample::race_id(0)).execute(&mut other).await.unwrap();
+        if edition > 1 {
+            let cell = "INSERT INTO rollup (hours, start, provider, model_sent, user, attempts, wins, failures, empty,
+                                            censored, ttft_samples, cost_usd, total, parts)
+                        VALUES (1, 0, 'groq', 'm', 'ann', 1, 1, 0, 0, 0, 1, 0.5, x'01', x'02')";
+            sqlx::query(cell).execute(&mut other).await.unwrap();
+        }
+        Store::open(&path).unwrap().close();
+        let cells = "SELECT caller, attempts, total FROM rollup";
+        let cells: Vec<(String, i64, Vec<u8>)> = sqlx::query_as(cells).fetch_all(&mut other).await.unwrap();
+        let rolled = [("ann".to_owned(), 1, vec![1])];
+        assert_eq!(cells, rolled[..usize::from(edition > 1)], "{edition}");
+        let of_ann = RaceFilter {
+            races: AttemptFilter { user: Some("ann".into()), ..AttemptFilter::default() },
+            limit: 9,
+            ..RaceFilter::default()
+        };
+        let races = StoreReader::open(&path).unwrap().races(&of_ann).unwrap();
+        assert_eq!(
+            races.iter().map(|race| (&race["user"], race.get("caller"))).collect::<Vec<_>>(),
+            [(&"ann".into(), None)],
+            "{edition}"
+        );
+    }
+}
+
 /// Races of an edition that knew no sources are of clients, in every view.
 #[tokio::test]
 async fn rows_of_an_edition_without_sources_are_of_clients() {

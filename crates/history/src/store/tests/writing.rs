@@ -15,7 +15,11 @@ fn declared<T: Table>(record: &T) -> Vec<(String, String)> {
         CellValue::Real(value) => value.to_string(),
         CellValue::Text(value) => value.to_owned(),
     };
-    T::COLUMNS.iter().zip(record.cells()).map(|(column, cell)| (column.name.to_owned(), shown(cell))).collect()
+    T::COLUMNS
+        .iter()
+        .zip(record.cells())
+        .map(|(column, cell)| (columns::stored(column.name).to_owned(), shown(cell)))
+        .collect()
 }
 
 fn stored(row: &sqlx::sqlite::SqliteRow) -> Vec<(String, String)> {
@@ -88,9 +92,9 @@ async fn the_migrations_make_the_declared_tables() {
         let sql = "SELECT name, type, \"notnull\" = 0 FROM pragma_table_info(?)";
         let migrated: Vec<(String, String, bool)> =
             sqlx::query_as(sql).bind(table).fetch_all(&mut other).await.unwrap();
-        let declared = declared
-            .iter()
-            .map(|column| (column.name.to_owned(), format!("{:?}", column.sql_type).to_uppercase(), column.nullable));
+        let declared = declared.iter().map(|column| {
+            (columns::stored(column.name).to_owned(), format!("{:?}", column.sql_type).to_uppercase(), column.nullable)
+        });
         assert_eq!(migrated, declared.collect::<Vec<_>>(), "{table}");
     }
 }

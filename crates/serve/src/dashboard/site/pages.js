@@ -1,6 +1,7 @@
 // The pages in their groups. The gateway knows their names in this order: crates/serve/src/dashboard/mod.rs.
 import { Benchmarks } from "./pages/benchmarks.js";
 import { Costs } from "./pages/costs.js";
+import { Keys } from "./pages/keys.js";
 import { Leaderboard } from "./pages/leaderboard.js";
 import { Load } from "./pages/load.js";
 import { Live } from "./pages/live.js";
@@ -41,6 +42,7 @@ export const GROUPS = [
   },
   {
     title: "Set-up", icon: "M2 4h6M12 4h2M10 2v4M2 12h2M8 12h6M6 10v4", pages: [
+      { name: "keys", title: "Keys", Page: Keys },
       { name: "models", title: "Models", Page: Models },
       { name: "routing", title: "Routing", Page: Routing },
       { name: "status", title: "Status", Page: Status },

@@ -119,7 +119,7 @@ fn read<Q: Args>(pairs: Vec<(String, String)>, problem: fn(&Q, i64) -> Option<St
     }
 }
 
-fn pairs(query: &str) -> Result<Vec<(String, String)>, BadParameter> {
+pub(super) fn pairs(query: &str) -> Result<Vec<(String, String)>, BadParameter> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let name = decoded(name);

@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
+use super::accounts::AuditQuestion;
 use super::ask::json as json_answer;
 use super::config;
 use super::questions::{ReloadQuestion, RoutingQuestion};
@@ -28,7 +29,7 @@ use photofinish_history::record::{AttemptRecord, IncidentRecord, LeftOutReason, 
 use photofinish_history::report::figures::{FIGURES, KEYS};
 use photofinish_history::report::incidents::{self, IncidentsQuestion};
 use photofinish_history::report::members::{MemberField, MemberKind, of_columns};
-use photofinish_history::report::{compare, costs, distribution, races, regressions, runs, series, stats};
+use photofinish_history::report::{compare, costs, distribution, races, regressions, runs, series, stats, usage};
 use photofinish_lab::replay::ReplayQuestion;
 use photofinish_routing::status::RoutingReport;
 
@@ -61,6 +62,8 @@ pub fn openapi() -> Value {
         ("/api/incidents", parameters::<IncidentsQuestion>()),
         ("/api/replay", parameters::<ReplayQuestion>()),
         ("/api/routing", parameters::<RoutingQuestion>()),
+        ("/api/usage", parameters::<usage::UsageQuestion>()),
+        ("/api/audit", parameters::<AuditQuestion>()),
     ] {
         document["paths"][path]["get"]["parameters"] = parameters.into();
     }
@@ -186,6 +189,14 @@ fn schemas() -> Map<String, Value> {
         ("ConfiguredUpstream", object("An upstream of a model.", &[config::UPSTREAM])),
         ("ConfiguredPrice", object("A price.", &[config::PRICE])),
         ("ConfiguredUser", object("A user.", &[config::USER])),
+        ("UsedAmounts", object("What attempts used.", &[usage::USED])),
+        (
+            "UsageGroup",
+            object(
+                "What the attempts of a group used, and the members that `by` names.",
+                &[&usage::USAGE_KEYS, usage::USED],
+            ),
+        ),
         ("CurvePoint", object("A point of a curve.", &[distribution::CURVE_POINT])),
         ("PointAlone", object("A point of the curve of the first tokens alone.", &[distribution::POINT_ALONE])),
         ("Curve", object("The distribution of one upstream's time to first token.", &[distribution::CURVE])),

@@ -26,7 +26,7 @@ use photofinish_history::report::{compare, figures, regressions};
 use photofinish_history::store::StoreReader;
 
 /// Answers an admin's question about the history.
-async fn ask<Q, F>(
+pub(super) async fn ask<Q, F>(
     (site, client, uri): (ServedPaths, Client, Uri),
     problem: fn(&Q, i64) -> Option<String>,
     read: F,

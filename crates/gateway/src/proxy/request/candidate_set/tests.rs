@@ -13,6 +13,7 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Config, parse};
 use photofinish_config::offerings::{InputKind, Offering};
 use photofinish_history::recorder::Recorder;
+use photofinish_routing::limits::Levels;
 use photofinish_transport::upstream::{UpstreamClient, system_resolver};
 
 const UPSTREAMS: usize = 4;
@@ -130,7 +131,15 @@ async fn a_model_without_a_host_names_the_keys_that_would_help() {
     let caller = Caller::new(&live, None, &HeaderMap::new()).unwrap();
     let body = Bytes::from(json!({"model": "sonnet", "messages": [{"role": "user", "content": "x"}]}).to_string());
     let request = Arc::new(ApiRequest::parse(Surface::Chat, body).unwrap());
-    let refused = resolve(&gateway(), &live, &caller, &request, &Overrides::default(), false, &StillWanted::anyhow());
+    let refused = resolve(
+        &gateway(),
+        &live,
+        &caller,
+        &request,
+        (&Overrides::default(), &Levels::default()),
+        false,
+        &StillWanted::anyhow(),
+    );
     let refused = format!("{:?}", refused.err().unwrap());
     assert!(refused.contains("no provider that is on may serve it: anthropic (ANTHROPIC_API_KEY)"), "{refused}");
 }
@@ -152,7 +161,15 @@ async fn an_explicit_lack_leaves_an_upstream_out_and_an_estimate_refuses_nobody(
             let surely_fits = known.each_ref().map(|facts| needs.surely_fits(body.len(), facts));
             let request = Arc::new(ApiRequest::parse(Surface::Chat, body).unwrap());
             let overrides = Overrides::default();
-            let chosen = resolve(&gateway, &live, &caller, &request, &overrides, false, &StillWanted::anyhow());
+            let chosen = resolve(
+                &gateway,
+                &live,
+                &caller,
+                &request,
+                (&overrides, &Levels::default()),
+                false,
+                &StillWanted::anyhow(),
+            );
             let Ok(chosen) = chosen else { return Err(TestCaseError::fail("refused")) };
             let asked: Vec<usize> = (0..UPSTREAMS)
                 .filter(|place| chosen.list.iter().any(|one| one.name == format!("p{place}/m")))

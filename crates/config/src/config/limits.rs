@@ -1,0 +1,401 @@
+//! `[limits]`, `[teams.NAME]` and the limits of `[users.NAME]`: what a caller may ask for, at one level.
+//!
+//! Not for what was used: see `routing::limits`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::Value;
+
+use super::keys::{ParsedTexts, RealNumber, TableKeys as _, Texts, ValueKind, WholeNumber, choice, keys, nested};
+use super::names::names;
+use super::problem::{LocatedProblem, shown};
+use super::reader::{Located, ReaderScope, TomlTable};
+use super::user::check_name;
+use super::{ModelConfig, Provider};
+use crate::offerings::ModelCatalogue;
+
+/// Requests a minute, or their burst.
+const REQUESTS_MAX: u64 = 1_000_000_000;
+/// Tokens a minute, or their burst.
+const TOKENS_MAX: u64 = 1_000_000_000_000;
+const STREAMS_MAX: u32 = 1_000_000;
+const PATTERNS_MAX: usize = 1_000;
+/// Bytes of one pattern.
+const PATTERN_MAX: usize = 256;
+/// Nano-USD in one USD.
+const NANO: f64 = 1e9;
+
+keys! {
+    /// The limits of one level.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Limits {
+        /// Requests a minute: a number, or `{ requests = 60, burst = 10 }`. The burst is one minute's worth unless set. A race is one
+        /// request, however many attempts it starts.
+        rpm: Option<Rate> = RateKind { unit: "requests", max: REQUESTS_MAX };
+        /// Tokens a minute, input and output of what the client gets: a number, or `{ tokens = 100_000, burst = 20_000 }`.
+        tpm: Option<Rate> = RateKind { unit: "tokens", max: TOKENS_MAX };
+        /// Requests at once.
+        streams: Option<u32> = WholeNumber(1..=STREAMS_MAX);
+        /// USD, by the UTC calendar. All attempts count, also losers.
+        budget: Budget = nested(), or Budget::default();
+        /// The only models that may be used: names, aliases and upstreams such as `groq/openai/gpt-oss-120b`; `*` stands for any text.
+        models: Option<Vec<ModelPattern>> = PATTERNS;
+        /// Models that may not be used, even if `models` has them.
+        deny: Option<Vec<ModelPattern>> = PATTERNS;
+        /// What an attempt reserves of a budget before it starts.
+        reserve: Reserve = choice(), or Reserve::Usual;
+        /// An upstream without a price, where there is a budget.
+        unpriced: Unpriced = choice(), or Unpriced::Refuse;
+        /// Attempts on the caller's own provider key, where there is a budget.
+        own_keys: OwnKeys = choice(), or OwnKeys::Free;
+    }
+}
+
+keys! {
+    /// USD of a calendar day and of a calendar month, as integers of a billionth.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Budget {
+        /// From midnight to midnight.
+        day: Option<i64> = NanoUsd;
+        /// From the first of a month.
+        month: Option<i64> = NanoUsd;
+    }
+}
+
+/// So many a minute, evenly; and so many at once after a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    pub per_minute: u64,
+    pub burst: u64,
+}
+
+names! {
+    /// How much of an answer is reserved before it begins.
+    pub enum Reserve or Usual {
+        /// What 95 of 100 answers of the model stay below, at most what the request allows.
+        Usual = "usual",
+        /// What the request, or else the model, allows.
+        Max = "max",
+    }
+}
+
+names! {
+    /// What a budget does about an upstream without a price.
+    pub enum Unpriced or Refuse {
+        /// It is not asked.
+        Refuse = "refuse",
+        /// It is asked, and costs what its provider reports.
+        Free = "free",
+    }
+}
+
+names! {
+    /// What a budget does about attempts that the caller's own key pays.
+    pub enum OwnKeys or Free {
+        /// They cost nothing.
+        Free = "free",
+        /// They cost what others cost.
+        Counted = "counted",
+    }
+}
+
+/// A level between everybody and a user.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Team {
+    pub name: String,
+    pub limits: Arc<Limits>,
+}
+
+/// A key of a user that was made at run time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IssuedKey {
+    pub id: String,
+    pub limits: Arc<Limits>,
+}
+
+impl Limits {
+    /// Nothing is limited.
+    pub fn is_empty(&self) -> bool {
+        let Limits { rpm, tpm, streams, budget, models, deny, .. } = self;
+        rpm.is_none() && tpm.is_none() && streams.is_none() && !budget.is_set() && models.is_none() && deny.is_none()
+    }
+
+    /// Whether a model with these names, its aliases among them, may be asked at this upstream, `provider/model`.
+    pub fn allows<'n>(&self, names: impl Iterator<Item = &'n str> + Clone, upstream: &'n str) -> bool {
+        let has = |patterns: &Vec<ModelPattern>| {
+            let mut all = names.clone().chain([upstream]);
+            all.any(|name| patterns.iter().any(|pattern| pattern.matches(name)))
+        };
+        self.models.as_ref().is_none_or(has) && !self.deny.as_ref().is_some_and(has)
+    }
+
+    /// Whether whatever is asked of this provider is allowed.
+    pub fn allows_all_of(&self, provider: &str) -> bool {
+        let start = format!("{provider}/");
+        let covers = |pattern: &ModelPattern| pattern.0.ends_with('*') && pattern.matches(&start);
+        let may_have = |pattern: &ModelPattern| {
+            let (head, _) = pattern.0.split_once('*').unwrap_or((&pattern.0, ""));
+            head.starts_with(&start) || head.len() < pattern.0.len() && start.starts_with(head)
+        };
+        self.models.as_ref().is_none_or(|models| models.iter().any(covers))
+            && !self.deny.as_ref().is_some_and(|deny| deny.iter().any(may_have))
+    }
+
+    /// Has settings of a budget, and no budget.
+    fn lacks_budget(&self) -> bool {
+        let usual = (Reserve::default(), Unpriced::default(), OwnKeys::default());
+        !self.budget.is_set() && (self.reserve, self.unpriced, self.own_keys) != usual
+    }
+}
+
+impl Budget {
+    pub fn is_set(&self) -> bool {
+        self.day.is_some() || self.month.is_some()
+    }
+}
+
+/// A name in which `*` stands for any text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelPattern(String);
+
+const PATTERNS: ParsedTexts<ModelPattern> = ParsedTexts {
+    texts: Texts { max: PATTERNS_MAX, noun: "patterns" },
+    parse: ModelPattern::parse,
+    expected: "names of models, aliases or upstreams, such as \"llama-*\" or \"groq/*\"",
+    pattern: r"[^\s,]+",
+};
+
+impl ModelPattern {
+    pub fn parse(text: &str) -> Option<ModelPattern> {
+        let is_bad = |c: char| c.is_whitespace() || c.is_control() || c == ',';
+        ((1..=PATTERN_MAX).contains(&text.len()) && !text.contains(is_bad)).then(|| ModelPattern(text.to_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn matches(&self, name: &str) -> bool {
+        let Some((head, rest)) = self.0.split_once('*') else { return self.0 == name };
+        let Some(mut name) = name.strip_prefix(head) else { return false };
+        let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
+        // The first place at which a part fits is the best: it leaves most to the others.
+        for part in middle.split('*') {
+            let Some((_, after)) = name.split_once(part) else { return false };
+            name = after;
+        }
+        name.ends_with(tail)
+    }
+}
+
+/// A number a minute, or a table with its burst.
+#[derive(Clone, Copy)]
+struct RateKind {
+    unit: &'static str,
+    max: u64,
+}
+
+impl ValueKind for RateKind {
+    type Value = Rate;
+
+    fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Rate> {
+        let number = WholeNumber(1..=self.max);
+        if !table.is_table(key) {
+            let per_minute = ValueKind::read(&number, table, key)?;
+            return Some(Rate { per_minute, burst: per_minute });
+        }
+        let mut table = table.inner(key)?;
+        let (per_minute, burst) =
+            (ValueKind::read(&number, &mut table, self.unit), ValueKind::read(&number, &mut table, "burst"));
+        if !table.has(self.unit) {
+            let message = format!("{} has no \"{}\"", table.name, self.unit);
+            table.scope.wrong(table.offset, message, format!("{{ {} = 60, burst = 10 }}", self.unit));
+        }
+        let is_right = burst.is_some() || !table.has("burst");
+        table.finish();
+        let per_minute = per_minute.filter(|_| is_right)?;
+        Some(Rate { per_minute, burst: burst.unwrap_or(per_minute) })
+    }
+
+    fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
+        let number = Value::from(ValueKind::schema(&WholeNumber(1..=self.max), generator));
+        json_schema!({ "anyOf": [number, {
+            "type": "object",
+            "properties": { (self.unit): number, "burst": number },
+            "required": [self.unit],
+            "additionalProperties": false,
+        }] })
+    }
+}
+
+/// USD, kept as an integer of a billionth.
+struct NanoUsd;
+
+const USD: RealNumber = RealNumber(0.000_001..=1_000_000_000.0);
+
+impl ValueKind for NanoUsd {
+    type Value = i64;
+
+    fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<i64> {
+        ValueKind::read(&USD, table, key).map(nano_usd)
+    }
+
+    fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
+        ValueKind::schema(&USD, generator)
+    }
+}
+
+/// An amount in USD as a whole number of its billionths, the nearest.
+pub fn nano_usd(usd: f64) -> i64 {
+    (usd * NANO).round() as i64
+}
+
+/// `[teams.NAME]`
+pub(super) struct RawTeam {
+    pub(super) name: Located<String>,
+    limits: Limits,
+}
+
+impl RawTeam {
+    pub(super) fn read((name, mut table): (Located<String>, TomlTable<'_, '_>)) -> RawTeam {
+        check_name(table.scope, "team", &name);
+        let limits = Limits::read(&mut table, &Limits::default());
+        table.finish();
+        RawTeam { name, limits }
+    }
+}
+
+pub(super) fn resolve_teams(raw: Vec<RawTeam>) -> BTreeMap<String, Arc<Team>> {
+    let team =
+        |RawTeam { name, limits }| (name.value.clone(), Arc::new(Team { name: name.value, limits: Arc::new(limits) }));
+    raw.into_iter().map(team).collect()
+}
+
+/// The name of a user's team, if there is such a team.
+pub(super) fn team_of(
+    scope: &ReaderScope<'_>,
+    user: &str,
+    team: &Located<String>,
+    teams: &BTreeMap<String, Arc<Team>>,
+) -> Option<String> {
+    if teams.contains_key(&team.value) {
+        return Some(team.value.clone());
+    }
+    let message = format!("unknown team \"{}\" in [users.{}]", shown(&team.value), shown(user));
+    let problem = LocatedProblem::at(team.offset, message).expected("a table under [teams]");
+    scope.report(problem.nearest(&team.value, teams.keys().map(String::as_str)));
+    None
+}
+
+/// What patterns can match.
+pub(super) struct KnownNames<'c> {
+    pub(super) models: &'c BTreeMap<String, Arc<ModelConfig>>,
+    pub(super) aliases: &'c BTreeMap<String, String>,
+    pub(super) providers: &'c BTreeMap<String, Option<Arc<Provider>>>,
+    pub(super) catalogue: &'c ModelCatalogue,
+}
+
+impl KnownNames<'_> {
+    /// Warns of what is valid in the limits of this table and does nothing.
+    pub(super) fn warn_of(&self, scope: &ReaderScope<'_>, table: &str, limits: &Limits) {
+        for (key, patterns) in [("models", &limits.models), ("deny", &limits.deny)] {
+            for ModelPattern(pattern) in patterns.iter().flatten().filter(|pattern| !self.is_matched(pattern)) {
+                scope.warn(format!("\"{pattern}\" in {key} of {table} matches no model, alias or upstream"));
+            }
+        }
+        if limits.lacks_budget() {
+            scope.warn(format!("reserve, unpriced and own_keys of {table} have no effect without a budget"));
+        }
+    }
+
+    fn is_matched(&self, pattern: &ModelPattern) -> bool {
+        let matches = |name: &String| pattern.matches(name);
+        let listed = || self.models.values().flat_map(|model| &model.upstreams).any(|one| pattern.matches(&one.name()));
+        let known = || {
+            let hosted = self.catalogue.offerings().filter(|offering| self.providers.contains_key(&offering.provider));
+            hosted.into_iter().any(|offering| pattern.matches(&format!("{}/{}", offering.provider, offering.id)))
+        };
+        self.models.keys().chain(self.aliases.keys()).any(matches)
+            || self.providers.keys().any(|provider| pattern.matches(&format!("{provider}/")))
+            || listed()
+            || known()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(models: Option<&[&str]>, deny: &[&str]) -> Limits {
+        let parsed = |patterns: &[&str]| patterns.iter().map(|text| ModelPattern::parse(text).unwrap()).collect();
+        let deny = (!deny.is_empty()).then(|| parsed(deny));
+        Limits { models: models.map(parsed), deny, ..Limits::default() }
+    }
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for (pattern, name, expected) in [
+            ("llama", "llama", true),
+            ("llama", "llama-3", false),
+            ("llama-*", "llama-3", true),
+            ("llama-*", "llama-", true),
+            ("llama-*", "a-llama-3", false),
+            ("*", "", true),
+            ("*-70b", "llama-70b", true),
+            ("*-70b", "llama-70b-x", false),
+            ("groq/*", "groq/a/b", true),
+            ("a*a", "a", false),
+            ("a*a", "aa", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c-b", false),
+            ("*b*b*", "b", false),
+            ("*b*b*", "bb", true),
+            ("**", "x", true),
+            ("a**c", "abc", true),
+            ("ab*bc", "abc", false),
+        ] {
+            assert_eq!(ModelPattern::parse(pattern).unwrap().matches(name), expected, "{pattern} {name}");
+        }
+        assert_eq!(["", "a b", "a,b", &"a".repeat(257)].map(ModelPattern::parse), [const { None }; 4]);
+    }
+
+    #[test]
+    fn deny_wins_and_a_list_that_is_empty_has_nothing() {
+        let names = ["fast", "gpt-4o"];
+        for (models, deny, expected) in [
+            (None, &[][..], true),
+            (Some(&["gpt-*"][..]), &[], true),
+            (Some(&["groq/*"]), &[], true),
+            (Some(&["other"]), &[], false),
+            (Some(&[]), &[], false),
+            (None, &["gpt-4o"], false),
+            (Some(&["*"]), &["groq/*"], false),
+            (Some(&["fast"]), &["cerebras/*"], true),
+        ] {
+            let limits = limits(models, deny);
+            assert_eq!(limits.allows(names.into_iter(), "groq/x"), expected, "{limits:?}");
+        }
+    }
+
+    #[test]
+    fn all_of_a_provider_is_allowed_only_if_nothing_of_it_can_be_denied() {
+        for (models, deny, expected) in [
+            (None, &[][..], true),
+            (Some(&["groq/*"][..]), &[], true),
+            (Some(&["g*"]), &[], true),
+            (Some(&["groq/llama"]), &[], false),
+            (Some(&["*b"]), &[], false),
+            (None, &["groq/x"], false),
+            (None, &["*-pro"], false),
+            (None, &["gpt-4"], true),
+            (None, &["groq"], true),
+            (None, &["gro*"], false),
+            (None, &["cerebras/*"], true),
+        ] {
+            let limits = limits(models, deny);
+            assert_eq!(limits.allows_all_of("groq"), expected, "{limits:?}");
+        }
+    }
+}

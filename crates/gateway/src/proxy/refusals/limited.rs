@@ -1,0 +1,103 @@
+//! Refusals by the limits of a caller: they say which level and which limit, how much is used, when it comes back, and who can change
+//! it. Not for the decision: see `limits` of the routing crate.
+
+use std::time::Duration;
+
+use http::HeaderName;
+use jiff::Timestamp;
+
+use super::code;
+use super::rejection::Rejection;
+use crate::proxy::run::limit_headers::usd;
+use photofinish_base::printable::quoted;
+use photofinish_routing::limits::{LevelName, Refusal, RefusedBy};
+
+/// How soon to ask again for a stream, which may end at any time.
+const STREAM_FOR: Duration = Duration::from_secs(1);
+
+impl Rejection {
+    pub fn limited(refusal: &Refusal) -> Rejection {
+        let level = named(&refusal.level);
+        let ask = |key: &str| format!("An admin of the gateway can raise {key} of {level}.");
+        match refusal.by {
+            RefusedBy::Requests { per_minute, wait_us } => {
+                let wait = after(wait_us);
+                let message = format!(
+                    "{level} may send {per_minute} requests a minute (rpm) and has: try again in {wait:?}. {}",
+                    ask("rpm")
+                );
+                Rejection::new(code::RATE_LIMITED, message).after(wait)
+            }
+            RefusedBy::Tokens { per_minute, asked, wait_us } => {
+                let wait = after(wait_us);
+                let message = format!(
+                    "{level} may use {per_minute} tokens a minute (tpm), and too few are left for this request, which may take \
+                     {asked}: try again in {wait:?}. {}",
+                    ask("tpm")
+                );
+                Rejection::new(code::RATE_LIMITED, message).after(wait)
+            }
+            RefusedBy::Streams { limit } => {
+                let message = format!(
+                    "{level} may have {limit} requests at once (streams) and has: try again when one of them has ended. {}",
+                    ask("streams")
+                );
+                Rejection::new(code::TOO_MANY_STREAMS, message).after(STREAM_FOR)
+            }
+            RefusedBy::Budget { calendar, budget, spent, reserved, asked, end_us } => {
+                let key = format!("budget.{}", calendar.as_str());
+                let [budget, spent, reserved, asked] = [budget, spent, reserved, asked].map(usd);
+                let end = Timestamp::from_microsecond(end_us).unwrap_or_default();
+                let message = format!(
+                    "{level} may spend {budget} USD this {} ({key}): {spent} USD are spent, {reserved} USD are reserved by answers \
+                     that still run, and this request may cost {asked} USD. The next {} begins at {end}. {}",
+                    calendar.as_str(),
+                    calendar.as_str(),
+                    ask(&key)
+                );
+                let wait = after(end_us - Timestamp::now().as_microsecond());
+                let rejection = Rejection::new(code::BUDGET_SPENT, message).after(wait);
+                rejection.naming(HeaderName::from_static("x-should-retry"), "false")
+            }
+            RefusedBy::Unpriced => {
+                let message = format!(
+                    "{level} has a budget, and no upstream of this request has a price: the operator of the gateway can set \
+                     input_price and output_price of one, or unpriced = \"free\" for {level}"
+                );
+                Rejection::new(code::UNPRICED, message)
+            }
+        }
+    }
+
+    /// The lists of this level forbid the model.
+    pub fn forbidden_model(level: &LevelName, model: &str) -> Rejection {
+        let message = format!(
+            "{level} may not use {}: an admin of the gateway can change models and deny of {level}. GET /v1/models lists what \
+             there is.",
+            quoted(model),
+            level = named(level)
+        );
+        Rejection::new(code::FORBIDDEN_MODEL, message).on_model()
+    }
+
+    /// The lists of this level do not allow all that a provider has.
+    pub fn forbidden_paths(level: &LevelName, provider: &str) -> Rejection {
+        let message = format!(
+            "{level} may use only some models, and a path of {provider} reaches more: an admin of the gateway can add \
+             \"{provider}/*\" to models of {level}",
+            level = named(level)
+        );
+        Rejection::new(code::FORBIDDEN_MODEL, message)
+    }
+}
+
+fn named(level: &LevelName) -> String {
+    match level {
+        LevelName::Everybody => "everybody together".to_owned(),
+        level => format!("the {} {}", level.kind(), quoted(level.name())),
+    }
+}
+
+fn after(us: i64) -> Duration {
+    Duration::from_micros(u64::try_from(us).unwrap_or(0))
+}

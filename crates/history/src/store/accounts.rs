@@ -1,0 +1,299 @@
+//! Teams, users and keys that are made at run time; who changed them; and what of budgets is used up. A change and its line of
+//! the audit are one transaction.
+//!
+//! Not for what settings mean, which are JSON here: see the server's `accounts`.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
+use serde_json::{Map, Value, json};
+
+use super::Store;
+use super::columns::DAY_US;
+use super::reader::{ReadError, StoreReader};
+use super::write::WriteError;
+use photofinish_config::config::names::names;
+
+names! {
+    /// What can be made at run time.
+    pub enum AccountKind {
+        Team = "team",
+        User = "user",
+        Key = "key",
+    }
+}
+
+impl AccountKind {
+    fn table(self) -> &'static str {
+        match self {
+            AccountKind::Team => "team",
+            // A name that is no function in other databases.
+            AccountKind::User => "account",
+            AccountKind::Key => "key",
+        }
+    }
+
+    fn select(self, which: &str) -> String {
+        let sha256 = if self == AccountKind::Key { "sha256" } else { "NULL" };
+        format!("SELECT id, settings, version, {sha256} FROM {} {which}", self.table())
+    }
+}
+
+/// A team, a user or a key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AccountEntry {
+    pub kind: AccountKind,
+    /// The name of a team or user; the id of a key.
+    pub id: String,
+    pub settings: Map<String, Value>,
+    /// One more with each change.
+    pub version: i64,
+    /// Of a key: SHA-256 of its text.
+    pub sha256: Option<[u8; 32]>,
+}
+
+/// One change.
+#[derive(Clone, Debug)]
+pub struct AccountChange {
+    /// None: it is made.
+    pub before: Option<AccountEntry>,
+    /// None: it is removed.
+    pub after: Option<AccountEntry>,
+}
+
+/// Who changes, and from where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Author {
+    pub who: String,
+    pub origin: String,
+}
+
+/// Why nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// It has another version by now, or is there already; its subject.
+    #[error("{0} was changed by somebody else in the meantime: look at it again")]
+    Conflict(String),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// A line of the audit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AuditLine {
+    pub id: i64,
+    /// Microseconds since 1970, UTC.
+    pub at: i64,
+    pub by: Author,
+    pub subject: String,
+    pub before: Option<Value>,
+    pub after: Option<Value>,
+}
+
+/// What of a budget is used up; nano-dollars.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetRow {
+    /// `everybody`, `team:NAME`, `user:NAME` or `key:ID`.
+    pub subject: String,
+    /// `day` or `month`.
+    pub span: String,
+    /// Its begin; microseconds since 1970, UTC.
+    pub start: i64,
+    pub spent: i64,
+    pub reserved: i64,
+    pub estimated: i64,
+}
+
+impl AccountEntry {
+    /// As the audit and messages name it.
+    pub fn subject(&self) -> String {
+        format!("{}:{}", self.kind.as_str(), self.id)
+    }
+}
+
+impl Store {
+    /// Makes these changes and writes who made them, or does nothing.
+    ///
+    /// # Errors
+    /// One of them is of an older version, or the database cannot be written now.
+    pub fn change(&self, changes: &[AccountChange], by: &Author, now_us: i64) -> Result<(), ChangeError> {
+        let conflict = self.in_file(|connection| {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
+            for change in changes {
+                if !make(&transaction, change, by, now_us).map_err(WriteError::unsound)? {
+                    return Ok(change.before.as_ref().or(change.after.as_ref()).map(AccountEntry::subject));
+                }
+            }
+            transaction.commit().map_err(WriteError::unsound)?;
+            Ok(None)
+        })?;
+        conflict.map_or(Ok(()), |subject| Err(ChangeError::Conflict(subject)))
+    }
+
+    /// Keeps these windows, and removes old ones of the same subjects.
+    ///
+    /// # Errors
+    /// The database cannot be written now; then no window is.
+    pub fn save_budgets(&self, rows: &[BudgetRow]) -> Result<(), WriteError> {
+        self.in_file(|connection| {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
+            let save = || {
+                let mut forget = transaction.prepare_cached(FORGET_BUDGETS)?;
+                let mut statement = transaction.prepare_cached(SAVE_BUDGET)?;
+                rows.iter().try_for_each(|row| {
+                    let BudgetRow { subject, span, start, spent, reserved, estimated } = row;
+                    forget.execute(params![subject, span, start - BUDGETS_KEPT_US])?;
+                    statement.execute(params![subject, span, start, spent, reserved, estimated]).map(drop)
+                })
+            };
+            save().map_err(WriteError::unsound)?;
+            transaction.commit().map_err(WriteError::unsound)
+        })
+    }
+}
+
+impl StoreReader {
+    /// All of this kind.
+    ///
+    /// # Errors
+    /// It takes too long, or the file cannot be read.
+    pub fn accounts(&self, kind: AccountKind) -> Result<Vec<AccountEntry>, ReadError> {
+        self.ask(|connection| {
+            let mut statement = connection.prepare(&kind.select("ORDER BY id"))?;
+            statement.query_map([], |row| entry(kind, row))?.collect()
+        })
+    }
+
+    /// # Errors
+    /// As [`StoreReader::accounts`].
+    pub fn account(&self, kind: AccountKind, id: &str) -> Result<Option<AccountEntry>, ReadError> {
+        self.ask(|connection| {
+            connection.query_row(&kind.select("WHERE id = ?1"), [id], |row| entry(kind, row)).optional()
+        })
+    }
+
+    /// How many of this kind there are.
+    ///
+    /// # Errors
+    /// As [`StoreReader::accounts`].
+    pub fn account_count(&self, kind: AccountKind) -> Result<u64, ReadError> {
+        let sql = format!("SELECT count(*) FROM {}", kind.table());
+        self.ask(|connection| connection.query_row(&sql, [], |row| row.get(0)))
+    }
+
+    /// A number that is another one after each change of teams, users and keys.
+    ///
+    /// # Errors
+    /// As [`StoreReader::accounts`].
+    pub fn account_changes(&self) -> Result<i64, ReadError> {
+        self.ask(|connection| connection.query_row("SELECT coalesce(max(id), 0) FROM audit", [], |row| row.get(0)))
+    }
+
+    /// The newest lines of the audit that are older than `before`, newest first; of one subject.
+    ///
+    /// # Errors
+    /// As [`StoreReader::accounts`].
+    pub fn audit(&self, subject: Option<&str>, before: Option<i64>, limit: usize) -> Result<Vec<AuditLine>, ReadError> {
+        self.ask(|connection| {
+            let mut statement = connection.prepare(AUDIT)?;
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let lines = statement.query_map((subject, before.unwrap_or(i64::MAX), limit), |row| {
+                Ok(AuditLine {
+                    id: row.get(0)?,
+                    at: row.get(1)?,
+                    by: Author { who: row.get(2)?, origin: row.get(3)? },
+                    subject: row.get(4)?,
+                    before: row.get::<_, Option<String>>(5)?.map(|text| value(&text)),
+                    after: row.get::<_, Option<String>>(6)?.map(|text| value(&text)),
+                })
+            })?;
+            lines.collect()
+        })
+    }
+
+    /// Every window that was saved.
+    ///
+    /// # Errors
+    /// As [`StoreReader::accounts`].
+    pub fn budgets(&self) -> Result<Vec<BudgetRow>, ReadError> {
+        self.ask(|connection| {
+            let mut statement = connection.prepare(BUDGETS)?;
+            let rows = statement.query_map([], |row| {
+                Ok(BudgetRow {
+                    subject: row.get(0)?,
+                    span: row.get(1)?,
+                    start: row.get(2)?,
+                    spent: row.get(3)?,
+                    reserved: row.get(4)?,
+                    estimated: row.get(5)?,
+                })
+            })?;
+            rows.collect()
+        })
+    }
+}
+
+const SAVE_BUDGET: &str = "\
+    INSERT INTO budget_window (subject, span, start, spent, reserved, estimated) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+    ON CONFLICT (subject, span, start) DO UPDATE SET spent = excluded.spent, reserved = excluded.reserved, estimated = excluded.estimated";
+
+/// Windows of a subject that begun so long before its newest are removed.
+const BUDGETS_KEPT_US: i64 = 62 * DAY_US;
+
+const FORGET_BUDGETS: &str = "DELETE FROM budget_window WHERE subject = ?1 AND span = ?2 AND start < ?3";
+
+const BUDGETS: &str = "SELECT subject, span, start, spent, reserved, estimated FROM budget_window";
+
+const AUDIT: &str = "\
+    SELECT id, at, who, origin, subject, before, after FROM audit \
+    WHERE (?1 IS NULL OR subject = ?1) AND id < ?2 ORDER BY id DESC LIMIT ?3";
+
+const ENTER: &str = "INSERT INTO audit (at, who, origin, subject, before, after) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+/// False: the entry is not as `change` expects it.
+fn make(connection: &Connection, change: &AccountChange, by: &Author, now_us: i64) -> rusqlite::Result<bool> {
+    let Some(of) = change.before.as_ref().or(change.after.as_ref()) else { return Ok(true) };
+    let table = of.kind.table();
+    let text = |entry: &Option<AccountEntry>| entry.as_ref().map(|entry| json!(entry.settings).to_string());
+    let (before, after) = (text(&change.before), text(&change.after));
+    let version = change.before.as_ref().map(|before| before.version);
+    let changed = match (version, &change.after) {
+        (None, Some(AccountEntry { sha256: Some(sha256), .. })) => {
+            let sql = format!(
+                "INSERT INTO {table} (id, settings, version, changed_at, sha256) VALUES (?1, ?2, 1, ?3, ?4) ON CONFLICT DO NOTHING"
+            );
+            connection.execute(&sql, params![of.id, after, now_us, sha256])?
+        }
+        (None, _) => {
+            let sql = format!(
+                "INSERT INTO {table} (id, settings, version, changed_at) VALUES (?1, ?2, 1, ?3) ON CONFLICT DO NOTHING"
+            );
+            connection.execute(&sql, params![of.id, after, now_us])?
+        }
+        (Some(version), Some(_)) => {
+            let sql = format!(
+                "UPDATE {table} SET settings = ?2, version = version + 1, changed_at = ?3 WHERE id = ?1 AND version = ?4"
+            );
+            connection.execute(&sql, params![of.id, after, now_us, version])?
+        }
+        (Some(version), None) => connection
+            .execute(&format!("DELETE FROM {table} WHERE id = ?1 AND version = ?2"), params![of.id, version])?,
+    };
+    if changed == 1 {
+        connection.execute(ENTER, params![now_us, by.who, by.origin, of.subject(), before, after])?;
+    }
+    Ok(changed == 1)
+}
+
+fn entry(kind: AccountKind, row: &Row<'_>) -> rusqlite::Result<AccountEntry> {
+    let settings = match value(&row.get::<_, String>(1)?) {
+        Value::Object(settings) => settings,
+        _ => Map::new(),
+    };
+    let sha256 = row.get_ref(3)?.as_blob_or_null()?.and_then(|bytes| bytes.try_into().ok());
+    Ok(AccountEntry { kind, id: row.get(0)?, settings, version: row.get(2)?, sha256 })
+}
+
+fn value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_default()
+}

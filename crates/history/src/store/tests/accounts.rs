@@ -1,0 +1,149 @@
+//! Teams, users and keys in the store, their audit, budgets; and usage against plain sums of the rows.
+
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::record::sample;
+use crate::report::question::from_pairs;
+use crate::report::usage::{self, Usage, UsageQuestion};
+
+fn author() -> Author {
+    Author { who: "root".to_owned(), origin: "127.0.0.1".to_owned() }
+}
+
+fn entry(kind: AccountKind, id: &str, settings: Value, version: i64) -> AccountEntry {
+    let Value::Object(settings) = settings else { panic!("no object") };
+    let sha256 = (kind == AccountKind::Key).then(|| [id.len() as u8; 32]);
+    AccountEntry { kind, id: id.to_owned(), settings, version, sha256 }
+}
+
+fn made(entry: &AccountEntry) -> AccountChange {
+    AccountChange { before: None, after: Some(entry.clone()) }
+}
+
+#[tokio::test]
+async fn a_change_and_its_line_of_the_audit_are_one() {
+    let (_directory, path, store) = new_store().await;
+    let user = entry(AccountKind::User, "ann", json!({ "rpm": 5 }), 1);
+    let key = entry(AccountKind::Key, "k1", json!({ "user": "ann" }), 1);
+    store.change(&[made(&user), made(&key)], &author(), 7).unwrap();
+    let reader = StoreReader::open(&path).unwrap();
+    assert_eq!(reader.accounts(AccountKind::User).unwrap(), [user.clone()]);
+    assert_eq!(reader.account(AccountKind::Key, "k1").unwrap(), Some(key.clone()));
+    assert_eq!((reader.account_count(AccountKind::Key).unwrap(), reader.account_changes().unwrap()), (1, 2));
+
+    // Two admins looked at version 1.
+    let after = |rpm: i64| AccountEntry { settings: Map::from_iter([("rpm".to_owned(), json!(rpm))]), ..user.clone() };
+    let set = |rpm| AccountChange { before: Some(user.clone()), after: Some(after(rpm)) };
+    store.change(&[set(6)], &author(), 8).unwrap();
+    // Of several changes none is made.
+    let both = [made(&entry(AccountKind::Team, "t", json!({}), 1)), set(9)];
+    let conflict = store.change(&both, &author(), 9).unwrap_err();
+    assert!(matches!(&conflict, ChangeError::Conflict(subject) if subject == "user:ann"), "{conflict}");
+    assert!(store.change(&[made(&user)], &author(), 9).is_err(), "it is there");
+    let gone = AccountChange { before: Some(AccountEntry { version: 2, ..user.clone() }), after: None };
+    store.change(&[gone], &author(), 10).unwrap();
+    assert_eq!(reader.accounts(AccountKind::Team).unwrap(), []);
+
+    let audit = reader.audit(None, None, 9).unwrap();
+    let told: Vec<_> = audit
+        .iter()
+        .map(|line| (line.at, line.subject.as_str(), line.before.is_some(), line.after.is_some()))
+        .collect();
+    let ann = "user:ann";
+    assert_eq!(told, [(10, ann, true, false), (8, ann, true, true), (7, "key:k1", false, true), (7, ann, false, true)]);
+    assert_eq!(reader.audit(Some(ann), Some(audit[1].id), 9).unwrap().len(), 1);
+    let text = format!("{audit:?}");
+    assert!(!text.contains("sha256") && !text.contains("0202"), "{text}");
+
+    let mut other = plain(&path).await;
+    for change in [
+        "UPDATE audit SET who = 'eve'",
+        "DELETE FROM audit",
+        "INSERT OR REPLACE INTO audit (id, at, who, origin, subject) VALUES (1, 0, 'eve', '', '')",
+    ] {
+        let error = sqlx::raw_sql(change).execute(&mut other).await.unwrap_err().to_string();
+        assert!(error.contains("append-only"), "{change}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn budgets_are_kept_and_old_ones_are_not() {
+    let (_directory, path, store) = new_store().await;
+    let row = |start, spent| BudgetRow {
+        subject: "user:ann".to_owned(),
+        span: "day".to_owned(),
+        start,
+        spent,
+        reserved: 3,
+        estimated: 1,
+    };
+    store.save_budgets(&[row(0, 5), row(DAY_US, 6)]).unwrap();
+    store.save_budgets(&[row(DAY_US, 7)]).unwrap();
+    assert_eq!(StoreReader::open(&path).unwrap().budgets().unwrap(), [row(0, 5), row(DAY_US, 7)]);
+    store.save_budgets(&[row(63 * DAY_US, 8)]).unwrap();
+    assert_eq!(StoreReader::open(&path).unwrap().budgets().unwrap(), [row(DAY_US, 7), row(63 * DAY_US, 8)]);
+}
+
+fn asked(reader: &StoreReader, by: &str) -> Usage {
+    let question: UsageQuestion = from_pairs(&[("by".to_owned(), by.to_owned())]).unwrap();
+    usage::ask(reader, &question, world::NOW_US).unwrap()
+}
+
+/// To the nano-dollar, by SQL of its own; and as far as roll-ups know it, when the rows are gone.
+#[tokio::test]
+async fn usage_is_the_sum_of_the_rows() {
+    let (_directory, path, store) = new_store().await;
+    let mut records = world::records(3, 2_000);
+    for (n, record) in records.iter_mut().enumerate() {
+        if let Record::Race(race) = record {
+            race.team = race.user.as_ref().map(|user| format!("team of {user}"));
+            race.caller_key = (n % 3 == 0).then(|| "k1".to_owned());
+        }
+    }
+    records.extend([race(sample::race(1)), attempt(sample::won(1)), attempt(sample::lost(1, 9_000))]);
+    store.write(&records).unwrap();
+    let reader = StoreReader::open(&path).unwrap();
+    let mut other = plain(&path).await;
+    for (by, columns) in [
+        ("user", "caller"),
+        ("team", "team"),
+        ("key", "caller_key"),
+        ("model,user", "model || '/' || coalesce(caller, '')"),
+    ] {
+        let sql = format!(
+            "SELECT {columns}, count(*), sum(CAST(round(coalesce(cost_usd, 0.0) * 1e9) AS INTEGER)), \
+                    sum(CASE WHEN attempt.outcome IN ('lost', 'drained') \
+                             THEN CAST(round(coalesce(cost_usd, 0.0) * 1e9) AS INTEGER) ELSE 0 END) \
+             FROM attempt LEFT JOIN race ON race.race_id = attempt.race_id WHERE coalesce(source, 'client') = 'client' \
+             GROUP BY 1 ORDER BY 1"
+        );
+        let expected: Vec<(Option<String>, i64, i64, i64)> =
+            sqlx::query_as(AssertSqlSafe(sql)).fetch_all(&mut other).await.unwrap();
+        let answer = asked(&reader, by);
+        let mut groups: Vec<_> = answer
+            .groups
+            .iter()
+            .map(|(names, used)| {
+                let name = match &names[..] {
+                    [name] => name.clone(),
+                    [model, user] => {
+                        model.as_ref().map(|model| format!("{model}/{}", user.as_deref().unwrap_or_default()))
+                    }
+                    _ => None,
+                };
+                (name, used.attempts as i64, used.cost, used.extra)
+            })
+            .collect();
+        groups.sort();
+        assert_eq!(groups, expected, "{by}");
+        assert!(answer.total.cost > 0 && answer.total.extra > 0, "{:?}", answer.total);
+    }
+    let before = asked(&reader, "user");
+    let mut roller = Roller::new(&path, || false);
+    while roller.step(world::NOW_US, Some(world::NOW_US)).unwrap() != RollupStep::Nothing {}
+    let (rolled, unknown) = (asked(&reader, "user"), asked(&reader, "team,key"));
+    assert!(rolled.rolled_until.is_some());
+    assert_eq!((rolled.total.attempts, rolled.groups.len()), (before.total.attempts, before.groups.len()));
+    assert_eq!(unknown.groups.iter().map(|(names, _)| names.clone()).next(), Some(vec![None, None]));
+}

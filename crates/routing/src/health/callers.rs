@@ -1,0 +1,245 @@
+//! Who may call: the users of the configuration by their tokens, and users by keys that were made at run time. Found in maps, by
+//! the hash of what was sent.
+//!
+//! A key is one change of a map, so that one more or one less is in force at once, however many there are. Not for where they
+//! are stored.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use photofinish_config::config::{Config, IssuedKey, Team, User, token_hash};
+use photofinish_config::issued::TokenForm;
+
+/// All of them.
+#[derive(Default)]
+pub struct Callers(RwLock<KnownCallers>);
+
+#[derive(Default)]
+struct KnownCallers {
+    /// Users of the configuration, by the hash of their token.
+    by_token: HashMap<[u8; 32], Arc<User>>,
+    /// Users of the configuration, by name.
+    configured: HashMap<String, Arc<User>>,
+    /// Teams of the configuration.
+    teams: BTreeSet<String>,
+    /// None before it was read.
+    made: Option<MadeCallers>,
+}
+
+/// What was made at run time.
+#[derive(Default)]
+pub struct MadeCallers {
+    /// By name. The configuration's of the same name count instead.
+    pub teams: BTreeMap<String, Arc<Team>>,
+    /// Likewise; the hash of their token is of no token.
+    pub users: HashMap<String, Arc<User>>,
+    /// By the hash of their text.
+    pub keys: HashMap<[u8; 32], MadeKey>,
+}
+
+/// A key of a user.
+#[derive(Clone, Debug)]
+pub struct MadeKey {
+    pub issued: Arc<IssuedKey>,
+    pub user: String,
+    /// The last moment at which it counts; microseconds since 1970, UTC.
+    pub until_us: Option<i64>,
+}
+
+/// Whose token was sent.
+#[derive(Clone, Debug)]
+pub enum FoundCaller {
+    User(Arc<User>),
+    /// Nobody's. Also a key whose user, or the user's team, is gone.
+    Nobody,
+    /// It begins as a key that was made at run time, and is none.
+    Mistyped,
+    /// The id of the key.
+    Expired(String),
+    /// Perhaps a key: what was made at run time is not read yet.
+    NotRead,
+}
+
+impl Callers {
+    pub fn new(config: &Config) -> Callers {
+        let callers = Callers::default();
+        callers.configure(config);
+        callers
+    }
+
+    /// Puts the users and teams of a configuration in place of those before.
+    pub fn configure(&self, config: &Config) {
+        let users = &config.users;
+        let by_token = users.iter().map(|user| (user.token_sha256, user.clone())).collect();
+        let configured = users.iter().map(|user| (user.name.clone(), user.clone())).collect();
+        let mut known = self.change();
+        (known.by_token, known.configured) = (by_token, configured);
+        known.teams = config.teams.keys().cloned().collect();
+    }
+
+    /// Changes what was made at run time.
+    pub fn change_made(&self, change: impl FnOnce(&mut MadeCallers)) {
+        change(self.change().made.get_or_insert_default());
+    }
+
+    /// Teams that were made at run time.
+    pub fn made_teams(&self) -> BTreeMap<String, Arc<Team>> {
+        self.known().made.as_ref().map(|made| made.teams.clone()).unwrap_or_default()
+    }
+
+    /// Whether there is a user of this name. Before what was made is read, there may be.
+    pub fn has_user(&self, name: &str) -> bool {
+        let known = self.known();
+        known.configured.contains_key(name) || known.made.as_ref().is_none_or(|made| made.users.contains_key(name))
+    }
+
+    /// `now_us`: microseconds since 1970, UTC.
+    pub fn find(&self, token: &[u8], now_us: i64) -> FoundCaller {
+        let hash = token_hash(token);
+        let known = self.known();
+        if let Some(user) = known.by_token.get(&hash) {
+            return FoundCaller::User(user.clone());
+        }
+        match TokenForm::of(token) {
+            TokenForm::Issued => known.by_key(hash, now_us),
+            TokenForm::Mistyped => FoundCaller::Mistyped,
+            TokenForm::Foreign => FoundCaller::Nobody,
+        }
+    }
+
+    /// The user of this name whose token or key still has this hash.
+    pub fn still(&self, name: &str, hash: [u8; 32], now_us: i64) -> Option<Arc<User>> {
+        let known = self.known();
+        let user = known.by_token.get(&hash).cloned().or_else(|| match known.by_key(hash, now_us) {
+            FoundCaller::User(user) => Some(user),
+            _ => None,
+        });
+        user.filter(|user| user.name == name)
+    }
+
+    fn known(&self) -> RwLockReadGuard<'_, KnownCallers> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self) -> RwLockWriteGuard<'_, KnownCallers> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KnownCallers {
+    fn by_key(&self, hash: [u8; 32], now_us: i64) -> FoundCaller {
+        let Some(made) = &self.made else { return FoundCaller::NotRead };
+        let Some(key) = made.keys.get(&hash) else { return FoundCaller::Nobody };
+        if key.until_us.is_some_and(|until_us| until_us < now_us) {
+            return FoundCaller::Expired(key.issued.id.clone());
+        }
+        let user = self.configured.get(&key.user).or_else(|| made.users.get(&key.user));
+        // Without its team a user would be limited less.
+        let has_team = |team: &String| self.teams.contains(team) || made.teams.contains_key(team);
+        user.filter(|user| user.team.as_ref().is_none_or(has_team)).map_or(FoundCaller::Nobody, |user| {
+            FoundCaller::User(Arc::new(User { token_sha256: hash, key: Some(key.issued.clone()), ..(**user).clone() }))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use secrecy::ExposeSecret as _;
+
+    use super::*;
+    use photofinish_config::config::{Permit, parse};
+    use photofinish_config::issued::new_token;
+
+    /// With these users, of the team of their name if there is one.
+    fn config(users: &[(&str, &str)], teams: &str) -> Config {
+        let user = |(name, token): &(&str, &str)| format!("[users.{name}]\ntoken = \"{token}\"\n");
+        let text: String = users.iter().map(user).collect();
+        parse(&format!("{text}{teams}"), Path::new("config.toml"), &|_| None).unwrap()
+    }
+
+    fn made_user(name: &str, team: Option<&str>) -> Arc<User> {
+        Arc::new(User {
+            name: name.to_owned(),
+            token_sha256: [0; 32],
+            admin: false,
+            overrides: Permit::Usual,
+            keys: BTreeMap::new(),
+            team: team.map(str::to_owned),
+            limits: Arc::default(),
+            key: None,
+        })
+    }
+
+    fn name(found: &FoundCaller) -> Option<(String, Option<String>)> {
+        match found {
+            FoundCaller::User(user) => Some((user.name.clone(), user.key.as_ref().map(|key| key.id.clone()))),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_token_and_a_key_find_their_user() {
+        let callers = Callers::new(&config(&[("ada", "token-of-ada"), ("bob", "pf_made_by_hand")], ""));
+        let (id, text) = new_token().unwrap();
+        let text = text.expose_secret().as_bytes();
+        let issued = Arc::new(IssuedKey { id: id.clone(), limits: Arc::default() });
+        let of = |user: &str, until_us| MadeKey { issued: issued.clone(), user: user.to_owned(), until_us };
+        assert!(matches!(callers.find(text, 0), FoundCaller::NotRead));
+        callers.change_made(|made| drop(made.keys.insert(token_hash(text), of("ada", None))));
+        assert_eq!(name(&callers.find(b"token-of-ada", 0)), Some(("ada".to_owned(), None)));
+        // One of the file may begin like a key.
+        assert_eq!(name(&callers.find(b"pf_made_by_hand", 0)), Some(("bob".to_owned(), None)));
+        assert_eq!(name(&callers.find(text, 0)), Some(("ada".to_owned(), Some(id.clone()))));
+        assert_eq!(name(&callers.find(b"token-of-eve", 0)), None);
+        assert!(matches!(callers.find(&text[..61], 0), FoundCaller::Mistyped));
+        let still = |name: &str, now_us| callers.still(name, token_hash(text), now_us).is_some();
+        assert!(still("ada", 0) && !still("bob", 0));
+
+        callers.change_made(|made| drop(made.keys.insert(token_hash(text), of("ada", Some(5)))));
+        assert!(name(&callers.find(text, 5)).is_some());
+        assert!(matches!(callers.find(text, 6), FoundCaller::Expired(expired) if expired == id));
+        assert!(!still("ada", 6));
+        callers.change_made(|made| drop(made.keys.remove(&token_hash(text))));
+        assert!(matches!(callers.find(text, 5), FoundCaller::Nobody));
+    }
+
+    #[test]
+    fn a_key_counts_as_long_as_its_user_and_the_team_are_there() {
+        let callers = Callers::new(&config(&[("ada", "token-of-ada")], ""));
+        let (id, text) = new_token().unwrap();
+        let text = text.expose_secret().as_bytes();
+        let issued = Arc::new(IssuedKey { id, limits: Arc::default() });
+        let key = MadeKey { issued, user: "ada".to_owned(), until_us: None };
+        callers.change_made(|made| drop(made.keys.insert(token_hash(text), key)));
+        let counts = || name(&callers.find(text, 0)).is_some();
+        assert!(counts());
+        // The file drops its user, and one of that name is made.
+        callers.configure(&config(&[("eve", "token-of-eve")], ""));
+        assert!(!counts());
+        callers.change_made(|made| drop(made.users.insert("ada".to_owned(), made_user("ada", Some("a")))));
+        assert!(!counts(), "its team is not there");
+        callers.configure(&config(&[("eve", "token-of-eve")], "[teams.a]\nrpm = 5"));
+        assert!(counts());
+    }
+
+    /// They leave nothing behind.
+    #[test]
+    fn a_million_unknown_keys_take_no_memory() {
+        let callers = Callers::new(&config(&[("ada", "token-of-ada")], ""));
+        callers.change_made(|_| ());
+        let room = || {
+            let known = callers.known();
+            (known.by_token.capacity(), known.made.as_ref().map(|made| made.keys.capacity()))
+        };
+        let before = room();
+        let (_, text) = new_token().unwrap();
+        let mut unknown = text.expose_secret().as_bytes().to_vec();
+        for n in 0..1_000_000_usize {
+            unknown[12 + n % 43] = b'a' + (n % 26) as u8;
+            assert!(matches!(callers.find(&unknown, 0), FoundCaller::Mistyped | FoundCaller::Nobody));
+        }
+        assert_eq!(room(), before);
+    }
+}

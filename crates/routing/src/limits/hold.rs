@@ -1,0 +1,301 @@
+//! What one request holds of its levels: a stream, tokens, and money for each of its attempts. It gives back what was not used, at the
+//! latest when it is dropped.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::LimitClock;
+use super::bucket::Bucket;
+use super::ledger::{LEVELS_MAX, Level, Levels, Used};
+use photofinish_config::config::{Limits, OwnKeys, Rate, Reserve, Unpriced, nano_usd};
+use photofinish_history::record::{AttemptRecord, CostBasis};
+
+/// What an attempt at one upstream may cost, in nano-USD.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttemptCost {
+    /// With the usual answer.
+    pub usual: i64,
+    /// With the longest one.
+    pub max: i64,
+    /// Its upstream has no price.
+    pub unpriced: bool,
+    /// The caller's own key pays.
+    pub own_key: bool,
+}
+
+impl AttemptCost {
+    /// What it reserves at this level.
+    pub(super) fn at(self, limits: &Limits) -> i64 {
+        match limits.reserve {
+            _ if self.is_free(limits) => 0,
+            Reserve::Usual => self.usual,
+            Reserve::Max => self.max,
+        }
+    }
+
+    pub(super) fn is_refused(self, limits: &Limits) -> bool {
+        let refuses = limits.budget.is_set() && limits.unpriced == Unpriced::Refuse;
+        refuses && self.unpriced && !self.is_free(limits)
+    }
+
+    fn is_free(self, limits: &Limits) -> bool {
+        self.own_key && limits.own_keys == OwnKeys::Free
+    }
+}
+
+/// What an attempt did cost, in nano-USD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownCost {
+    Exact(i64),
+    /// No less than the first, and no more than the second if there is one.
+    Within(i64, Option<i64>),
+}
+
+impl KnownCost {
+    /// Of an attempt whose race is over.
+    pub fn of(row: &AttemptRecord) -> KnownCost {
+        match row.cost_usd.filter(|_| matches!(row.cost_basis, CostBasis::Reported | CostBasis::Computed)) {
+            Some(cost) => KnownCost::Exact(nano_usd(cost)),
+            None => KnownCost::Within(row.cost_usd_min.map_or(0, nano_usd), row.cost_usd_max.map(nano_usd)),
+        }
+    }
+}
+
+/// What lets the attempts of one request start: none starts without a [`Reservation`], which only this makes.
+#[derive(Clone)]
+pub struct Admission(Option<Arc<Hold>>);
+
+/// The right to start one attempt.
+pub struct Reservation(Option<(Arc<Hold>, i64)>);
+
+impl Admission {
+    /// Nothing limits the request.
+    pub fn unlimited() -> Admission {
+        Admission(None)
+    }
+
+    pub(super) fn of(hold: Hold) -> Admission {
+        Admission(Some(Arc::new(hold)))
+    }
+
+    /// None: nothing limits the request.
+    pub fn hold(&self) -> Option<&Arc<Hold>> {
+        self.0.as_ref()
+    }
+
+    /// The right to start the attempt of this ordinal. None: a budget does not have that much left.
+    pub fn reserve(&self, upstream: &str, ordinal: usize, cost: impl FnOnce() -> AttemptCost) -> Option<Reservation> {
+        match &self.0 {
+            None => Some(Reservation(None)),
+            Some(hold) => hold.start(upstream, i64::try_from(ordinal).ok()?, cost()),
+        }
+    }
+}
+
+impl Reservation {
+    /// The attempt is over, and this was its cost.
+    pub fn book(&self, cost: KnownCost) {
+        if let Some((hold, ordinal)) = &self.0 {
+            hold.book(*ordinal, cost);
+        }
+    }
+}
+
+/// Not `Clone`: two would give back twice.
+pub struct Hold {
+    levels: Levels,
+    /// The numbers of the day and the month in which it began, at each level: its cost counts there.
+    periods: [[u32; 2]; LEVELS_MAX],
+    state: Mutex<HoldState>,
+}
+
+struct HoldState {
+    /// Reserved for the first attempt, until it starts.
+    first: Option<[i64; LEVELS_MAX]>,
+    attempts: Vec<HeldAttempt>,
+    /// Taken from the rates.
+    tokens: u64,
+    has_stream: bool,
+    refused: Vec<String>,
+}
+
+struct HeldAttempt {
+    ordinal: i64,
+    cost: AttemptCost,
+    reserved: [i64; LEVELS_MAX],
+    is_booked: bool,
+}
+
+impl Hold {
+    pub(super) fn new(levels: Levels, periods: [[u32; 2]; LEVELS_MAX], first: [i64; LEVELS_MAX], tokens: u64) -> Hold {
+        let state =
+            HoldState { first: Some(first), attempts: Vec::new(), tokens, has_stream: true, refused: Vec::new() };
+        Hold { levels, periods, state: Mutex::new(state) }
+    }
+
+    pub fn levels(&self) -> &Levels {
+        &self.levels
+    }
+
+    /// Reserves an attempt. None, and nothing is reserved, if a budget does not have that much left.
+    fn start(self: &Arc<Hold>, upstream: &str, ordinal: i64, cost: AttemptCost) -> Option<Reservation> {
+        let mut state = self.state();
+        let mut all: Vec<MutexGuard<'_, Used>> = self.levels.0.iter().map(|level| level.subject.used()).collect();
+        let (spare, mut reserved) = (state.first.unwrap_or_default(), [0; LEVELS_MAX]);
+        for (place, (Level { limits, .. }, used)) in self.levels.0.iter().zip(&mut all).enumerate() {
+            reserved[place] = cost.at(limits);
+            let budgets = [limits.budget.day, limits.budget.month];
+            let fits =
+                used.windows.iter_mut().zip(self.periods[place]).zip(budgets).all(|((window, number), budget)| {
+                    let used = window.period(number).map_or(0, |period| period.used());
+                    budget.is_none_or(|budget| {
+                        reserved[place] <= budget.saturating_sub(used).saturating_add(spare[place])
+                    })
+                });
+            if !fits || cost.is_refused(limits) {
+                state.refused.push(upstream.to_owned());
+                return None;
+            }
+        }
+        for (place, (level, used)) in self.levels.0.iter().zip(&mut all).enumerate() {
+            for (window, number) in used.windows.iter_mut().zip(self.periods[place]) {
+                let period = window.period(number);
+                period.into_iter().for_each(|period| period.reserve(reserved[place] - spare[place]));
+            }
+            level.subject.note(used);
+        }
+        state.first = None;
+        state.attempts.push(HeldAttempt { ordinal, cost, reserved, is_booked: false });
+        Some(Reservation(Some((self.clone(), ordinal))))
+    }
+
+    /// Upstreams that did not start because too little was left.
+    pub fn refused(&self) -> Vec<String> {
+        self.state().refused.clone()
+    }
+
+    /// The attempt is over, and this is its cost. What is not known exactly counts as what it reserved, as far as it can have cost
+    /// that. Only the first call counts.
+    pub fn book(&self, ordinal: i64, known: KnownCost) {
+        let mut state = self.state();
+        let attempt = state.attempts.iter_mut().find(|attempt| attempt.ordinal == ordinal && !attempt.is_booked);
+        if let Some(attempt) = attempt {
+            attempt.is_booked = true;
+            self.book_attempt(attempt, known);
+        }
+    }
+
+    fn book_attempt(&self, attempt: &HeldAttempt, known: KnownCost) {
+        for (place, level) in self.levels.0.iter().enumerate() {
+            let reserved = attempt.reserved[place];
+            let (cost, is_estimate) = match known {
+                _ if attempt.cost.is_free(&level.limits) => (0, false),
+                KnownCost::Exact(cost) => (cost, false),
+                KnownCost::Within(least, most) => (reserved.min(most.unwrap_or(i64::MAX)).max(least), true),
+            };
+            self.in_periods(place, |period| period.book(reserved, cost, is_estimate));
+        }
+    }
+
+    /// The client got this many tokens in all.
+    pub fn count_tokens(&self, tokens: u64, now_us: i64) {
+        let mut state = self.state();
+        let before = std::mem::replace(&mut state.tokens, tokens);
+        for level in &self.levels.0 {
+            let mut used = level.subject.used();
+            level.limits.tpm.into_iter().for_each(|rate| used.tokens.drain(rate, now_us));
+            match tokens.checked_sub(before) {
+                Some(more) => used.tokens.take(more),
+                None => used.tokens.give_back(before - tokens),
+            }
+        }
+    }
+
+    /// The client's answer has ended.
+    pub fn end_stream(&self) {
+        if std::mem::take(&mut self.state().has_stream) {
+            for level in &self.levels.0 {
+                let mut used = level.subject.used();
+                used.streams = used.streams.saturating_sub(1);
+            }
+        }
+    }
+
+    /// The tightest of its levels, for its client.
+    pub fn standing(&self, now: LimitClock) -> Standing {
+        let mut standing = Standing::default();
+        for level in &self.levels.0 {
+            let (limits, mut used) = (&*level.limits, level.subject.used());
+            used.pass(limits, now);
+            let requests = limits.rpm.map(|rate| RateLeft::of(rate, &used.requests));
+            let tokens = limits.tpm.map(|rate| RateLeft::of(rate, &used.tokens));
+            standing.requests = tightest(standing.requests, requests);
+            standing.tokens = tightest(standing.tokens, tokens);
+            let least = used.budgets(limits).map(|(_, _, left)| left.max(0)).min();
+            standing.budget = standing.budget.into_iter().chain(least).min();
+        }
+        standing
+    }
+
+    fn in_periods(&self, place: usize, change: impl Fn(&mut super::window::Period)) {
+        let level = &self.levels.0[place];
+        let mut used = level.subject.used();
+        for (window, number) in used.windows.iter_mut().zip(self.periods[place]) {
+            window.period(number).into_iter().for_each(&change);
+        }
+        level.subject.note(&mut used);
+    }
+
+    fn state(&self) -> MutexGuard<'_, HoldState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Hold {
+    /// A request that started nothing has used nothing.
+    fn drop(&mut self) {
+        self.end_stream();
+        let (first, attempts, tokens) = {
+            let mut state = self.state();
+            (state.first.take(), std::mem::take(&mut state.attempts), state.tokens)
+        };
+        for attempt in attempts.iter().filter(|attempt| !attempt.is_booked) {
+            self.book_attempt(attempt, KnownCost::Within(0, None));
+        }
+        if let Some(first) = first {
+            for (place, level) in self.levels.0.iter().enumerate() {
+                self.in_periods(place, |period| period.reserve(-first[place]));
+                let mut used = level.subject.used();
+                used.requests.give_back(1);
+                used.tokens.give_back(tokens);
+            }
+        }
+    }
+}
+
+/// What is left of a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLeft {
+    pub per_minute: u64,
+    pub left: u64,
+    /// Microseconds until all of the burst is there again.
+    pub reset_us: i64,
+}
+
+impl RateLeft {
+    pub(super) fn of(rate: Rate, bucket: &Bucket) -> RateLeft {
+        RateLeft { per_minute: rate.per_minute, left: bucket.left(rate), reset_us: bucket.drains_within(rate, 0) }
+    }
+}
+
+fn tightest(one: Option<RateLeft>, other: Option<RateLeft>) -> Option<RateLeft> {
+    one.into_iter().chain(other).min_by_key(|rate| rate.left)
+}
+
+/// What is left to a caller, of the tightest level each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    pub requests: Option<RateLeft>,
+    pub tokens: Option<RateLeft>,
+    /// Nano-USD.
+    pub budget: Option<i64>,
+}

@@ -1,0 +1,385 @@
+//! What each subject of limits has used: everybody, a team, a user, a key. Not for decisions: see `admit`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use super::LimitClock;
+use super::bucket::Bucket;
+use super::hold::RateLeft;
+use super::window::{Calendar, Period, Window};
+use photofinish_config::config::{Config, Limits, User};
+
+/// The levels of a request, in the order in which they are checked and locked.
+const LEVELS: [fn(Arc<str>) -> LevelName; LEVELS_MAX] =
+    [|_| LevelName::Everybody, LevelName::Team, LevelName::User, LevelName::Key];
+pub(super) const LEVELS_MAX: usize = 4;
+
+/// Whose limits they are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LevelName {
+    Everybody,
+    Team(Arc<str>),
+    User(Arc<str>),
+    /// By its id.
+    Key(Arc<str>),
+}
+
+impl LevelName {
+    /// For a label.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            LevelName::Everybody => "everybody",
+            LevelName::Team(_) => "team",
+            LevelName::User(_) => "user",
+            LevelName::Key(_) => "key",
+        }
+    }
+
+    fn place(&self) -> usize {
+        match self {
+            LevelName::Everybody => 0,
+            LevelName::Team(_) => 1,
+            LevelName::User(_) => 2,
+            LevelName::Key(_) => 3,
+        }
+    }
+
+    /// Empty for everybody.
+    pub fn name(&self) -> &str {
+        match self {
+            LevelName::Everybody => "",
+            LevelName::Team(name) | LevelName::User(name) | LevelName::Key(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for LevelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LevelName::Everybody => f.write_str("everybody"),
+            named => write!(f, "{} {}", named.kind(), named.name()),
+        }
+    }
+}
+
+/// All subjects that were ever limited.
+pub struct Ledger {
+    subjects: [RwLock<HashMap<Arc<str>, Arc<Subject>>>; LEVELS_MAX],
+    changed: Arc<Mutex<Vec<Arc<Subject>>>>,
+}
+
+/// One subject.
+pub(super) struct Subject {
+    pub name: LevelName,
+    used: Mutex<Used>,
+    /// Of the ledger: subjects whose budgets changed.
+    changed: Arc<Mutex<Vec<Arc<Subject>>>>,
+}
+
+/// What a subject uses.
+pub(super) struct Used {
+    pub requests: Bucket,
+    pub tokens: Bucket,
+    pub streams: u32,
+    /// In the order of [`Calendar::ALL`].
+    pub windows: [Window; 2],
+    /// It is among the changed ones.
+    is_noted: bool,
+}
+
+/// One level of a request.
+#[derive(Clone)]
+pub struct Level {
+    pub(super) subject: Arc<Subject>,
+    pub(super) limits: Arc<Limits>,
+}
+
+impl Level {
+    pub fn name(&self) -> &LevelName {
+        &self.subject.name
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+}
+
+/// The levels of a request that limit anything.
+#[derive(Clone, Default)]
+pub struct Levels(pub(super) Vec<Level>);
+
+impl fmt::Debug for Levels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(Level::name)).finish()
+    }
+}
+
+impl Levels {
+    /// Nothing is limited.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Level> {
+        self.0.iter()
+    }
+
+    /// The level that forbids a model with these names at this upstream, `provider/model`.
+    pub fn forbidding<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str> + Clone,
+        upstream: &'n str,
+    ) -> Option<&LevelName> {
+        self.0.iter().find(|level| !level.limits.allows(names.clone(), upstream)).map(Level::name)
+    }
+
+    /// The level that does not allow whatever a provider has.
+    pub fn forbidding_any_of(&self, provider: &str) -> Option<&LevelName> {
+        self.0.iter().find(|level| !level.limits.allows_all_of(provider)).map(Level::name)
+    }
+}
+
+impl Default for Ledger {
+    fn default() -> Ledger {
+        Ledger { subjects: std::array::from_fn(|_| RwLock::default()), changed: Arc::default() }
+    }
+}
+
+impl Ledger {
+    /// The levels of a request of this user that limit anything. None: no user asks.
+    pub fn levels(&self, config: &Config, user: Option<&User>) -> Levels {
+        let mut levels = Levels::default();
+        let mut add = |place: usize, id: &str, limits: &Arc<Limits>| {
+            if !limits.is_empty() {
+                levels.0.push(Level { subject: self.subject(place, id), limits: limits.clone() });
+            }
+        };
+        add(0, "", &config.limits);
+        if let Some(user) = user {
+            let team = user.team.as_deref().and_then(|team| config.teams.get(team));
+            team.into_iter().for_each(|team| add(1, &team.name, &team.limits));
+            add(2, &user.name, &user.limits);
+            user.key.iter().for_each(|key| add(3, &key.id, &key.limits));
+        }
+        levels
+    }
+
+    /// These levels, in the order of [`LevelName`].
+    pub fn levels_of(&self, levels: impl IntoIterator<Item = (LevelName, Arc<Limits>)>) -> Levels {
+        let level = |(name, limits): (LevelName, Arc<Limits>)| Level { subject: self.subject_of(&name), limits };
+        Levels(levels.into_iter().map(level).collect())
+    }
+
+    fn subject_of(&self, name: &LevelName) -> Arc<Subject> {
+        self.subject(name.place(), name.name())
+    }
+
+    /// Made on first use.
+    fn subject(&self, place: usize, id: &str) -> Arc<Subject> {
+        let known = self.subjects[place].read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        known.unwrap_or_else(|| {
+            let mut subjects = self.subjects[place].write().unwrap_or_else(PoisonError::into_inner);
+            let id: Arc<str> = id.into();
+            let made = || Arc::new(Subject::new(LEVELS[place](id.clone()), self.changed.clone()));
+            subjects.entry(id.clone()).or_insert_with(made).clone()
+        })
+    }
+
+    /// Forgets subjects that do not exist any more, unless requests of theirs run or they have spent something this month.
+    pub fn retain(&self, exists: impl Fn(&LevelName) -> bool) {
+        for subjects in &self.subjects {
+            let mut subjects = subjects.write().unwrap_or_else(PoisonError::into_inner);
+            subjects.retain(|_, subject| {
+                let has_spent = || subject.used().windows.iter().any(|window| window.current().used() > 0);
+                Arc::strong_count(subject) > 1 || exists(&subject.name) || has_spent()
+            });
+        }
+    }
+
+    /// What a level has used, with these limits.
+    pub fn usage_of(&self, name: &LevelName, limits: &Limits, now: LimitClock) -> LevelUse {
+        let subject = self.subject_of(name);
+        let mut used = subject.used();
+        used.pass(limits, now);
+        let budgets = [limits.budget.day, limits.budget.month];
+        let period = |place: usize| PeriodUse::of(Calendar::ALL[place], budgets[place], used.windows[place].current());
+        LevelUse {
+            requests: limits.rpm.map(|rate| RateLeft::of(rate, &used.requests)),
+            tokens: limits.tpm.map(|rate| RateLeft::of(rate, &used.tokens)),
+            streams: (used.streams, limits.streams),
+            periods: [period(0), period(1)],
+        }
+    }
+
+    /// Whether [`Ledger::take_changes`] has any.
+    pub fn has_changes(&self) -> bool {
+        !self.changed.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// The budgets that changed since the last call, to be kept.
+    pub fn take_changes(&self) -> Vec<BudgetChange> {
+        let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut all = Vec::new();
+        for subject in changed {
+            let mut used = subject.used();
+            used.is_noted = false;
+            for (calendar, window) in Calendar::ALL.into_iter().zip(&mut used.windows) {
+                let change = |Period { start_us, spent, reserved, estimated, .. }| {
+                    let level = subject.name.clone();
+                    BudgetChange { level, calendar, start_us, spent, reserved, estimated }
+                };
+                all.extend(window.take_changes().into_iter().map(change));
+            }
+        }
+        all
+    }
+
+    /// Takes back what was kept before a start. What was reserved then and never settled counts as spent, and as estimated.
+    pub fn restore(&self, changes: impl IntoIterator<Item = BudgetChange>, now: LimitClock) {
+        for BudgetChange { level, calendar, start_us, spent, reserved, estimated } in changes {
+            let subject = self.subject_of(&level);
+            let mut used = subject.used();
+            let window = &mut used.windows[calendar as usize];
+            window.restore(start_us, spent.saturating_add(reserved), estimated.saturating_add(reserved), now.wall_us);
+        }
+    }
+}
+
+/// The budget of one level in one period, as it is kept over a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetChange {
+    pub level: LevelName,
+    pub calendar: Calendar,
+    pub start_us: i64,
+    pub spent: i64,
+    pub reserved: i64,
+    pub estimated: i64,
+}
+
+/// What one level has used, and what is left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LevelUse {
+    pub requests: Option<RateLeft>,
+    pub tokens: Option<RateLeft>,
+    /// At once now, and at most.
+    pub streams: (u32, Option<u32>),
+    /// The present day and month.
+    pub periods: [PeriodUse; 2],
+}
+
+/// Money of a period, in nano-USD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeriodUse {
+    pub calendar: Calendar,
+    pub budget: Option<i64>,
+    pub spent: i64,
+    pub reserved: i64,
+    pub estimated: i64,
+    pub start_us: i64,
+    pub end_us: i64,
+}
+
+impl PeriodUse {
+    fn of(calendar: Calendar, budget: Option<i64>, period: &Period) -> PeriodUse {
+        let Period { spent, reserved, estimated, start_us, end_us, .. } = *period;
+        PeriodUse { calendar, budget, spent, reserved, estimated, start_us, end_us }
+    }
+}
+
+impl Subject {
+    fn new(name: LevelName, changed: Arc<Mutex<Vec<Arc<Subject>>>>) -> Subject {
+        let used = Used {
+            requests: Bucket::default(),
+            tokens: Bucket::default(),
+            streams: 0,
+            windows: Calendar::ALL.map(Window::new),
+            is_noted: false,
+        };
+        Subject { name, used: Mutex::new(used), changed }
+    }
+
+    pub fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A budget of it changes: it is to be kept.
+    pub fn note(self: &Arc<Subject>, used: &mut Used) {
+        if !std::mem::replace(&mut used.is_noted, true) {
+            self.changed.lock().unwrap_or_else(PoisonError::into_inner).push(self.clone());
+        }
+    }
+}
+
+impl Used {
+    /// The time passes.
+    pub fn pass(&mut self, limits: &Limits, now: LimitClock) {
+        limits.rpm.into_iter().for_each(|rate| self.requests.drain(rate, now.us));
+        limits.tpm.into_iter().for_each(|rate| self.tokens.drain(rate, now.us));
+        self.windows.iter_mut().for_each(|window| {
+            window.at(now.wall_us);
+        });
+    }
+
+    /// What is left of each budget that these limits have, with the place of its window.
+    pub fn budgets(&self, limits: &Limits) -> impl Iterator<Item = (usize, i64, i64)> {
+        let of = |place: usize, budget: Option<i64>| {
+            budget.map(|budget| (place, budget, budget.saturating_sub(self.windows[place].current().used())))
+        };
+        of(0, limits.budget.day).into_iter().chain(of(1, limits.budget.month))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{AttemptCost, KnownCost, admit};
+    use photofinish_config::config::Budget;
+
+    const NOW: LimitClock = LimitClock { us: 1, wall_us: 1_796_000_000_000_000 };
+
+    fn level(ledger: &Ledger, name: &LevelName) -> Levels {
+        let limits = Limits { budget: Budget { day: Some(100), month: Some(500) }, ..Limits::default() };
+        ledger.levels_of([(name.clone(), Arc::new(limits))])
+    }
+
+    #[test]
+    fn budgets_go_on_after_a_restart_with_what_was_reserved_as_spent() {
+        let (before, name) = (Ledger::default(), LevelName::User("ann".into()));
+        let cost = AttemptCost { usual: 30, max: 30, ..AttemptCost::default() };
+        let (admission, _) = admit(level(&before, &name), 0, &[cost], NOW).unwrap();
+        let first = admission.reserve("p/m", 0, || cost).unwrap();
+        let _second = admission.reserve("p/m", 1, || cost).unwrap();
+        first.book(KnownCost::Exact(20));
+        let changes = before.take_changes();
+        let of_day = changes.iter().find(|change| change.calendar == Calendar::Day).unwrap();
+        assert_eq!((changes.len(), of_day.spent, of_day.reserved), (2, 20, 30));
+        assert!(before.take_changes().is_empty());
+        let after = Ledger::default();
+        after.restore(changes, NOW);
+        let limits = level(&after, &name).0[0].limits.clone();
+        let used = after.usage_of(&name, &limits, NOW);
+        let periods = used.periods.map(|period| (period.budget, period.spent, period.reserved, period.estimated));
+        assert_eq!(periods, [(Some(100), 50, 0, 30), (Some(500), 50, 0, 30)]);
+        let next = admit(level(&after, &name), 0, &[AttemptCost { usual: 51, ..cost }], NOW);
+        assert!(next.is_err(), "50 of 100 are spent");
+    }
+
+    #[test]
+    fn who_is_gone_is_forgotten_unless_something_of_it_counts() {
+        let ledger = Ledger::default();
+        let [idle, running, spent] = ["idle", "running", "spent"].map(|name| LevelName::User(name.into()));
+        let cost = AttemptCost { usual: 30, max: 30, ..AttemptCost::default() };
+        level(&ledger, &idle);
+        let free = AttemptCost::default();
+        let (_running, _) = admit(level(&ledger, &running), 0, &[free], NOW).unwrap();
+        let (admission, _) = admit(level(&ledger, &spent), 0, &[cost], NOW).unwrap();
+        admission.reserve("p/m", 0, || cost).unwrap().book(KnownCost::Exact(20));
+        drop(admission);
+        ledger.take_changes();
+        ledger.retain(|_| false);
+        let mut kept: Vec<String> = ledger.subjects[2].read().unwrap().keys().map(|name| (**name).to_owned()).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, ["running", "spent"]);
+    }
+}

@@ -1,0 +1,27 @@
+//! What callers have used of their limits, and whether a request may begin. Values and a `now` in, values out.
+//!
+//! A request passes at most four levels: everybody, its team, its user, its key. All of them must agree. [`admit`] checks all and then
+//! takes from all, under their locks in this order; a [`Hold`] has what one request took, and gives back what it did not use. Not for the
+//! limits themselves: see `config::Limits`.
+
+mod admit;
+mod bucket;
+mod hold;
+mod ledger;
+#[cfg(test)]
+mod model_check;
+mod window;
+
+pub use admit::{Refusal, RefusedBy, admit};
+pub use hold::{Admission, AttemptCost, Hold, KnownCost, RateLeft, Reservation, Standing};
+pub use ledger::{BudgetChange, Ledger, Level, LevelName, LevelUse, Levels, PeriodUse};
+pub use window::Calendar;
+
+/// The moment of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitClock {
+    /// Microseconds that never go back: for rates.
+    pub us: i64,
+    /// Microseconds since 1970, by the wall clock: for budgets.
+    pub wall_us: i64,
+}

@@ -1,0 +1,215 @@
+//! Money by the UTC calendar: what was spent, and what running attempts have reserved, in the present period and in those before
+//! it whose answers still run. Integers of nano-USD.
+//!
+//! Not for rates: see `bucket`.
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp};
+
+/// Periods that are over and kept, the newest.
+const OVER_MAX: usize = 8;
+
+/// The length of a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Calendar {
+    Day,
+    Month,
+}
+
+impl Calendar {
+    pub const ALL: [Calendar; 2] = [Calendar::Day, Calendar::Month];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Calendar::Day => "day",
+            Calendar::Month => "month",
+        }
+    }
+
+    /// When the period of this moment began, and when it ends: microseconds since 1970.
+    pub fn period_us(self, at_us: i64) -> (i64, i64) {
+        let at = Timestamp::from_microsecond(at_us).unwrap_or_default();
+        let day = at.to_zoned(TimeZone::UTC).date();
+        let (first, length) = match self {
+            Calendar::Day => (day, Span::new().days(1)),
+            Calendar::Month => (day.first_of_month(), Span::new().months(1)),
+        };
+        (midnight_us(first), midnight_us(first.saturating_add(length)))
+    }
+}
+
+fn midnight_us(day: Date) -> i64 {
+    day.to_zoned(TimeZone::UTC).map_or(0, |midnight| midnight.timestamp().as_microsecond())
+}
+
+/// One day, or one month.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Period {
+    /// Names it within its window, whatever the clock does.
+    pub number: u32,
+    /// Microseconds since 1970.
+    pub start_us: i64,
+    pub end_us: i64,
+    pub spent: i64,
+    /// By attempts whose cost is not known yet.
+    pub reserved: i64,
+    /// Part of `spent` that is not known exactly.
+    pub estimated: i64,
+    /// Since [`Window::take_changes`].
+    changed: bool,
+}
+
+impl Period {
+    /// What it is filled with, of its budget.
+    pub fn used(&self) -> i64 {
+        self.spent.saturating_add(self.reserved)
+    }
+
+    pub fn reserve(&mut self, amount: i64) {
+        self.reserved = self.reserved.saturating_add(amount);
+        self.changed = true;
+    }
+
+    /// What was reserved turns into what it cost.
+    pub fn book(&mut self, reserved: i64, cost: i64, is_estimate: bool) {
+        self.reserve(-reserved);
+        self.spent = self.spent.saturating_add(cost);
+        if is_estimate {
+            self.estimated = self.estimated.saturating_add(cost);
+        }
+    }
+}
+
+/// The periods of one length.
+#[derive(Clone, Debug)]
+pub struct Window {
+    calendar: Calendar,
+    current: Period,
+    /// The oldest first.
+    over: Vec<Period>,
+}
+
+impl Window {
+    pub fn new(calendar: Calendar) -> Window {
+        Window { calendar, current: Period::default(), over: Vec::new() }
+    }
+
+    /// The period of this moment. A clock that goes back by less than a period stays in the one it was in, so that nobody gets a
+    /// budget twice by it; if it goes back further, what was spent goes with it.
+    pub fn at(&mut self, now_us: i64) -> &mut Period {
+        if now_us >= self.current.end_us {
+            self.begin(self.calendar.period_us(now_us));
+        } else if now_us < self.current.start_us - (self.current.end_us - self.current.start_us) {
+            (self.current.start_us, self.current.end_us) = self.calendar.period_us(now_us);
+            self.current.changed = true;
+        }
+        &mut self.current
+    }
+
+    fn begin(&mut self, (start_us, end_us): (i64, i64)) {
+        let number = self.current.number + 1;
+        self.over.push(std::mem::replace(&mut self.current, Period { number, start_us, end_us, ..Period::default() }));
+        self.over.retain(|over| over.reserved > 0 || over.changed);
+        let more = self.over.len().saturating_sub(OVER_MAX);
+        self.over.drain(..more);
+    }
+
+    pub fn current(&self) -> &Period {
+        &self.current
+    }
+
+    /// The period with this number, if it is kept.
+    pub fn period(&mut self, number: u32) -> Option<&mut Period> {
+        std::iter::once(&mut self.current).chain(&mut self.over).find(|period| period.number == number)
+    }
+
+    /// Every period that changed since the last call.
+    pub fn take_changes(&mut self) -> Vec<Period> {
+        let mut changed = Vec::new();
+        for period in self.over.iter_mut().chain([&mut self.current]) {
+            if std::mem::take(&mut period.changed) {
+                changed.push(*period);
+            }
+        }
+        self.over.retain(|over| over.reserved > 0);
+        changed
+    }
+
+    /// What was spent before the start, in the period that began then. One that is over by now counts for nothing.
+    pub fn restore(&mut self, start_us: i64, spent: i64, estimated: i64, now_us: i64) {
+        let period = self.at(now_us);
+        if period.start_us == start_us {
+            period.spent = period.spent.saturating_add(spent);
+            period.estimated = period.estimated.saturating_add(estimated);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(text: &str) -> i64 {
+        text.parse::<Timestamp>().unwrap().as_microsecond()
+    }
+
+    #[test]
+    fn periods_are_those_of_the_calendar() {
+        for (at, calendar, start, end) in [
+            ("2026-11-27T07:40:00Z", Calendar::Day, "2026-11-27T00:00:00Z", "2026-11-28T00:00:00Z"),
+            ("2026-11-27T00:00:00Z", Calendar::Day, "2026-11-27T00:00:00Z", "2026-11-28T00:00:00Z"),
+            ("2026-11-26T23:59:59.999999Z", Calendar::Day, "2026-11-26T00:00:00Z", "2026-11-27T00:00:00Z"),
+            ("2024-02-29T12:00:00Z", Calendar::Month, "2024-02-01T00:00:00Z", "2024-03-01T00:00:00Z"),
+            ("2026-12-31T23:59:59Z", Calendar::Month, "2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z"),
+            ("1969-12-31T23:59:59Z", Calendar::Day, "1969-12-31T00:00:00Z", "1970-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(calendar.period_us(us(at)), (us(start), us(end)), "{at} {calendar:?}");
+        }
+    }
+
+    #[test]
+    fn a_period_that_is_over_settles_what_it_has_reserved() {
+        let mut window = Window::new(Calendar::Day);
+        let number = {
+            let period = window.at(us("2026-11-27T23:59:59Z"));
+            period.reserve(100);
+            period.number
+        };
+        assert_eq!(window.take_changes().len(), 1);
+        let next = *window.at(us("2026-11-28T00:00:00Z"));
+        assert_eq!((next.used(), next.number), (0, number + 1));
+        window.period(number).unwrap().book(100, 70, true);
+        let changed = window.take_changes();
+        let over: Vec<_> =
+            changed.iter().map(|over| (over.start_us, over.spent, over.reserved, over.estimated)).collect();
+        assert_eq!(over, [(us("2026-11-27T00:00:00Z"), 70, 0, 70)]);
+        assert!(window.period(number).is_none() && window.take_changes().is_empty());
+    }
+
+    #[test]
+    fn nobody_gets_a_budget_twice_by_a_clock_that_goes_back() {
+        let mut window = Window::new(Calendar::Day);
+        window.at(us("2026-11-27T12:00:00Z")).book(0, 5, false);
+        assert_eq!(window.at(us("2026-11-28T12:00:00Z")).spent, 0, "a day later");
+        window.at(us("2026-11-28T12:00:00Z")).book(0, 7, false);
+        assert_eq!(window.at(us("2026-11-27T12:00:01Z")).spent, 7, "a day back");
+        assert_eq!(window.at(us("2026-11-01T12:00:00Z")).spent, 7, "many days back");
+        assert_eq!(window.current().end_us, us("2026-11-02T00:00:00Z"));
+        assert_eq!(window.at(us("2026-11-02T00:00:00Z")).spent, 0);
+    }
+
+    #[test]
+    fn what_is_over_is_bounded_and_what_was_spent_before_a_start_comes_back() {
+        let mut window = Window::new(Calendar::Day);
+        for day in 0..100 {
+            window.at(day * 86_400_000_000).reserve(1);
+        }
+        assert_eq!(window.over.len(), OVER_MAX);
+        let mut window = Window::new(Calendar::Month);
+        let now_us = us("2026-11-27T12:00:00Z");
+        window.restore(us("2026-10-01T00:00:00Z"), 9, 9, now_us);
+        window.restore(us("2026-11-01T00:00:00Z"), 3, 1, now_us);
+        assert_eq!((window.current().spent, window.current().estimated), (3, 1));
+    }
+}

@@ -1,0 +1,57 @@
+//! Budgets between the gateway's memory and the store.
+
+use photofinish_history::store::BudgetRow;
+use photofinish_routing::limits::{BudgetChange, Calendar, LevelName};
+
+/// For the store.
+pub fn row(change: BudgetChange) -> BudgetRow {
+    let BudgetChange { level, calendar, start_us, spent, reserved, estimated } = change;
+    let subject = match &level {
+        LevelName::Everybody => level.kind().to_owned(),
+        named => format!("{}:{}", named.kind(), named.name()),
+    };
+    BudgetRow { subject, span: calendar.as_str().to_owned(), start: start_us, spent, reserved, estimated }
+}
+
+/// From the store. None: of another version.
+pub fn change(row: &BudgetRow) -> Option<BudgetChange> {
+    let calendar = Calendar::ALL.into_iter().find(|calendar| calendar.as_str() == row.span)?;
+    let level = match row.subject.split_once(':') {
+        None if row.subject == LevelName::Everybody.kind() => LevelName::Everybody,
+        None => return None,
+        Some((kind, name)) => [LevelName::Team, LevelName::User, LevelName::Key]
+            .into_iter()
+            .map(|level| level(name.into()))
+            .find(|level| level.kind() == kind)?,
+    };
+    let BudgetRow { start, spent, reserved, estimated, .. } = *row;
+    Some(BudgetChange { level, calendar, start_us: start, spent, reserved, estimated })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_level_comes_back_as_it_was() {
+        let levels = [
+            LevelName::Everybody,
+            LevelName::Team("a:b".into()),
+            LevelName::User("everybody".into()),
+            LevelName::Key("k".into()),
+        ];
+        for (level, calendar) in levels.into_iter().flat_map(|level| Calendar::ALL.map(|of| (level.clone(), of))) {
+            let kept = BudgetChange { level, calendar, start_us: 1, spent: 2, reserved: 3, estimated: 4 };
+            assert_eq!(change(&row(kept.clone())), Some(kept));
+        }
+        let other = BudgetRow {
+            subject: "planet:earth".to_owned(),
+            span: "day".to_owned(),
+            start: 0,
+            spent: 0,
+            reserved: 0,
+            estimated: 0,
+        };
+        assert_eq!(change(&other), None);
+    }
+}

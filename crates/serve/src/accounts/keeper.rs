@@ -1,0 +1,137 @@
+//! What a running gateway does with teams, users and keys: it reads them at its start and when another process changed them,
+//! takes over its own changes at once, and keeps its budgets in the store.
+//!
+//! Not on a request's path: all of it blocks, on threads for that.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::{AccountAnswer, AccountRefusal, AccountRequest, budgets, made_callers, take_over};
+use photofinish_base::clock::wall_micros;
+use photofinish_base::shutdown::Shutdown;
+use photofinish_gateway::proxy::Gateway;
+use photofinish_history::store::{Author, BudgetRow, Store, StoreReader};
+use photofinish_routing::limits::{BudgetChange, LimitClock};
+
+/// How often changed budgets are kept.
+const SAVE_EVERY: Duration = Duration::from_millis(100);
+/// How many of these pass between two looks for changes of another process.
+const LOOK_EVERY: u32 = 10;
+
+/// Of one gateway.
+pub struct Accounts {
+    gateway: Arc<Gateway>,
+    store: Store,
+    /// Held while the store and what the gateway knows differ.
+    state: Mutex<KeptState>,
+}
+
+#[derive(Default)]
+struct KeptState {
+    /// The change of the store that the gateway knows; none before the first reading.
+    seen: Option<i64>,
+    /// Whether the budgets of before the start are known.
+    has_budgets: bool,
+    /// Budgets that are not written yet, by subject, span and start.
+    waiting: BTreeMap<(String, String, i64), BudgetRow>,
+    /// The problem that the log has.
+    told: Option<String>,
+}
+
+impl Accounts {
+    pub fn new(gateway: Arc<Gateway>) -> Arc<Accounts> {
+        let store = Store::unopened(&gateway.live().config.store.path);
+        Arc::new(Accounts { gateway, store, state: Mutex::default() })
+    }
+
+    /// Does what the request wants; it is in force when this returns. Blocks.
+    ///
+    /// # Errors
+    /// Nothing was done.
+    pub fn answer(&self, request: &AccountRequest, by: &Author) -> Result<AccountAnswer, AccountRefusal> {
+        let mut state = self.state();
+        let answer = request.answer(self.gateway.live().as_read(), &self.store, by, wall_micros())?;
+        // Before the first reading they would count as all there are.
+        if let Some(seen) = state.seen.filter(|_| !answer.changes.is_empty()) {
+            self.gateway.change_made(|made| take_over(made, &answer.changes));
+            // If another process changed something meanwhile, the next look finds more.
+            state.seen = Some(seen.saturating_add(i64::try_from(answer.changes.len()).unwrap_or(i64::MAX)));
+        }
+        Ok(answer)
+    }
+
+    /// Reads the store, keeps the budgets that changed, and takes over what another process changed. What fails is tried again
+    /// at the next turn. Blocks.
+    pub fn turn(&self, looks: bool) {
+        let mut state = self.state();
+        let is_new = state.seen.is_none() || !state.has_budgets;
+        let looked = if looks || is_new { self.look(&mut state) } else { Ok(()) };
+        // Before it knows those of before the start, they would be lost.
+        let saved = if state.has_budgets { self.save(&mut state) } else { Ok(()) };
+        let problem = looked.and(saved).err();
+        if problem != state.told {
+            match &problem {
+                Some(problem) => tracing::warn!(problem, "keys and budgets cannot be read or kept; it is tried again"),
+                None => tracing::info!("keys and budgets are read and kept again"),
+            }
+            state.told = problem;
+        }
+    }
+
+    /// Takes turns until it is cancelled.
+    pub async fn run(self: Arc<Accounts>, shutdown: Shutdown) {
+        let mut ending = std::pin::pin!(shutdown.cancelled());
+        for turn in 1_u32.. {
+            if tokio::time::timeout(SAVE_EVERY, &mut ending).await.is_ok() {
+                return;
+            }
+            let is_off = self.gateway.live().config.users.is_empty() && !self.gateway.ledger().has_changes();
+            let looks = turn.is_multiple_of(LOOK_EVERY) && !is_off;
+            if looks || self.gateway.ledger().has_changes() {
+                let accounts = self.clone();
+                // A panic is in the log, and the next turn comes.
+                let _ = shutdown.run_blocking(move || accounts.turn(looks)).await;
+            }
+        }
+    }
+
+    fn look(&self, state: &mut KeptState) -> Result<(), String> {
+        let reader = StoreReader::open(self.store.path()).map_err(|error| error.to_string())?;
+        let told = |error: photofinish_history::store::ReadError| error.to_string();
+        if !state.has_budgets {
+            let kept: Vec<BudgetChange> = reader.budgets().map_err(told)?.iter().filter_map(budgets::change).collect();
+            let now = LimitClock { us: self.gateway.learning().now_us(), wall_us: wall_micros() };
+            self.gateway.ledger().restore(kept, now);
+            state.has_budgets = true;
+        }
+        let newest = reader.account_changes().map_err(told)?;
+        if state.seen.is_some_and(|seen| newest < seen) {
+            return Err(
+                "the store lost what was made at run time: what is known counts until the gateway ends".to_owned()
+            );
+        }
+        if state.seen != Some(newest) {
+            let made = made_callers(&reader).map_err(told)?;
+            self.gateway.change_made(|known| *known = made);
+            state.seen = Some(newest);
+        }
+        Ok(())
+    }
+
+    fn save(&self, state: &mut KeptState) -> Result<(), String> {
+        for row in self.gateway.ledger().take_changes().into_iter().map(budgets::row) {
+            state.waiting.insert((row.subject.clone(), row.span.clone(), row.start), row);
+        }
+        if !state.waiting.is_empty() {
+            let rows: Vec<BudgetRow> = state.waiting.values().cloned().collect();
+            self.store.save_budgets(&rows).map_err(|error| error.to_string())?;
+            state.waiting.clear();
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, KeptState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

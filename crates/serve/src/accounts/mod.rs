@@ -1,0 +1,553 @@
+//! Teams, users and keys that are made at run time: what a request changes, whether it comes over HTTP or from a command that works
+//! on the store alone; and what the gateway knows of them.
+//!
+//! Not for the routes: see `server`. Not for the rules of limits, which are those of the file.
+
+mod budgets;
+mod keeper;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use AccountRefusal::{Away, Conflict, Unknown, Wrong};
+use http::Method;
+pub use keeper::Accounts;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use secrecy::ExposeSecret as _;
+use serde_json::{Map, Value, json};
+
+use photofinish_base::printable::quoted;
+use photofinish_config::config::units::parse_duration;
+use photofinish_config::config::{Config, IssuedKey, Limits, Permit, Team, User, limits_of, token_hash};
+use photofinish_config::issued::new_token;
+use photofinish_history::report::question::{TimePoint, moment, time};
+use photofinish_history::store::{
+    AccountChange, AccountEntry, AccountKind, Author, ChangeError, OpenError, ReadError, Store, StoreReader,
+};
+use photofinish_routing::health::{MadeCallers, MadeKey};
+
+/// Entries of one kind that may be there; of keys also revoked ones.
+const ACCOUNTS_MAX: u64 = 200_000;
+/// Entries of a list.
+const LISTED_MAX: usize = 10_000;
+/// How long a key counts beside the one that replaces it, unless the request says.
+const GRACE: &str = "24h";
+const MICROS: i64 = 1_000_000;
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountAction {
+    List,
+    Show,
+    Make,
+    Set,
+    /// Of a key: it is revoked.
+    Remove,
+    /// Of a key alone.
+    Rotate,
+}
+
+/// A request about teams, users or keys.
+#[derive(Clone, Debug)]
+pub struct AccountRequest {
+    pub kind: AccountKind,
+    pub action: AccountAction,
+    /// A name, or the id of a key; empty for lists and new ones.
+    pub id: String,
+    pub members: Map<String, Value>,
+}
+
+/// What was done.
+#[derive(Debug)]
+pub struct AccountAnswer {
+    /// For the client: of a new key, and only then, with its text.
+    pub body: Value,
+    pub changes: Vec<AccountChange>,
+}
+
+/// Why nothing was done, for whoever asked.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountRefusal {
+    #[error("{0}")]
+    Wrong(String),
+    #[error("{0}")]
+    Unknown(String),
+    #[error("{0}")]
+    Conflict(String),
+    /// The store cannot be read or written.
+    #[error("{0}")]
+    Away(String),
+}
+
+impl From<OpenError> for AccountRefusal {
+    fn from(error: OpenError) -> AccountRefusal {
+        Away(error.to_string())
+    }
+}
+
+impl From<ReadError> for AccountRefusal {
+    fn from(error: ReadError) -> AccountRefusal {
+        Away(error.to_string())
+    }
+}
+
+impl From<ChangeError> for AccountRefusal {
+    fn from(error: ChangeError) -> AccountRefusal {
+        match error {
+            ChangeError::Conflict(_) => Conflict(error.to_string()),
+            ChangeError::Write(error) => Away(format!("nothing was changed: {error}")),
+        }
+    }
+}
+
+/// The path of all entries of a kind.
+pub fn root_of(kind: AccountKind) -> String {
+    format!("/api/{}s", kind.as_str())
+}
+
+impl AccountRequest {
+    /// How a client asks for it.
+    pub fn target(&self) -> (Method, String) {
+        let root = root_of(self.kind);
+        let one = || format!("{root}/{}", utf8_percent_encode(&self.id, NON_ALPHANUMERIC));
+        match self.action {
+            AccountAction::List => (Method::GET, root),
+            AccountAction::Make => (Method::POST, root),
+            AccountAction::Show => (Method::GET, one()),
+            AccountAction::Set => (Method::PATCH, one()),
+            AccountAction::Remove => (Method::DELETE, one()),
+            AccountAction::Rotate => (Method::POST, format!("{}/rotate", one())),
+        }
+    }
+
+    /// Does it. `config`: as it was read. Blocks.
+    ///
+    /// # Errors
+    /// Nothing was done.
+    pub fn answer(
+        &self,
+        config: &Config,
+        store: &Store,
+        by: &Author,
+        now_us: i64,
+    ) -> Result<AccountAnswer, AccountRefusal> {
+        if config.users.is_empty() && self.action != AccountAction::List {
+            let file = &config.source;
+            return Err(Conflict(format!(
+                "{file} has no users, so nobody needs a key: give it a user with admin = true"
+            )));
+        }
+        // Makes and migrates the file, if need be.
+        store.is_open().then_some(()).map_or_else(|| Store::open(store.path()).map(|opened| opened.close()), Ok)?;
+        let reader = StoreReader::open(store.path())?;
+        let desk = AccountDesk { config, reader, kind: self.kind, now_us };
+        let (body, changes) = match self.action {
+            AccountAction::List => return Ok(AccountAnswer { body: desk.list(&self.members)?, changes: Vec::new() }),
+            AccountAction::Show => (desk.show(&self.id)?, Vec::new()),
+            AccountAction::Make => desk.make(&self.members)?,
+            AccountAction::Set => desk.set(&self.id, &self.members)?,
+            AccountAction::Remove => desk.remove(&self.id, &self.members)?,
+            AccountAction::Rotate => desk.rotate(&self.id, &self.members)?,
+        };
+        if !changes.is_empty() {
+            store.change(&changes, by, now_us)?;
+        }
+        Ok(AccountAnswer { body, changes })
+    }
+}
+
+struct AccountDesk<'d> {
+    config: &'d Config,
+    reader: StoreReader,
+    kind: AccountKind,
+    now_us: i64,
+}
+
+type Done = Result<(Value, Vec<AccountChange>), AccountRefusal>;
+
+impl AccountDesk<'_> {
+    fn list(&self, members: &Map<String, Value>) -> Result<Value, AccountRefusal> {
+        self.only(members, &["user"])?;
+        let user = members.get("user");
+        let is_wanted = |entry: &Value| user.is_none_or(|user| entry.get("user") == Some(user));
+        let stored = self.reader.accounts(self.kind)?;
+        let mut all: Vec<Value> = self.of_file();
+        all.extend(stored.iter().map(|entry| self.shown(entry)).filter(is_wanted));
+        let left_out = all.len().saturating_sub(LISTED_MAX);
+        all.truncate(LISTED_MAX);
+        Ok(json!({ (format!("{}s", self.kind.as_str())): all, "left_out": left_out }))
+    }
+
+    /// Those that the API cannot change.
+    fn of_file(&self) -> Vec<Value> {
+        let source = self.config.source.to_string();
+        match self.kind {
+            AccountKind::Team => {
+                self.config.teams.keys().map(|name| json!({ "name": name, "source": source })).collect()
+            }
+            AccountKind::User => {
+                let of = |user: &Arc<User>| json!({ "name": user.name, "admin": user.admin, "team": user.team, "source": source });
+                self.config.users.iter().map(of).collect()
+            }
+            AccountKind::Key => Vec::new(),
+        }
+    }
+
+    fn show(&self, id: &str) -> Result<Value, AccountRefusal> {
+        match self.of_file().into_iter().find(|of| of["name"] == id) {
+            Some(of_file) => Ok(of_file),
+            None => self.entry(id).map(|entry| self.shown(&entry)),
+        }
+    }
+
+    fn is_of_file(&self, kind: AccountKind, name: &str) -> bool {
+        match kind {
+            AccountKind::Team => self.config.teams.contains_key(name),
+            AccountKind::User => self.config.users.iter().any(|user| user.name == name),
+            AccountKind::Key => false,
+        }
+    }
+
+    fn not_of_file(&self, name: &str) -> Result<(), AccountRefusal> {
+        if !self.is_of_file(self.kind, name) {
+            return Ok(());
+        }
+        let (kind, file) = (self.kind.as_str(), &self.config.source);
+        Err(Conflict(format!("the {kind} {} is in {file}: change it there", quoted(name))))
+    }
+
+    /// The stored one.
+    fn entry(&self, id: &str) -> Result<AccountEntry, AccountRefusal> {
+        self.not_of_file(id)?;
+        let found = self.reader.account(self.kind, id)?;
+        let kind = self.kind.as_str();
+        found.ok_or_else(|| Unknown(format!("there is no {kind} {}: `photofinish {kind} list`", quoted(id))))
+    }
+
+    /// The same, of the version that the request names.
+    fn entry_as_known(&self, id: &str, members: &Map<String, Value>) -> Result<AccountEntry, AccountRefusal> {
+        let entry = self.entry(id)?;
+        match members.get("version") {
+            Some(version) if *version != entry.version => Err(ChangeError::Conflict(entry.subject()).into()),
+            _ => Ok(entry),
+        }
+    }
+
+    fn make(&self, members: &Map<String, Value>) -> Done {
+        let given: &[&str] = match self.kind {
+            AccountKind::Team => &["name"],
+            AccountKind::User => &["name", "admin", "team"],
+            AccountKind::Key => &["user", "name", "expires"],
+        };
+        self.check(members, given)?;
+        if self.reader.account_count(self.kind)? >= ACCOUNTS_MAX {
+            let kind = self.kind.as_str();
+            return Err(Conflict(format!("there are {ACCOUNTS_MAX} {kind}s, the most that are kept")));
+        }
+        let name = name(members.get("name"))?;
+        let mut settings = Map::new();
+        merge(&mut settings, members);
+        if self.kind != AccountKind::Key {
+            self.not_of_file(&name)?;
+            settings.remove("name");
+            let entry = AccountEntry { kind: self.kind, id: name, settings, version: 1, sha256: None };
+            return Ok((self.shown(&entry), vec![AccountChange { before: None, after: Some(entry) }]));
+        }
+        let user = members.get("user").and_then(Value::as_str).unwrap_or_default();
+        self.exists(AccountKind::User, user)?;
+        self.put_expiry(&mut settings)?;
+        let (body, change) = self.new_key(settings)?;
+        Ok((body, vec![change]))
+    }
+
+    /// A key with these settings, and its text.
+    fn new_key(&self, mut settings: Map<String, Value>) -> Result<(Value, AccountChange), AccountRefusal> {
+        let (id, text) = new_token().ok_or_else(|| Away("the system has no random numbers".to_owned()))?;
+        settings.insert("created_at".to_owned(), json!(time(self.now_us)));
+        let sha256 = Some(token_hash(text.expose_secret().as_bytes()));
+        let entry = AccountEntry { kind: AccountKind::Key, id, settings, version: 1, sha256 };
+        let mut body = self.shown(&entry);
+        body["key"] = json!(text.expose_secret());
+        Ok((body, AccountChange { before: None, after: Some(entry) }))
+    }
+
+    fn set(&self, id: &str, members: &Map<String, Value>) -> Done {
+        let given: &[&str] = match self.kind {
+            AccountKind::Team => &["version"],
+            AccountKind::User => &["admin", "team", "version"],
+            AccountKind::Key => &["name", "expires", "version"],
+        };
+        let before = self.entry_as_known(id, members)?;
+        self.check(members, given)?;
+        if !members.contains_key("version") {
+            return Err(Wrong("\"version\" is missing: of what you looked at, so that nobody's change is lost".into()));
+        }
+        let mut after = before.clone();
+        merge(&mut after.settings, members);
+        if self.kind == AccountKind::Key {
+            self.not_revoked(&before)?;
+            name(after.settings.get("name"))?;
+            self.put_expiry(&mut after.settings)?;
+        }
+        Ok(self.changed(before, after))
+    }
+
+    fn remove(&self, id: &str, members: &Map<String, Value>) -> Done {
+        self.only(members, &["version"])?;
+        let before = self.entry_as_known(id, members)?;
+        let mut changes = Vec::new();
+        match self.kind {
+            AccountKind::Key if before.settings.contains_key("revoked_at") => {
+                return Ok((self.shown(&before), changes));
+            }
+            AccountKind::Key => return Ok(self.changed(before.clone(), self.revoked(before))),
+            // They would count again for the next user of this name.
+            AccountKind::User => {
+                let keys = self.reader.accounts(AccountKind::Key)?.into_iter();
+                let keys = keys.filter(|key| key.settings.get("user") == Some(&json!(id)));
+                let running = keys.filter(|key| !key.settings.contains_key("revoked_at"));
+                changes.extend(
+                    running.map(|key| AccountChange { after: Some(self.revoked(key.clone())), before: Some(key) }),
+                );
+            }
+            AccountKind::Team => {
+                let users = self.reader.accounts(AccountKind::User)?;
+                let member = users.iter().find(|user| user.settings.get("team") == Some(&json!(id)));
+                if let Some(member) = member {
+                    let (team, user) = (quoted(id), quoted(&member.id));
+                    return Err(Conflict(format!(
+                        "the user {user} is in the team {team}: put its users elsewhere first"
+                    )));
+                }
+            }
+        }
+        let body = json!({ "removed": id, "keys_revoked": changes.len() });
+        changes.push(AccountChange { before: Some(before), after: None });
+        Ok((body, changes))
+    }
+
+    /// Makes a key that replaces this one, which counts on for the grace.
+    fn rotate(&self, id: &str, members: &Map<String, Value>) -> Done {
+        self.only(members, &["grace", "expires", "version"])?;
+        let before = self.entry_as_known(id, members)?;
+        self.not_revoked(&before)?;
+        if is_expired(&before.settings, self.now_us) {
+            return Err(Conflict(format!("the key {id} has expired: make a new one")));
+        }
+        let grace = members.get("grace").map_or(Ok(GRACE), |grace| grace.as_str().ok_or("it is no text"));
+        let grace =
+            grace.map_err(str::to_owned).and_then(|grace| parse_duration(grace).map_err(|error| error.to_string()));
+        let grace = grace.map_err(|error| Wrong(format!("\"grace\": {error}")))?;
+        let mut settings = before.settings.clone();
+        settings.insert("replaces".to_owned(), json!(id));
+        // It lives as long as the one before was to.
+        let life = micros(&before.settings, "expires_at").zip(micros(&before.settings, "created_at"));
+        let until = life.map(|(until, from)| whole(self.now_us.saturating_add(until - from)));
+        until.map(|until| settings.insert("expires_at".to_owned(), json!(time(until))));
+        settings.extend(members.get("expires").map(|expires| ("expires".to_owned(), expires.clone())));
+        self.put_expiry(&mut settings)?;
+        let (body, new) = self.new_key(settings)?;
+        let mut after = before.clone();
+        let ends = self.now_us.saturating_add(i64::try_from(grace.as_micros()).unwrap_or(i64::MAX));
+        let ends = micros(&before.settings, "expires_at").map_or(ends, |until| until.min(ends));
+        after.settings.insert("expires_at".to_owned(), json!(time(ends)));
+        after.settings.insert("replaced_by".to_owned(), body["id"].clone());
+        Ok((body, vec![AccountChange { before: Some(before), after: Some(after) }, new]))
+    }
+
+    fn revoked(&self, mut key: AccountEntry) -> AccountEntry {
+        key.settings.insert("revoked_at".to_owned(), json!(time(self.now_us)));
+        key
+    }
+
+    fn not_revoked(&self, key: &AccountEntry) -> Result<(), AccountRefusal> {
+        match key.settings.get("revoked_at").and_then(Value::as_str) {
+            Some(at) => Err(Conflict(format!("the key {} was revoked at {at}: make a new one", key.id))),
+            None => Ok(()),
+        }
+    }
+
+    fn changed(&self, before: AccountEntry, after: AccountEntry) -> (Value, Vec<AccountChange>) {
+        let after = AccountEntry { version: before.version + 1, ..after };
+        (self.shown(&after), vec![AccountChange { before: Some(before), after: Some(after) }])
+    }
+
+    /// Turns `expires`, an age or a time, into `expires_at`.
+    fn put_expiry(&self, settings: &mut Map<String, Value>) -> Result<(), AccountRefusal> {
+        let Some(expires) = settings.remove("expires") else { return Ok(()) };
+        let expires = expires.as_str().unwrap_or_default();
+        let at = match moment(expires) {
+            Ok(TimePoint::Ago(life)) => self.now_us.saturating_add(i64::try_from(life.as_micros()).unwrap_or(i64::MAX)),
+            Ok(TimePoint::At(at)) => at.as_microsecond(),
+            Err(_) => {
+                let expected = "expected how long it lives (such as 12h or 90d), a day (2026-01-31) or a time with Z";
+                return Err(Wrong(format!("\"expires\": {} is neither: {expected}", quoted(expires))));
+            }
+        };
+        if at <= self.now_us {
+            return Err(Wrong(format!("\"expires\": {} is in the past", time(at))));
+        }
+        settings.insert("expires_at".to_owned(), json!(time(whole(at))));
+        Ok(())
+    }
+
+    /// For clients.
+    fn shown(&self, entry: &AccountEntry) -> Value {
+        let mut shown = Map::new();
+        let id = if entry.kind == AccountKind::Key { "id" } else { "name" };
+        shown.insert(id.to_owned(), json!(entry.id));
+        shown.extend(entry.settings.clone());
+        if entry.kind == AccountKind::Key {
+            let state = match () {
+                () if entry.settings.contains_key("revoked_at") => "revoked",
+                () if is_expired(&entry.settings, self.now_us) => "expired",
+                () => "active",
+            };
+            shown.insert("state".to_owned(), json!(state));
+        }
+        shown.insert("version".to_owned(), json!(entry.version));
+        shown.into()
+    }
+
+    /// That each member is known and right. `given`: besides limits.
+    fn check(&self, members: &Map<String, Value>, given: &[&'static str]) -> Result<(), AccountRefusal> {
+        limits_of(members, given, &format!("the {}", self.kind.as_str())).map_err(Wrong)?;
+        if members.get("admin").is_some_and(|admin| !admin.is_boolean()) {
+            return Err(Wrong("\"admin\": expected true or false".to_owned()));
+        }
+        match members.get("team") {
+            None | Some(Value::Null) => Ok(()),
+            Some(team) => self.exists(AccountKind::Team, team.as_str().unwrap_or_default()),
+        }
+    }
+
+    fn only(&self, members: &Map<String, Value>, known: &[&str]) -> Result<(), AccountRefusal> {
+        match members.keys().find(|member| !known.contains(&member.as_str())) {
+            Some(member) => Err(Wrong(format!("unknown member {}: expected {}", quoted(member), known.join(", ")))),
+            None => Ok(()),
+        }
+    }
+
+    fn exists(&self, kind: AccountKind, name: &str) -> Result<(), AccountRefusal> {
+        if self.is_of_file(kind, name) || self.reader.account(kind, name)?.is_some() {
+            return Ok(());
+        }
+        let of = kind.as_str();
+        Err(Wrong(format!("there is no {of} {}: `photofinish {of} create {}` makes one", quoted(name), name.trim())))
+    }
+}
+
+/// A name, which must be there.
+fn name(member: Option<&Value>) -> Result<String, AccountRefusal> {
+    let name = member.and_then(Value::as_str).filter(|name| (1..=64).contains(&name.len()));
+    let name = name.filter(|name| !name.contains(char::is_control));
+    name.map(str::to_owned)
+        .ok_or_else(|| Wrong("\"name\": expected 1 to 64 bytes without control characters".to_owned()))
+}
+
+/// Puts the members of a request into settings; null takes one out. What is in an object and not named stays.
+fn merge(settings: &mut Map<String, Value>, members: &Map<String, Value>) {
+    for (member, value) in members.iter().filter(|(member, _)| *member != "version") {
+        match value {
+            Value::Null if member == "expires" => drop(settings.remove("expires_at")),
+            Value::Null => drop(settings.remove(member)),
+            Value::Object(members) if member == "budget" => {
+                let into = settings.entry(member.clone()).or_insert_with(|| json!({}));
+                into.as_object_mut().into_iter().for_each(|into| merge(into, members));
+            }
+            value => drop(settings.insert(member.clone(), value.clone())),
+        }
+    }
+}
+
+/// The next whole second: settings have no parts of one.
+fn whole(at_us: i64) -> i64 {
+    at_us.saturating_add(MICROS - 1).div_euclid(MICROS) * MICROS
+}
+
+/// A time among the settings; microseconds since 1970, UTC.
+fn micros(settings: &Map<String, Value>, member: &str) -> Option<i64> {
+    match moment(settings.get(member)?.as_str()?) {
+        Ok(TimePoint::At(at)) => Some(at.as_microsecond()),
+        _ => None,
+    }
+}
+
+fn is_expired(settings: &Map<String, Value>, now_us: i64) -> bool {
+    micros(settings, "expires_at").is_some_and(|until| until < now_us)
+}
+
+/// All that is stored.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn made_callers(reader: &StoreReader) -> Result<MadeCallers, ReadError> {
+    let mut made = MadeCallers::default();
+    for kind in AccountKind::ALL {
+        reader.accounts(kind)?.iter().for_each(|entry| put(&mut made, entry));
+    }
+    Ok(made)
+}
+
+/// Takes over what was changed.
+pub fn take_over(made: &mut MadeCallers, changes: &[AccountChange]) {
+    for AccountChange { before, after } in changes {
+        if let Some(before) = before {
+            match before.kind {
+                AccountKind::Team => drop(made.teams.remove(&before.id)),
+                AccountKind::User => drop(made.users.remove(&before.id)),
+                AccountKind::Key => drop(before.sha256.and_then(|hash| made.keys.remove(&hash))),
+            }
+        }
+        after.iter().for_each(|after| put(made, after));
+    }
+}
+
+/// One whose limits cannot be read is left out: it would have none.
+fn put(made: &mut MadeCallers, entry: &AccountEntry) {
+    const STORED: [&str; 10] = [
+        "name",
+        "admin",
+        "team",
+        "user",
+        "expires_at",
+        "created_at",
+        "revoked_at",
+        "replaces",
+        "replaced_by",
+        "version",
+    ];
+    let AccountEntry { kind, id, settings, sha256, .. } = entry;
+    let limits = match limits_of(settings, &STORED, &entry.subject()) {
+        Ok(limits) => Arc::<Limits>::new(limits),
+        Err(problem) => {
+            tracing::error!(problem, "its limits cannot be read, so it does not count");
+            return;
+        }
+    };
+    let text = |member: &str| settings.get(member).and_then(Value::as_str).map(str::to_owned);
+    match kind {
+        AccountKind::Team => {
+            made.teams.insert(id.clone(), Arc::new(Team { name: id.clone(), limits }));
+        }
+        AccountKind::User => {
+            let user = User {
+                name: id.clone(),
+                token_sha256: [0; 32],
+                admin: settings.get("admin") == Some(&json!(true)),
+                overrides: Permit::Usual,
+                keys: BTreeMap::new(),
+                team: text("team"),
+                limits,
+                key: None,
+            };
+            made.users.insert(id.clone(), Arc::new(user));
+        }
+        AccountKind::Key => {
+            let Some(hash) = sha256.filter(|_| !settings.contains_key("revoked_at")) else { return };
+            let issued = Arc::new(IssuedKey { id: id.clone(), limits });
+            let (user, until_us) = (text("user").unwrap_or_default(), micros(settings, "expires_at"));
+            made.keys.insert(hash, MadeKey { issued, user, until_us });
+        }
+    }
+}

@@ -1,0 +1,103 @@
+// Keys of users: make one, see it once, what it used, take it back; and what each user, team, key or model used.
+import { html, useState } from "../lib/html.js";
+import { useChoices } from "../lib/address.js";
+import { send, useApi } from "../lib/api.js";
+import { Figure } from "../lib/figures.js";
+import { Choice, Filters, windowOf } from "../lib/filters.js";
+import { Answer, Source } from "../lib/states.js";
+import { Table } from "../lib/table.js";
+
+const BY = [["user", "user"], ["team", "team"], ["key", "key"], ["model", "model"]];
+
+export function Keys() {
+  const [choices, choose] = useChoices();
+  const by = choices.get("use") ?? "user";
+  const keys = useApi("/api/keys", {}, 30);
+  const users = useApi("/api/users", {}, 30);
+  const used = useApi("/api/usage", { ...windowOf(choices), by: "key" }, 30);
+  const usage = useApi("/api/usage", { ...windowOf(choices), by }, 30);
+  const names = (users.data?.users ?? []).map((/** @type {any} */ user) => user.name);
+  const sort = (/** @type {string} */ name) => ({ sort: choices.get(name) ?? "", onSort: (/** @type {string} */ by) => choose({ [name]: by }) });
+  return html`<h1>Keys</h1>
+    <${Answer} asked=${users}>${users.data && (names.length ? html`<${NewKey} users=${names} again=${keys.again} />` : html`<p class="note">The configuration has no users, so nobody needs a key. Give it a user with <code>admin = true</code> first.</p>`)}<//>
+    <${Answer} asked=${keys}>${keys.data && html`<${Listed} keys=${keys.data.keys} groups=${used.data?.groups ?? []} again=${keys.again} ...${sort("sort")} />`}<//>
+    <h2>Usage</h2>
+    <${Filters} source=${false}><${Choice} name="use" title="By" values=${BY} usual="user" /><//>
+    <${Answer} asked=${usage} empty=${usage.data?.total.attempts === 0}>${usage.data && html`<${Used} by=${by} usage=${usage.data} ...${sort("order")} /><${Source} rolled=${usage.rolled} />`}<//>`;
+}
+
+/** @param {{ users: string[], again: () => void }} props */
+function NewKey({ users, again }) {
+  const [made, setMade] = useState(/** @type {{ key?: string, text?: string }} */ ({}));
+  const [busy, setBusy] = useState(false);
+  const make = async (/** @type {any} */ event) => {
+    event.preventDefault();
+    const form = event.currentTarget;
+    const [user, name, expires] = ["user", "name", "expires"].map((field) => form.elements.namedItem(field).value.trim());
+    setBusy(true);
+    try {
+      const answer = await send("/api/keys", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ user, name, ...(expires ? { expires } : {}) }) });
+      setMade({ key: (await answer.json()).key });
+      form.reset();
+    } catch (error) {
+      setMade({ text: error instanceof Error ? error.message : String(error) });
+    }
+    setBusy(false);
+    again();
+  };
+  return html`<form onSubmit=${make}><div class="filters">
+      <label>User<select name="user">${users.map((user) => html`<option value=${user}>${user}</option>`)}</select></label>
+      <label>What it is for<input name="name" required maxlength="64" autocomplete="off" /></label>
+      <label>Lives for<input name="expires" placeholder="90d, for ever" autocomplete="off" /></label>
+      <button class="main" type="submit" disabled=${busy}>Make a key</button></div></form>
+    ${made.key && html`<div class="note good" role="status"><strong>It is shown only now:</strong><pre class="command">${made.key}</pre>
+      <p class="filters"><button type="button" onClick=${() => setMade({})}>I have it</button></p></div>`}
+    ${made.text && html`<p class="note bad" role="alert">${made.text}</p>`}`;
+}
+
+/** @param {{ keys: any[], groups: any[], again: () => void, sort: string, onSort: (sort: string) => void }} props */
+function Listed({ keys, groups, again, sort, onSort }) {
+  const [asks, ask] = useState("");
+  const [problem, tell] = useState("");
+  const used = new Map(groups.map((group) => [group.key, group]));
+  const revoke = async (/** @type {string} */ id) => {
+    try {
+      await send(`/api/keys/${encodeURIComponent(id)}`, { method: "DELETE" });
+      tell("");
+    } catch (error) {
+      tell(error instanceof Error ? error.message : String(error));
+    }
+    ask("");
+    again();
+  };
+  const columns = [
+    { name: "name", title: "Key", cell: (/** @type {any} */ row) => html`${row.name} <span class="mono quiet">${row.id}</span>`, order: (/** @type {any} */ row) => row.name },
+    { name: "user", title: "User", cell: (/** @type {any} */ row) => row.user, order: (/** @type {any} */ row) => row.user },
+    { name: "state", title: "State", cell: (/** @type {any} */ row) => html`<span class=${row.state === "active" ? "good" : "quiet"}>${row.state === "active" ? "● " : "○ "}${row.state}</span>`, order: (/** @type {any} */ row) => row.state },
+    { name: "expires", title: "Until", cell: (/** @type {any} */ row) => row.expires_at ?? "–", order: (/** @type {any} */ row) => row.expires_at },
+    { name: "answers", title: "Answers", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${used.get(row.id)?.answers ?? 0} />`, order: (/** @type {any} */ row) => used.get(row.id)?.answers ?? 0 },
+    { name: "cost", title: "Cost", number: true, cell: (/** @type {any} */ row) => usd(used.get(row.id)?.cost_nano_usd ?? 0), order: (/** @type {any} */ row) => used.get(row.id)?.cost_nano_usd ?? 0 },
+    { name: "revoke", title: "Take back", cell: (/** @type {any} */ row) => row.state === "active" && (asks === row.id ? html`<button type="button" onClick=${() => revoke(row.id)}>For good</button> <button type="button" onClick=${() => ask("")}>Keep</button>` : html`<button type="button" onClick=${() => ask(row.id)} aria-label=${`Revoke ${row.name}`}>Revoke</button>`) },
+  ];
+  if (keys.length === 0) return html`<p class="quiet">No key was made yet.</p>`;
+  return html`${problem && html`<p class="note bad" role="alert">${problem}</p>`}
+    <${Table} caption="Answers and cost are of the range below" columns=${columns} rows=${keys} id=${(/** @type {any} */ row) => row.id} sort=${sort} onSort=${onSort} />`;
+}
+
+/** @param {{ by: string, usage: any, sort: string, onSort: (sort: string) => void }} props */
+function Used({ by, usage, sort, onSort }) {
+  const number = (/** @type {string} */ name, /** @type {string} */ title) => ({ name, title, number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row[name]} />`, order: (/** @type {any} */ row) => row[name] });
+  const money = (/** @type {string} */ name, /** @type {string} */ title, /** @type {string} */ about) => ({ name, title, about, number: true, cell: (/** @type {any} */ row) => usd(row[name]), order: (/** @type {any} */ row) => row[name] });
+  const columns = [
+    { name: by, title: by[0].toUpperCase() + by.slice(1), cell: (/** @type {any} */ row) => row[by] ?? html`<span class="quiet">none</span>`, order: (/** @type {any} */ row) => row[by] },
+    number("answers", "Answers"),
+    number("attempts", "Attempts"),
+    number("output_tokens", "Tokens out"),
+    money("cost_nano_usd", "Cost", "all attempts; what is not known counts as 0"),
+    money("extra_nano_usd", "Extra", "part of it: losers"),
+  ];
+  return html`<${Table} caption=${`In all ${usd(usage.total.cost_nano_usd)}, of which losers ${usd(usage.total.extra_nano_usd)}`} columns=${columns} rows=${usage.groups} id=${(/** @type {any} */ row) => String(row[by])} sort=${sort} onSort=${onSort} />`;
+}
+
+/** Nano-dollars to the last digit. @param {number} nano */
+const usd = (nano) => `$${Math.floor(nano / 1e9)}.${String(nano % 1e9).padStart(9, "0")}`;

@@ -1,0 +1,229 @@
+//! `/api/keys`, `/api/users` and `/api/teams`, which admins change; `/api/usage` and `/api/audit`, which they read; and `/api/me`,
+//! which tells a caller about itself.
+//!
+//! Not for what a change means: see `accounts`.
+
+use axum::body::{Body, to_bytes};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::routing::{MethodRouter, get, post};
+use clap::Args;
+use http::{Request, Response, StatusCode, Uri};
+use serde_json::{Map, Value, json};
+
+use super::ask::{json as json_answer, pairs, refused, unread, with_source};
+use crate::accounts::{AccountAction, AccountAnswer, AccountRefusal, AccountRequest, root_of};
+use crate::server::served_paths::ServedPaths;
+use photofinish_base::clock::wall_micros;
+use photofinish_config::config::{Limits, ModelPattern};
+use photofinish_gateway::proxy::{self, Client, Rejection};
+use photofinish_history::report::question::time;
+use photofinish_history::report::usage::{self, UsageQuestion};
+use photofinish_history::store::{AccountKind, AuditLine, Author, ReadError, StoreReader};
+use photofinish_routing::limits::{LevelName, LevelUse, LimitClock, RateLeft};
+
+/// Bytes of a request.
+const BODY_MAX: usize = 64 << 10;
+/// Lines of the audit in one answer.
+const AUDIT_MAX: u16 = 1_000;
+
+/// Whether it is below one of these paths, which no page but the gateway's own may ask for.
+pub fn is_of_accounts(path: &str) -> bool {
+    let below = |kind: &AccountKind| {
+        path.strip_prefix(&root_of(*kind)).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    AccountKind::ALL.iter().any(below)
+}
+
+/// All entries of a kind.
+pub fn of_kind(kind: AccountKind) -> MethodRouter<ServedPaths> {
+    let on = |action| {
+        move |State(site): State<ServedPaths>, client: Client, request: Request<Body>| {
+            answer(site, client, (kind, action, String::new()), request)
+        }
+    };
+    get(on(AccountAction::List)).post(on(AccountAction::Make))
+}
+
+/// One of them.
+pub fn one_of_kind(kind: AccountKind) -> MethodRouter<ServedPaths> {
+    let on = |action| {
+        move |State(site): State<ServedPaths>, client: Client, id: PathId, request: Request<Body>| {
+            answer(site, client, (kind, action, id.map(|Path(id)| id).unwrap_or_default()), request)
+        }
+    };
+    get(on(AccountAction::Show)).patch(on(AccountAction::Set)).delete(on(AccountAction::Remove))
+}
+
+pub fn rotation() -> MethodRouter<ServedPaths> {
+    post(|State(site): State<ServedPaths>, client: Client, id: PathId, request: Request<Body>| {
+        answer(
+            site,
+            client,
+            (AccountKind::Key, AccountAction::Rotate, id.map(|Path(id)| id).unwrap_or_default()),
+            request,
+        )
+    })
+}
+
+/// It comes from the client and may be invalid text.
+type PathId = Result<Path<String>, PathRejection>;
+
+async fn answer(
+    site: ServedPaths,
+    client: Client,
+    of: (AccountKind, AccountAction, String),
+    request: Request<Body>,
+) -> Response<Body> {
+    done(site, client, of, request).await.unwrap_or_else(Rejection::into_response)
+}
+
+async fn done(
+    site: ServedPaths,
+    client: Client,
+    (kind, action, id): (AccountKind, AccountAction, String),
+    request: Request<Body>,
+) -> Result<Response<Body>, Rejection> {
+    let admin = proxy::admin_user(&site.gateway, &client)?;
+    let members = members(request).await?;
+    let who = admin.map_or_else(String::new, |admin| match &admin.key {
+        Some(key) => format!("{} (key {})", admin.name, key.id),
+        None => admin.name.clone(),
+    });
+    let by = Author { who, origin: client.address.to_string() };
+    let request = AccountRequest { kind, action, id, members };
+    // On a thread of its own: a client that leaves must not end it half-way.
+    let accounts = site.accounts.clone();
+    let done = site.gateway.shutdown().run_blocking(move || accounts.answer(&request, &by)).await;
+    let AccountAnswer { body, .. } = done.map_err(|_| Rejection::internal())?.map_err(|refusal| match &refusal {
+        AccountRefusal::Wrong(why) => Rejection::parameter(None, why),
+        AccountRefusal::Unknown(why) => Rejection::unknown_account(why),
+        AccountRefusal::Conflict(why) => Rejection::conflict(why),
+        AccountRefusal::Away(why) => Rejection::history(why.clone(), true),
+    })?;
+    let mut response = json_answer(body.to_string());
+    if matches!(action, AccountAction::Make | AccountAction::Rotate) {
+        *response.status_mut() = StatusCode::CREATED;
+    }
+    Ok(response)
+}
+
+/// Of the body, and of the query.
+async fn members(request: Request<Body>) -> Result<Map<String, Value>, Rejection> {
+    let query = pairs(request.uri().query().unwrap_or_default()).map_err(refused)?;
+    let body = to_bytes(request.into_body(), BODY_MAX).await.map_err(|_| Rejection::too_large(BODY_MAX))?;
+    let mut members = match serde_json::from_slice(&body) {
+        _ if body.is_empty() => Map::new(),
+        Ok(Value::Object(members)) => members,
+        _ => return Err(Rejection::parameter(None, "the body is not a JSON object")),
+    };
+    for (name, text) in query {
+        let value =
+            if name == "version" { serde_json::from_str(&text).unwrap_or_else(|_| json!(text)) } else { json!(text) };
+        members.insert(name, value);
+    }
+    Ok(members)
+}
+
+/// What a caller may know of itself.
+pub async fn me(State(site): State<ServedPaths>, client: Client) -> Response<Body> {
+    let live = site.gateway.live();
+    match proxy::authenticate(&site.gateway, &live, &client) {
+        Ok(user) => {
+            let user = user.as_deref();
+            let ledger = site.gateway.ledger();
+            let now = LimitClock { us: site.gateway.learning().now_us(), wall_us: wall_micros() };
+            let levels = ledger.levels(&live.config, user);
+            let levels = levels.iter().map(|level| {
+                let of = ledger.usage_of(level.name(), level.limits(), now);
+                standing(level.name(), level.limits(), &of)
+            });
+            let told = json!({
+                "user": user.map(|user| &user.name),
+                "admin": user.is_none_or(|user| user.admin),
+                "team": user.and_then(|user| user.team.as_ref()),
+                "key": user.and_then(|user| user.key.as_ref()).map(|key| &key.id),
+                "limits": levels.collect::<Vec<Value>>(),
+            });
+            json_answer(told.to_string())
+        }
+        Err(rejection) => rejection.into_response(),
+    }
+}
+
+/// What one level allows, and what is left of it.
+fn standing(level: &LevelName, limits: &Limits, of: &LevelUse) -> Value {
+    let rate = |rate: &RateLeft| json!({ "per_minute": rate.per_minute, "left": rate.left, "full_in_ms": (rate.reset_us + 999) / 1_000 });
+    let budgets = of.periods.iter().filter_map(|period| {
+        let budget = period.budget?;
+        let left = budget.saturating_sub(period.spent).saturating_sub(period.reserved).max(0);
+        Some(json!({
+            "span": period.calendar.as_str(), "budget_nano_usd": budget, "spent_nano_usd": period.spent,
+            "reserved_nano_usd": period.reserved, "estimated_nano_usd": period.estimated, "left_nano_usd": left,
+            "ends_at": time(period.end_us),
+        }))
+    });
+    let names = |models: &Option<Vec<ModelPattern>>| {
+        models.as_ref().map(|models| models.iter().map(|model| model.as_str().to_owned()).collect::<Vec<String>>())
+    };
+    json!({
+        "level": level.kind(), "name": level.name(),
+        "requests": of.requests.as_ref().map(rate), "tokens": of.tokens.as_ref().map(rate),
+        "streams": of.streams.1.map(|limit| json!({ "limit": limit, "running": of.streams.0 })),
+        "budgets": budgets.collect::<Vec<Value>>(),
+        "models": names(&limits.models), "deny": names(&limits.deny),
+    })
+}
+
+pub async fn usage(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
+    let problem = |question: &UsageQuestion, now_us| question.window.problem(now_us);
+    super::questions::ask((site, client, uri), problem, |reader, question, now_us| {
+        let answer = usage::ask(reader, question, now_us).map_err(unread)?;
+        Ok(with_source(json_answer(answer.json().to_string()), answer.rolled_until))
+    })
+    .await
+}
+
+/// The parameters of the query.
+#[derive(Args, Clone, Debug)]
+pub struct AuditQuestion {
+    /// Only changes of this one: key:ID, user:NAME or team:NAME.
+    #[arg(long)]
+    pub subject: Option<String>,
+    /// Only lines before the one with this id.
+    #[arg(long)]
+    pub before: Option<u64>,
+    /// At most this many, the newest.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=i64::from(AUDIT_MAX)))]
+    pub limit: u16,
+}
+
+impl AuditQuestion {
+    /// The lines, newest first.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn ask(&self, reader: &StoreReader) -> Result<Vec<AuditLine>, ReadError> {
+        let before = self.before.map(|before| i64::try_from(before).unwrap_or(i64::MAX));
+        reader.audit(self.subject.as_deref(), before, usize::from(self.limit))
+    }
+}
+
+/// One line, for programs.
+pub fn audit_line(line: &AuditLine) -> Value {
+    let AuditLine { id, at, by, subject, before, after } = line;
+    json!({ "id": id, "at": time(*at), "who": by.who, "origin": by.origin, "subject": subject, "before": before, "after": after })
+}
+
+pub async fn audit(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
+    super::questions::ask(
+        (site, client, uri),
+        |_: &AuditQuestion, _| None,
+        |reader, question, _| {
+            let lines = question.ask(reader).map_err(unread)?;
+            let lines: Vec<Value> = lines.iter().map(audit_line).collect();
+            Ok(json_answer(Value::from(lines).to_string()))
+        },
+    )
+    .await
+}

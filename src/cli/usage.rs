@@ -1,0 +1,121 @@
+//! `photofinish usage`: what each user, team, key or model used and cost; and `photofinish audit`: who changed what. Both read the
+//! database only.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::screen::ScreenSettings;
+use super::sheet::{Sheet, SheetCell};
+use super::text::write_paragraph;
+use photofinish_base::clock::wall_micros;
+use photofinish_base::printable::printable;
+use photofinish_history::report::question::time;
+use photofinish_history::report::usage::{UsageQuestion, Used, ask};
+use photofinish_history::store::{AuditLine, StoreReader};
+use photofinish_serve::server::{AuditQuestion, audit_line};
+
+/// What `usage` takes.
+#[derive(clap::Args, Clone, Debug)]
+pub struct UsageOptions {
+    #[command(flatten)]
+    pub question: UsageQuestion,
+    /// One object, for programs.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `audit` takes.
+#[derive(clap::Args, Clone, Debug)]
+pub struct AuditOptions {
+    #[command(flatten)]
+    pub question: AuditQuestion,
+    /// A list of objects, for programs.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Reads the database at `store_path` and writes a table or JSON to `out`.
+pub fn usage(
+    store_path: &Path,
+    options: &UsageOptions,
+    screen: ScreenSettings,
+    out: &mut impl io::Write,
+) -> anyhow::Result<()> {
+    let answer = ask(&StoreReader::open(store_path)?, &options.question, wall_micros())?;
+    if options.json {
+        return Ok(writeln!(out, "{}", answer.json())?);
+    }
+    let names = answer.by.iter().map(|by| by.as_str().to_owned());
+    let heads = ["answers", "attempts", "tokens out", "cost USD", "extra USD"].map(str::to_owned);
+    let row = |names: Vec<String>, used: &Used| {
+        let unknown = if used.unknown > 0 { "≥ " } else { "" };
+        let figures = [
+            used.answers.to_string(),
+            used.attempts.to_string(),
+            used.output_tokens.to_string(),
+            format!("{unknown}{}", usd(used.cost)),
+            usd(used.extra),
+        ];
+        names.into_iter().chain(figures).map(SheetCell::from).collect()
+    };
+    let none = |name: &Option<String>| name.as_ref().map_or_else(|| "-".to_owned(), |name| printable(name));
+    let mut rows: Vec<Vec<SheetCell>> =
+        answer.groups.iter().map(|(names, used)| row(names.iter().map(none).collect(), used)).collect();
+    let mut total = vec![String::new(); answer.by.len()];
+    total[0] = "all".to_owned();
+    rows.push(row(total, &answer.total));
+    Sheet { heads: names.chain(heads).collect(), names: answer.by.len(), rows }.write(screen.terminal(), out)?;
+    if answer.total.unknown > 0 {
+        let unknown = answer.total.unknown;
+        let note =
+            format!("≥: the cost of {unknown} attempts is not known and counts as 0; `photofinish stats` has bounds.");
+        write_paragraph(&note, screen.terminal(), out)?;
+    }
+    Ok(())
+}
+
+/// To the billionth.
+fn usd(nano: i64) -> String {
+    format!("{}.{:09}", nano / 1_000_000_000, nano % 1_000_000_000)
+}
+
+/// Reads the database at `store_path` and writes paragraphs or JSON to `out`, newest first.
+pub fn audit(
+    store_path: &Path,
+    options: &AuditOptions,
+    width: Option<usize>,
+    out: &mut impl io::Write,
+) -> anyhow::Result<()> {
+    let lines = options.question.ask(&StoreReader::open(store_path)?)?;
+    if options.json {
+        let lines: Vec<_> = lines.iter().map(audit_line).collect();
+        return Ok(writeln!(out, "{:#}", serde_json::Value::from(lines))?);
+    }
+    for AuditLine { at, by, subject, before, after, .. } in &lines {
+        let what = match (before, after) {
+            (None, _) => "made: ",
+            (_, None) => "removed: ",
+            _ => "",
+        };
+        let line = format!("{} {} ({}) {subject}: {what}{}", time(*at), by.who, by.origin, difference(before, after));
+        write_paragraph(&printable(&line), width, out)?;
+    }
+    Ok(if lines.is_empty() { writeln!(out, "Nothing was changed.")? } else { () })
+}
+
+/// The settings that are not the same.
+fn difference(before: &Option<Value>, after: &Option<Value>) -> String {
+    let of = |settings: &Option<Value>| settings.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+    let (before, after) = (of(before), of(after));
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let text = |value: Option<&Value>| value.map_or_else(|| "-".to_owned(), Value::to_string);
+    let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    let told = changed.map(|name| match (before.get(name), after.get(name)) {
+        (None, value) | (value, None) if before.is_empty() || after.is_empty() => format!("{name} {}", text(value)),
+        (old, new) => format!("{name} {} → {}", text(old), text(new)),
+    });
+    told.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,146 @@
+//! `key`, `user`, `team`, `usage` and `audit` as programs: on the store alone, on a running gateway, and over a restart.
+
+use serde_json::{Value, json};
+
+use crate::harness::process::{CommandOutput, RunningGateway, Setup, asking, provider};
+use crate::support::{FakeProvider, Gate, RawClient, Script, soon};
+
+const USERS: &str = "[users.root]\ntoken = \"root-token\"\nadmin = true\n[users.ann]\ntoken = \"ann-token\"\n";
+
+async fn fake() -> FakeProvider {
+    FakeProvider::answering(|_| Script::stream(&["a"])).await
+}
+
+fn setup(fake: &FakeProvider, more: &str) -> Setup {
+    let models = "[models.m]\nupstreams = [{ upstream = \"one/m\", input_price = 1000.0, output_price = 1000.0 }]\n";
+    Setup::new(&format!("{}{models}{USERS}{more}", provider("one", fake))).env("USER", "op")
+}
+
+async fn done(setup: &Setup, line: &str) -> CommandOutput {
+    let ran = setup.run(&line.split_whitespace().collect::<Vec<_>>()).await;
+    assert_eq!(ran.code, Some(0), "{line}: {}{}", ran.out, ran.err);
+    assert!(
+        ran.out.lines().chain(ran.err.lines()).all(|line| line.chars().count() <= 80),
+        "{line}: {}{}",
+        ran.out,
+        ran.err
+    );
+    ran
+}
+
+async fn status(served: &RunningGateway, key: &str) -> u16 {
+    served.chat(&[("x-api-key", key)], &asking("m")).await.status
+}
+
+#[tokio::test]
+async fn without_a_gateway_the_commands_work_on_the_store() {
+    let fake = fake().await;
+    let setup = setup(&fake, "");
+    done(&setup, "team create search --rpm 1000 --models m,other-*").await;
+    done(&setup, "user create bob --team search --budget-month 5").await;
+    let made = done(&setup, "key create --user bob --name ci --expires 90d --streams 5").await;
+    let key = made.out.trim();
+    assert!(key.starts_with("pf_") && key.len() == 62 && made.said().contains("shown only now"), "{}", made.err);
+    let listed = done(&setup, "key list").await.out;
+    assert!(listed.contains("bob") && listed.contains("active") && !listed.contains(&key[12..]), "{listed}");
+    let users = done(&setup, "user list").await.out;
+    assert!(users.contains("config.toml") && users.contains("search"), "{users}");
+    let json: Value = serde_json::from_str(&done(&setup, "key list --user bob --json").await.out).unwrap();
+    let id = json["keys"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(json["keys"][0]["streams"], 5);
+    done(&setup, "user set bob --rpm 7 --budget-day 1").await;
+    let bob = done(&setup, "user show bob").await.out;
+    assert!(bob.contains("rpm") && bob.contains("month") && bob.contains("day"), "{bob}");
+
+    for (line, code, words) in [
+        ("key create --user ann --name ci --expires 2020-01-31", 2, "in the past"),
+        ("key create --user eve --name ci", 2, "photofinish user create eve"),
+        ("key create --user ann --name ci --limits {\"rmp\":5}", 2, "rmp"),
+        ("key create --user ann --name ci --limits 5", 2, "JSON object"),
+        ("user set ann --rpm 5", 1, "config.toml"),
+        ("user delete ann", 1, "config.toml"),
+        ("key show none", 1, "photofinish key list"),
+        ("team delete search", 1, "bob"),
+        (&format!("key revoke {id}"), 2, "--now"),
+        ("key list --url http://127.0.0.1:1", 1, "no gateway answers"),
+    ] {
+        let ran = setup.run(&line.split_whitespace().collect::<Vec<_>>()).await;
+        assert_eq!((ran.code, ran.said().contains(words)), (Some(code), true), "{line}: {}", ran.err);
+    }
+    let audit = done(&setup, "audit").await.out;
+    let audit = audit.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        audit.contains("op (command line) user:bob: ") && audit.contains("rpm - → 7") && !audit.contains(&key[12..55]),
+        "{audit}"
+    );
+
+    let served = setup.serve().await;
+    assert_eq!(status(&served, key).await, 200);
+    // The port is the system's choice, so the command works on the store, and the gateway finds it there.
+    done(&served.setup, &format!("key revoke {id} --now")).await;
+    let refused = async { while status(&served, key).await != 401 {} };
+    soon("the gateway looks into its store", refused).await;
+    let setup = served.stop().await;
+    let usage = done(&setup, "usage --by user,team,key,model --since 30d").await.out;
+    assert!(usage.contains("bob") && usage.contains("search") && usage.contains(&id), "{usage}");
+    let json: Value = serde_json::from_str(&done(&setup, "usage --by key --json").await.out).unwrap();
+    let sum = setup.number("SELECT sum(CAST(round(cost_usd * 1e9) AS INTEGER)) FROM attempt").await;
+    assert!(sum > 0 && json["total"]["cost_nano_usd"] == sum, "{sum}: {json}");
+}
+
+#[tokio::test]
+async fn a_running_gateway_is_asked() {
+    let fake = fake().await;
+    let served = setup(&fake, "").serve().await;
+    let url = format!("http://{}", served.addr);
+    let ran = served.setup.run(&["key", "list", "--url", &url]).await;
+    assert!(ran.code == Some(1) && ran.said().contains("PHOTOFINISH_TOKEN"), "{}", ran.err);
+    let at = format!("--url {url} --token root-token");
+    let made = done(&served.setup, &format!("key create --user ann --name ci {at}")).await;
+    let key = made.out.trim();
+    assert_eq!(status(&served, key).await, 200);
+    let id = &key[3..11];
+    let next = done(&served.setup, &format!("key rotate {id} --grace 0s {at}")).await;
+    assert_eq!((status(&served, key).await, status(&served, next.out.trim()).await), (401, 200));
+    let id = &next.out.trim()[3..11];
+    done(&served.setup, &format!("key revoke {id} --now {at}")).await;
+    assert_eq!(status(&served, next.out.trim()).await, 401);
+    done(&served.setup, &format!("user create eve/x --admin true {at}")).await;
+    done(&served.setup, &format!("user set eve/x --rpm 5 {at}")).await;
+    let shown = done(&served.setup, &format!("user show eve/x {at} --json")).await.out;
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((&shown["rpm"], &shown["admin"], &shown["version"]), (&json!(5), &json!(true), &json!(2)));
+    let ran = served.setup.run(&["user", "set", "ann", "--rpm", "5", "--url", &url, "--token", "root-token"]).await;
+    assert!(ran.code == Some(1) && ran.said().contains("config.toml"), "{}", ran.err);
+}
+
+/// What a process that was killed had reserved counts as spent.
+#[tokio::test]
+async fn budgets_go_on_after_a_kill() {
+    let gate = Gate::new();
+    let held = Script::sse().role().token("a").wait(&gate).finish("stop").done();
+    let fake = FakeProvider::start(vec![Script::stream(&["a"]), held]).await;
+    let served = setup(&fake, "budget = { day = 1000.0 }\n").serve().await;
+    let me = async |served: &RunningGateway| {
+        let me = served.get("/api/me", &[("x-api-key", "ann-token")]).await.json();
+        let day = &me["limits"][0]["budgets"][0];
+        ["spent_nano_usd", "reserved_nano_usd", "estimated_nano_usd"].map(|name| day[name].as_i64().unwrap())
+    };
+    assert_eq!(status(&served, "ann-token").await, 200);
+    let mut client = RawClient::connect(served.addr).await;
+    client.request("POST", "/v1/chat/completions", &[("x-api-key", "ann-token")], asking("m").to_string()).await;
+    fake.request(1).await;
+    let [spent, reserved, _] = me(&served).await;
+    assert!(spent > 0 && reserved > 0, "{spent} {reserved}");
+    let setup = served.setup;
+    let kept = async {
+        let sql = "SELECT coalesce(max(spent + reserved), 0) FROM budget_window WHERE subject = 'user:ann'";
+        while setup.number(sql).await != spent + reserved {}
+    };
+    soon("the budget is kept", kept).await;
+    served.process.signal("KILL");
+    assert_eq!(served.process.ended().await, None);
+    let served = setup.serve().await;
+    let [after, none, estimated] = me(&served).await;
+    assert_eq!((after, none, estimated >= reserved), (spent + reserved, 0, true));
+}

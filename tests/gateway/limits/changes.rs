@@ -1,0 +1,45 @@
+//! Limits that change while they are used.
+
+use super::{ANN, TOKEN, answer, ask, asking, priced, send, spent, usage, user};
+use crate::harness::gateway::CHAT;
+use crate::support::{FakeProvider, Gate, Script};
+
+#[tokio::test]
+async fn what_was_used_stays_when_a_limit_is_raised_or_lowered() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let fake = FakeProvider::answering(move |request| {
+        match String::from_utf8_lossy(&request.body).contains("\"max_tokens\":77") {
+            true => Script::sse().role().token("x").wait(&open).finish("stop").usage(10, 7).done().end(),
+            false => answer(10),
+        }
+    })
+    .await;
+    let setup = |limits: &str| priced(&[&fake], &format!("{ANN}reserve = \"max\"\n{limits}"));
+    let gateway = setup("rpm = 3\nstreams = 5\nbudget.day = 0.2").start().await;
+    let mut running = send(&gateway, "ann", CHAT, &asking(77)).await;
+    assert_eq!(running.head().await.status, 200);
+    for _ in 0..2 {
+        assert_eq!(ask(&gateway, "ann", &asking(10)).await.status, 200);
+    }
+    assert_eq!(ask(&gateway, "ann", &asking(10)).await.error().1, "photofinish_rate_limited");
+
+    gateway.reload(&setup("rpm = 5\nstreams = 5\nbudget.day = 0.2")).await;
+    assert_eq!(ask(&gateway, "ann", &asking(10)).await.status, 200, "raised from three to five");
+    assert_eq!(usage(&gateway, &user("ann")).requests.unwrap().left, 1);
+
+    gateway.reload(&setup("streams = 1\nbudget.day = 0.2")).await;
+    assert_eq!(ask(&gateway, "ann", &asking(10)).await.error().1, "photofinish_too_many_streams", "one runs");
+
+    gateway.reload(&setup("budget.day = 0.03")).await;
+    let (_, code, message) = ask(&gateway, "ann", &asking(10)).await.error();
+    assert_eq!(code, "photofinish_budget_spent");
+    assert!(message.contains("0.03 USD are spent, 0.077 USD are reserved"), "{message}");
+
+    gate.open();
+    while running.event().await.unwrap().is_some() {}
+    assert_eq!(spent(&gateway, &user("ann")).await, 37 * TOKEN, "a running answer is never cut");
+    gateway.reload(&setup("budget.day = 0.05")).await;
+    assert_eq!(ask(&gateway, "ann", &asking(10)).await.status, 200);
+    assert_eq!(ask(&gateway, "ann", &asking(10)).await.error().1, "photofinish_budget_spent");
+}
