@@ -10,7 +10,7 @@ use tracing::Instrument;
 
 use super::race_guard::RaceGuard;
 use super::raced_attempt::{AttemptStage, RacedAttempt};
-use crate::attempt::{self, Attempt, AttemptSpec, InFlightGuard, ReadyAttempt};
+use crate::attempt::{self, Attempt, AttemptSpec, ExchangeSpec, InFlightGuard, JobCost, ReadyAttempt};
 use crate::proxy::gateway::Gateway;
 use crate::proxy::request::candidate_set::CandidateSet;
 use crate::proxy::request::outbound;
@@ -64,6 +64,7 @@ pub struct Launcher {
     /// Held until the race is over, or until the trial has lost and ended.
     pub(super) trials: Vec<(usize, TrialPermit)>,
     conversation: Option<ConversationId>,
+    job: Option<JobCost>,
 }
 
 impl Launcher {
@@ -103,6 +104,7 @@ impl Launcher {
             event_max: gateway.live().config.server.event_max,
             trials: std::mem::take(&mut candidates.trials),
             conversation: candidates.conversation,
+            job: candidates.job.clone(),
         }
     }
 
@@ -130,19 +132,25 @@ impl Launcher {
         let tells = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
         let mut upstream = candidate.upstream.clone();
         upstream.timeouts = upstream.timeouts.in_race(self.settings.timeouts, self.whole);
-        attempt::start(AttemptSpec {
+        let headers = headers_for(&self.client_headers, candidate, request_translation, key.as_ref());
+        let exchange = ExchangeSpec {
             client: gateway.client().clone(),
             recorder: self.recorder.clone(),
             shutdown: gateway.shutdown().clone(),
             race_id: self.race_id.clone(),
             span,
             read_at: self.read_at,
+            key,
+            memory: gateway.memory().clone(),
+        };
+        attempt::start(AttemptSpec {
+            exchange,
             starting,
             upstream,
             endpoint: candidate.endpoint.clone(),
-            headers: headers_for(&self.client_headers, candidate, request_translation, key.as_ref()),
-            key,
+            headers,
             request_translation: request_translation.clone(),
+            job: self.job.clone(),
             choices: self.request.n_choices,
             // A whole answer always contains its usage.
             include_usage: self.request.include_usage || !self.request.stream,
@@ -151,7 +159,6 @@ impl Launcher {
             first_token: self.settings.first_token,
             fresh: stale,
             event_max: self.event_max,
-            memory: gateway.memory().clone(),
             p_audit: if is_trial || self.policy.driver.is_watched(starting.candidate) {
                 1.0
             } else {
