@@ -146,6 +146,11 @@ impl Surface {
         self.dialect() == Dialect::Gemini
     }
 
+    /// Whether the body names the model of the path again.
+    pub fn repeats_model(self) -> bool {
+        matches!(self, Surface::GeminiEmbed | Surface::GeminiEmbedBatch)
+    }
+
     /// Whether the limits of the answer are members of an object in the request.
     pub fn has_nested_limits(self) -> bool {
         matches!(self.dialect(), Dialect::Ollama | Dialect::Gemini)
@@ -374,7 +379,8 @@ impl PathCall {
             of_openai.filter_map(|surface| Some((surface, path.strip_suffix(surface.path().strip_prefix("/v1")?)?)));
         // `chat/completions` ends with another call.
         let (surface, model) = called.min_by_key(|(_, model)| model.len())?;
-        (!model.is_empty()).then(|| PathCall { surface, model: model.to_owned(), stream: false, listed: false })
+        let is_name = !model.is_empty() && !model.contains(char::is_control);
+        is_name.then(|| PathCall { surface, model: model.to_owned(), stream: false, listed: false })
     }
 }
 
@@ -427,7 +433,16 @@ mod path_call_tests {
         ] {
             assert_eq!(of(path), Some((surface, model.to_owned())), "{path}");
         }
-        for unknown in ["m", "/completions", "m/messages", "m/responses", "m/chat/completions/", "mcompletions", ""] {
+        for unknown in [
+            "m",
+            "/completions",
+            "m/messages",
+            "m/responses",
+            "m/chat/completions/",
+            "mcompletions",
+            "",
+            "m\r\n/embeddings",
+        ] {
             assert_eq!(of(unknown), None, "{unknown}");
         }
     }

@@ -77,12 +77,6 @@ fn of_others() -> Vec<(Surface, Dialect, Value, &'static str)> {
         (
             Responses,
             Dialect::OpenAi,
-            items(json!([{"role": "user", "content": "x"}, {"id": "msg_1"}])),
-            "item_reference",
-        ),
-        (
-            Responses,
-            Dialect::OpenAi,
             items(json!([{"role": "user", "content": "x"}, {"type": "compaction_trigger"}])),
             "compaction_trigger",
         ),

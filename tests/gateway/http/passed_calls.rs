@@ -193,6 +193,22 @@ async fn azures_clients_name_the_model_in_the_path() {
         assert_eq!(request.json()["model"], "m");
         assert!(!request.path.contains("api-version") && request.header("api-key").is_none());
     }
+    let before = fake.requests().len();
+    let path = format!("/openai/deployments/m/audio/transcriptions{version}");
+    for (sent, up) in [
+        (form(&[], AUDIO), form(&[("model", "m")], AUDIO)),
+        (form(&[("model", "gpt-other")], AUDIO), form(&[("model", "m")], AUDIO)),
+    ] {
+        let mut client = RawClient::connect(gateway.addr()).await;
+        client.request("POST", &path, &[("api-key", "ann-token"), ("content-type", FORM)], &sent).await;
+        assert_eq!(read_response(&mut client).await.status, 200);
+        let got = String::from_utf8_lossy(&fake.requests().pop().unwrap().body).replace(
+            "Content-Disposition: form-data; name=\"model\"",
+            "content-disposition: form-data; name=\"model\"",
+        );
+        assert_eq!(got, String::from_utf8_lossy(&up), "the path names the model");
+    }
+    assert_eq!(fake.requests().len(), before + 2);
     let ask = json!({"messages": [{}]});
     for (path, key, status, code) in [
         ("/openai/deployments/nobody/chat/completions", "ann-token", 404, "model_not_found"),

@@ -4,15 +4,18 @@ use serde_json::{Value, json};
 
 use crate::harness::answer::{Response, read_response, silent};
 use crate::harness::gateway::{Setup, TestGateway, assert_row};
-use crate::support::{FakeProvider, RawClient, Script, Step};
+use crate::support::{FakeProvider, Gate, RawClient, Script, Step};
 
 const RESPONSES: &str = "/v1/responses";
 const USERS: &str = "[users.ann]\ntoken = \"ann-token\"\nadmin = true\n[users.bob]\ntoken = \"bob-token\"\n";
 
 async fn send(gateway: &TestGateway, method: &str, path: &str, user: &str, body: &Value) -> Response {
+    send_text(gateway, method, path, user, if body.is_null() { String::new() } else { body.to_string() }).await
+}
+
+async fn send_text(gateway: &TestGateway, method: &str, path: &str, user: &str, body: String) -> Response {
     let mut client = RawClient::connect(gateway.addr()).await;
     let token = format!("Bearer {user}-token");
-    let body = if body.is_null() { String::new() } else { body.to_string() };
     client.request(method, path, &[("authorization", &token)], body).await;
     read_response(&mut client).await
 }
@@ -196,6 +199,20 @@ async fn an_id_belongs_to_the_upstream_that_made_it() {
         let body = json!({"model": "m", "input": input});
         assert_eq!(send(&gateway, "POST", RESPONSES, "bob", &body).await.status, 400, "one of another user is enough");
     }
+    let (named, id) = (item.to_string(), item[0]["id"].as_str().unwrap());
+    for input in [
+        named.replace("item_reference", "item\\u005freference"),
+        named.replace("\"id\"", "\"\\u0069d\""),
+        format!("[{{\"id\":\"{id}\"}}]"),
+        format!("[{{\"type\":null,\"ID\":\"{id}\"}}]"),
+        format!("[{{\"deep\":{}1{},\"type\":\"item_reference\",\"id\":\"{id}\"}}]", "[".repeat(300), "]".repeat(300)),
+        format!("[{{\"type\":\"item_reference\",\"id\":\"x\",\"id\":\"{id}\"}}]"),
+        format!("[],\"input\":[{{\"id\":\"{id}\"}}]"),
+    ] {
+        let body = format!("{{\"model\":\"m\",\"input\":{input}}}");
+        let refused = send_text(&gateway, "POST", RESPONSES, "bob", body).await;
+        assert_eq!(refused.status, 400, "however it is spelt: {input:.60}");
+    }
     assert_eq!((own.requests().len(), other.requests().len()), (before + 9, others), "and nobody is asked");
     let rows = gateway.stop().await;
     let stored: Vec<_> =
@@ -374,4 +391,132 @@ async fn a_job_needs_an_upstream_that_keeps_it() {
             .await;
     assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("background")));
     assert!(fake.requests().is_empty());
+}
+
+#[tokio::test]
+async fn one_id_of_two_upstreams_or_two_users_is_two_things() {
+    let same = |name: &'static str| {
+        FakeProvider::answering(move |_| {
+            let text = json!({"type": "output_text", "text": name, "annotations": []});
+            let item = json!({"id": "msg_1", "type": "message", "role": "assistant", "content": [text]});
+            let answer = json!({"id": "resp_1", "object": "response", "status": "completed", "output": [item]});
+            Script::status(200, &[], &answer.to_string())
+        })
+    };
+    let (a, b) = (same("a").await, same("b").await);
+    let model = "[models.m]\nupstreams = [\"a/m\"]\n[models.n]\nupstreams = [\"b/m\"]";
+    let setup = Setup::new().provider("a", &a, NATIVE).provider("b", &b, NATIVE).model(model).table(USERS);
+    let gateway = setup.start().await;
+    let ask = async |user: &str, model: &str, previous: Value| {
+        let body = json!({"model": model, "input": "x", "previous_response_id": previous});
+        let answer = send(&gateway, "POST", RESPONSES, user, &body).await;
+        (answer.status, answer.upstream().to_owned())
+    };
+    let get = async |user: &str| send(&gateway, "GET", "/v1/responses/resp_1", user, &Value::Null).await;
+    assert_eq!(ask("ann", "m", Value::Null).await, (200, "a/m".to_owned()));
+    assert_eq!(get("bob").await.status, 404);
+    assert_eq!(ask("bob", "n", Value::Null).await, (200, "b/m".to_owned()));
+    assert_eq!((get("ann").await.upstream(), get("bob").await.upstream()), ("a/m", "b/m"), "each has its own");
+    assert_eq!(ask("ann", "n", Value::Null).await, (200, "b/m".to_owned()));
+    assert_eq!(get("ann").await.upstream(), "b/m", "the newest first");
+    for (model, upstream) in [("m", "a/m"), ("n", "b/m")] {
+        assert_eq!(ask("ann", model, json!("resp_1")).await, (200, upstream.to_owned()), "that of the model");
+    }
+}
+
+#[tokio::test]
+async fn two_that_see_the_end_of_a_job_pay_for_it_once() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let fake = FakeProvider::answering(move |request| {
+        let mut job = json!({"id": "resp_job", "object": "response", "output": [], "status": "queued"});
+        if request.method == "GET" {
+            job["status"] = json!("completed");
+            job["usage"] = json!({"input_tokens": 9, "output_tokens": 2, "total_tokens": 11});
+        }
+        let mut script = Script::status(200, &[], &job.to_string());
+        if request.method == "GET" {
+            script.steps.insert(0, Step::Wait(open.clone()));
+        }
+        script
+    })
+    .await;
+    let gateway = Setup::new().provider("a", &fake, NATIVE).table(USERS).start().await;
+    create(&gateway, &json!({"model": "m", "input": "x", "background": true})).await;
+    let poll = || get(&gateway, "/v1/responses/resp_job");
+    let both = async { tokio::join!(poll(), poll()) };
+    let released = async {
+        fake.request(2).await;
+        gate.open();
+    };
+    let ((one, other), ()) = tokio::join!(both, released);
+    assert_eq!((one.json()["status"].clone(), other.status), (json!("completed"), 200));
+    let rows = gateway.stop().await;
+    let paid: Vec<_> = rows.attempts.iter().filter_map(|row| row["output_tokens"].as_i64()).collect();
+    assert_eq!((rows.attempts.len(), paid), (3, vec![2]));
+}
+
+#[tokio::test]
+async fn what_an_upstream_stores_is_streamed_as_it_comes_and_what_is_here_is_not() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let fake = FakeProvider::answering(move |_| {
+        let response = json!({"id": "resp_a1", "status": "completed", "output": [],
+            "usage": {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11}});
+        let delta = json!({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0,
+            "content_index": 0, "delta": "hi", "sequence_number": 4});
+        let end = json!({"type": "response.completed", "response": response, "sequence_number": 5});
+        Script::sse().event(delta).wait(&open).event(end).end()
+    })
+    .await;
+    let chat = counting().await;
+    let model = "[models.m]\nupstreams = [\"a/m\"]\n[models.n]\nupstreams = [\"c/m\"]";
+    let setup = Setup::new().provider("a", &fake, NATIVE).provider("c", &chat, "").model(model).table(USERS);
+    let gateway = setup.start().await;
+    let mut client = RawClient::connect(gateway.addr()).await;
+    let path = "/v1/responses/resp_a1?stream=true&starting_after=3";
+    client.request("GET", path, &[("authorization", "Bearer ann-token")], "").await;
+    let head = client.head().await;
+    assert_eq!(
+        (head.status, head.header("content-type").unwrap_or_default()),
+        (200, "text/event-stream; charset=utf-8")
+    );
+    assert!(client.event().await.unwrap().unwrap().contains("\"hi\""), "before the rest is there");
+    gate.open();
+    assert!(client.event().await.unwrap().unwrap().contains("response.completed"));
+    assert_eq!(fake.requests()[0].path, path);
+    let kept = response(&create(&gateway, &json!({"model": "n", "input": "x"})).await);
+    let path = format!("{RESPONSES}/{}?stream=true", kept["id"].as_str().unwrap());
+    let refused = get(&gateway, &path).await;
+    assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("stream")), "{}", refused.body);
+    let rows = gateway.stop().await;
+    assert_row!(&rows.attempts[0], json!({"outcome": "won", "output_tokens": null}));
+}
+
+#[tokio::test]
+async fn the_metadata_of_a_conversation_has_the_vendors_bounds() {
+    let fake = counting().await;
+    let gateway = Setup::new().provider("a", &fake, "").table(USERS).start().await;
+    let pairs = |count: usize| (0..count).map(|at| (format!("k{at}"), json!("v"))).collect::<serde_json::Map<_, _>>();
+    let all = json!({"metadata": pairs(16)});
+    let made = send(&gateway, "POST", "/v1/conversations", "ann", &all).await.json();
+    let path = format!("/v1/conversations/{}", made["id"].as_str().unwrap());
+    assert_eq!(made["metadata"], all["metadata"]);
+    let most = json!({"metadata": {"k".repeat(64): "ä".repeat(512)}});
+    assert_eq!(send(&gateway, "POST", &path, "ann", &most).await.status, 200);
+    for (metadata, param) in [
+        (json!(pairs(17)), "metadata"),
+        (json!({"k".repeat(65): "v"}), "metadata"),
+        (json!({"k": "v".repeat(513)}), "metadata"),
+        (json!({"k": 1}), "metadata"),
+        (json!("x"), "metadata"),
+    ] {
+        for path in ["/v1/conversations", path.as_str()] {
+            let refused = send(&gateway, "POST", path, "ann", &json!({"metadata": metadata})).await;
+            let error = &refused.json()["error"];
+            let said = (refused.status, &error["type"], &error["param"]);
+            assert_eq!(said, (400, &json!("invalid_request_error"), &json!(param)), "{}", refused.body);
+        }
+    }
+    assert_eq!(get(&gateway, &path).await.json()["metadata"], most["metadata"], "and it stays as it was");
 }

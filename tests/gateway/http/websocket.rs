@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message};
 
 use crate::harness::answer::{advance_clock, silent};
 use crate::harness::gateway::{Setup, TestGateway, assert_row};
-use crate::support::{FakeProvider, Gate, Script, soon};
+use crate::support::{FakeProvider, Gate, Script, Step, soon};
 
 const USERS: &str = "[users.ann]\ntoken = \"ann-token\"\nadmin = true\n";
 
@@ -125,10 +125,7 @@ async fn turns_go_on_over_one_socket_though_nothing_is_stored() {
 async fn a_socket_has_one_response_at_a_time_and_a_cancel_ends_it() {
     let gate = Gate::new();
     let open = gate.clone();
-    let fake = FakeProvider::answering(move |_| {
-        Script::sse().role().token("a").step(crate::support::Step::Wait(open.clone()))
-    })
-    .await;
+    let fake = FakeProvider::answering(move |_| Script::sse().role().token("a").step(Step::Wait(open.clone()))).await;
     let gateway = over(&fake).await;
     let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
     socket.send(&asks("one")).await;
@@ -205,14 +202,7 @@ async fn a_shutdown_ends_idle_sockets_and_waits_for_responses() {
     let gate = Gate::new();
     let open = gate.clone();
     let fake = FakeProvider::answering(move |_| {
-        Script::sse()
-            .role()
-            .token("a")
-            .step(crate::support::Step::Wait(open.clone()))
-            .token("b")
-            .finish("stop")
-            .done()
-            .end()
+        Script::sse().role().token("a").step(Step::Wait(open.clone())).token("b").finish("stop").done().end()
     })
     .await;
     let gateway = over(&fake).await;
@@ -254,14 +244,7 @@ async fn an_answer_may_take_longer_than_a_socket_may_rest() {
     let gate = Gate::new();
     let open = gate.clone();
     let fake = FakeProvider::answering(move |_| {
-        Script::sse()
-            .role()
-            .token("a")
-            .step(crate::support::Step::Wait(open.clone()))
-            .token("b")
-            .finish("stop")
-            .done()
-            .end()
+        Script::sse().role().token("a").step(Step::Wait(open.clone())).token("b").finish("stop").done().end()
     })
     .await;
     let long = "timeouts = { first_token = \"2h\", idle = \"2h\", total = \"2h\" }";
@@ -286,7 +269,7 @@ async fn the_next_request_may_follow_the_last_event_at_once() {
     let open = gate.clone();
     let fake = FakeProvider::answering(move |request| {
         let answer = Script::sse().role().token("a").finish("stop").done();
-        if request.number == 0 { answer.step(crate::support::Step::Wait(open.clone())).end() } else { answer.end() }
+        if request.number == 0 { answer.step(Step::Wait(open.clone())).end() } else { answer.end() }
     })
     .await;
     let gateway = over(&fake).await;
@@ -321,5 +304,71 @@ async fn what_is_stored_is_named_and_not_sent_again() {
     assert_eq!((said(&first), said(&second)), (json!("got 1"), json!("got 3")));
     assert_eq!(second["response"]["previous_response_id"], first["response"]["id"]);
     assert!(gateway.gateway().stored_bytes() < 5 * stored / 2, "the first turn is kept once");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn an_error_has_one_form_however_late_it_comes() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let fake = FakeProvider::answering(move |request| {
+        if request.number == 0 {
+            Script::new().step(Step::Wait(open.clone())).step(Step::Close)
+        } else {
+            Script::sse().role().token("a").step(Step::Close)
+        }
+    })
+    .await;
+    let race = "keepalive = \"2s\"\nretries = 0\nrescue = \"off\"";
+    let gateway = Setup::new().provider("a", &fake, "").race(race).table(USERS).start().await;
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    socket.send(&asks("one")).await;
+    fake.request(0).await;
+    advance_clock(std::time::Duration::from_secs(5)).await;
+    // Time for an early head.
+    assert!(tokio::time::timeout(std::time::Duration::from_millis(50), socket.next()).await.is_err());
+    gate.open();
+    let refused = socket.next().await;
+    assert_eq!((&refused["type"], &refused["status"]), (&json!("error"), &json!(502)), "{refused}");
+    assert_eq!(refused["error"]["code"], "photofinish_all_failed");
+    socket.send(&asks("two")).await;
+    let broken = socket.until("error").await.pop().unwrap();
+    assert!(broken["status"].is_i64() && broken["error"]["message"].is_string(), "{broken}");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_socket_holds_is_counted_and_bounded() {
+    let fake = counting().await;
+    let gateway = Setup::new().provider("a", &fake, "").server("memory = \"4MiB\"\nbody_max = \"4MiB\"");
+    let gateway = gateway.table(USERS).start().await;
+    let used = || gateway.gateway().memory().used();
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    let before = used();
+    let part = |at: usize| {
+        let code = if at == 0 { OpCode::Data(Data::Text) } else { OpCode::Data(Data::Continue) };
+        Message::Frame(Frame::message(vec![b'x'; 64 << 10], code, false))
+    };
+    for at in 0..8 {
+        socket.0.send(part(at)).await.unwrap();
+    }
+    soon("its memory", async {
+        while used() < before + (512 << 10) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    for at in 8..80 {
+        if socket.0.send(part(at)).await.is_err() {
+            break;
+        }
+    }
+    assert_eq!(socket.closed().await.map(|frame| frame.code), Some(CloseCode::Again), "all of it is taken");
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    socket.send(&asks(&"x".repeat(300 << 10))).await;
+    socket.until("response.completed").await;
+    assert!(used() > 300 << 10, "what the next request continues");
+    drop(socket);
+    gateway.settled("after the sockets").await;
     gateway.stop().await;
 }

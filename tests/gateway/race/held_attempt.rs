@@ -19,7 +19,7 @@ use photofinish_base::clock::Instant;
 use photofinish_base::failure::{FailureKind, Phase};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config;
-use photofinish_gateway::attempt::{AttemptSpec, EventStream, ItemKind, ReadyAttempt, StreamItem, start};
+use photofinish_gateway::attempt::{AttemptSpec, EventStream, ExchangeSpec, ItemKind, ReadyAttempt, StreamItem, start};
 use photofinish_gateway::race::AttemptStart;
 use photofinish_history::record::StartReason;
 use photofinish_history::recorder::{Recorder, WriterTask};
@@ -44,19 +44,23 @@ impl Alone {
         let (recorder, writer) = Recorder::start(Store::open(&directory.path().join("test.db")).unwrap());
         let shutdown = Shutdown::new();
         let body = Bytes::from_static(br#"{"model":"m","stream":true,"messages":[{}]}"#);
-        let spec = AttemptSpec {
+        let exchange = ExchangeSpec {
             client: UpstreamClient::new(shutdown.clone()).unwrap(),
-            event_max: 8 << 20,
-            memory: photofinish_base::memory::Memory::new(1 << 30),
             recorder,
             shutdown,
             race_id: "0197".to_owned(),
             span: tracing::Span::none(),
             read_at: Instant::now(),
+            key: None,
+            memory: photofinish_base::memory::Memory::new(1 << 30),
+        };
+        let spec = AttemptSpec {
+            job: None,
+            exchange,
+            event_max: 8 << 20,
             starting: AttemptStart { candidate: 0, ordinal: 0, reason: StartReason::First, p_include: 1.0 },
             upstream: config.model("m").unwrap().upstreams[0].clone(),
             endpoint: Endpoint::parse(&fake.base_url()).unwrap(),
-            key: None,
             request_translation: Arc::new(RequestTranslation::untouched(Arc::new(
                 ApiRequest::parse(Surface::Chat, body).unwrap(),
             ))),

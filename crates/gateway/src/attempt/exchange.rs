@@ -326,11 +326,11 @@ pub(super) fn outgoing(spec: &AttemptSpec) -> Result<Outgoing, Failure> {
         method,
         path,
         headers,
-        body: counted(spec.request_translation.body_for(&spec.upstream.model, spec.form), &spec.memory)?,
+        body: counted(spec.request_translation.body_for(&spec.upstream.model, spec.form), &spec.exchange.memory)?,
         connect_timeout: spec.upstream.timeouts.connect,
         fresh: spec.fresh,
     };
-    credential::add(&mut outgoing, spoken, spec.key.as_ref().map(HashedKey::expose), SystemTime::now());
+    credential::add(&mut outgoing, spoken, spec.exchange.key.as_ref().map(HashedKey::expose), SystemTime::now());
     Ok(outgoing)
 }
 

@@ -8,11 +8,11 @@ use tracing::{Level, Span, enabled};
 
 use super::answer_length::LengthBound;
 use super::meter::Meter;
-use super::spec::{AttemptSpec, InFlightGuard, PassSpec};
+use super::spec::{AttemptSpec, ExchangeSpec, InFlightGuard, PassSpec};
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{FirstToken, UpstreamConfig};
+use photofinish_config::config::{FirstToken, Provider, Timeouts, UpstreamConfig};
 use photofinish_history::bill::BillBounds;
 use photofinish_history::estimate::speed::Decoding;
 use photofinish_history::record::table::Subset as _;
@@ -101,69 +101,60 @@ pub(super) struct AttemptGuard {
 
 impl AttemptGuard {
     pub fn new(spec: &mut AttemptSpec, shared: Arc<AttemptShared>, reservation: Reservation) -> AttemptGuard {
-        let dispatch = Instant::now();
-        AttemptGuard {
-            record: Box::new(new_record(spec, dispatch)),
-            meter: Meter::new(dispatch, choices_asked(spec.choices), length_bound(spec), spec.key.clone()),
-            read_at: spec.read_at,
-            until: spec.read_at + spec.upstream.timeouts.stream_total,
-            dispatch,
-            shared,
-            ended: None,
-            bill: BillBounds {
-                price: spec.upstream.price,
-                cancel_billing: spec.upstream.provider.cancel_billing,
-                per_byte: None,
-                per_byte_elsewhere: None,
-            },
-            choices: spec.choices,
-            omits_finish_reason: spec.upstream.provider.omits_finish_reason,
-            answer_only: spec.first_token == FirstToken::Answer,
-            counts: spec.request_translation.surface().counts(),
-            whole: !spec.streams,
-            recorder: spec.recorder.clone(),
-            shutdown: spec.shutdown.clone(),
-            stale: false,
-            span: spec.span.clone(),
-            attempt_observer: spec.attempt_observer.take(),
-            reservation,
-            _slot: spec.slot.take(),
-        }
+        let (dispatch, provider) = (Instant::now(), &spec.upstream.provider);
+        let bound = (choices_asked(spec.choices), length_bound(spec));
+        let record = new_record(spec, dispatch);
+        let mut guard =
+            AttemptGuard::of(&spec.exchange, provider, spec.upstream.timeouts, (record, reservation), bound);
+        (guard.bill.price, guard.choices, guard.meter.job) = (spec.upstream.price, spec.choices, spec.job.take());
+        guard.omits_finish_reason = provider.omits_finish_reason;
+        guard.answer_only = spec.first_token == FirstToken::Answer;
+        guard.counts = spec.request_translation.surface().counts();
+        (guard.shared, guard.whole) = (shared, !spec.streams);
+        (guard.attempt_observer, guard._slot) = (spec.attempt_observer.take(), spec.slot.take());
+        guard
     }
 
     /// For an exchange that is passed on: it has no first token, and teaches nothing.
     pub fn passing(spec: &PassSpec, reservation: Reservation) -> AttemptGuard {
-        let dispatch = Instant::now();
         let upstream = (spec.provider.name.clone(), spec.word.clone());
         let record = AttemptRecord {
             dialect: spec.spoken.dialect.as_str(),
-            key_id: spec.key.as_ref().map(|key| key.id().to_owned()),
+            key_id: spec.exchange.key.as_ref().map(|key| key.id().to_owned()),
             plain: true,
-            ..AttemptRecord::new(spec.race_id.clone(), 0, upstream, StartReason::First)
+            ..AttemptRecord::new(spec.exchange.race_id.clone(), 0, upstream, StartReason::First)
         };
+        let bound = (1, LengthBound::new(None, None, 0));
+        AttemptGuard::of(&spec.exchange, &spec.provider, spec.timeouts, (record, reservation), bound)
+    }
+
+    /// `bound`: the choices that are asked for, and how long each may be.
+    fn of(
+        exchange: &ExchangeSpec,
+        provider: &Provider,
+        timeouts: Timeouts,
+        (record, reservation): (AttemptRecord, Reservation),
+        bound: (u32, LengthBound),
+    ) -> AttemptGuard {
+        let (dispatch, cancel_billing) = (Instant::now(), provider.cancel_billing);
         AttemptGuard {
             record: Box::new(record),
-            meter: Meter::new(dispatch, 1, LengthBound::new(None, None, 0), spec.key.clone()),
-            read_at: spec.read_at,
-            until: spec.read_at + spec.timeouts.stream_total,
+            meter: Meter::new(dispatch, bound.0, bound.1, exchange.key.clone()),
+            read_at: exchange.read_at,
+            until: exchange.read_at + timeouts.stream_total,
             dispatch,
             shared: Arc::default(),
             ended: None,
-            bill: BillBounds {
-                price: None,
-                cancel_billing: spec.provider.cancel_billing,
-                per_byte: None,
-                per_byte_elsewhere: None,
-            },
+            bill: BillBounds { price: None, cancel_billing, per_byte: None, per_byte_elsewhere: None },
             choices: None,
             omits_finish_reason: false,
             answer_only: false,
             counts: false,
             whole: false,
-            recorder: spec.recorder.clone(),
-            shutdown: spec.shutdown.clone(),
+            recorder: exchange.recorder.clone(),
+            shutdown: exchange.shutdown.clone(),
             stale: false,
-            span: spec.span.clone(),
+            span: exchange.span.clone(),
             attempt_observer: None,
             reservation,
             _slot: None,
@@ -381,8 +372,8 @@ fn choices_asked(n: Option<i64>) -> u32 {
 fn new_record(spec: &AttemptSpec, dispatch: Instant) -> AttemptRecord {
     AttemptRecord {
         dialect: spec.request_translation.dialect().as_str(),
-        key_id: spec.key.as_ref().map(|key| key.id().to_owned()),
-        dispatch_us: micros_between(spec.read_at, dispatch),
+        key_id: spec.exchange.key.as_ref().map(|key| key.id().to_owned()),
+        dispatch_us: micros_between(spec.exchange.read_at, dispatch),
         p_include: Some(spec.starting.p_include),
         p_audit: Some(spec.p_audit),
         plain: spec.form == AnswerForm::Plain,
@@ -390,7 +381,7 @@ fn new_record(spec: &AttemptSpec, dispatch: Instant) -> AttemptRecord {
         price_source: spec.upstream.price_source.as_ref().map(ToString::to_string),
         in_flight_upstream: spec.slot.as_ref().map_or(0, |slot| slot.before),
         ..AttemptRecord::new(
-            spec.race_id.clone(),
+            spec.exchange.race_id.clone(),
             i64::try_from(spec.starting.ordinal).unwrap_or(i64::MAX),
             (spec.upstream.provider.name.clone(), spec.upstream.model.clone()),
             spec.starting.reason,

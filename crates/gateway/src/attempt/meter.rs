@@ -1,5 +1,7 @@
 //! Measures one attempt: times, kinds, characters, gaps and usage. Pure: events and instants in, columns out.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::answer_length::{AnswerLength, LengthBound};
@@ -9,6 +11,22 @@ use photofinish_history::record::{AttemptRecord, TokenSource};
 use photofinish_wire::answer::service_tier::ServiceTier;
 use photofinish_wire::stream::frame::{Chunk, Payload};
 use photofinish_wire::{PayloadKind, Usage};
+
+/// What a job costs is booked in one row: that of the exchange which is the first to see it.
+#[derive(Clone, Debug, Default)]
+pub struct JobCost(Arc<AtomicBool>);
+
+impl JobCost {
+    /// Of what was paid before.
+    pub fn booked() -> JobCost {
+        JobCost(Arc::new(true.into()))
+    }
+
+    /// False: it is in another row.
+    fn book(&self) -> bool {
+        !self.0.swap(true, Ordering::Relaxed)
+    }
+}
 
 /// All times are microseconds since the dispatch.
 #[derive(Debug)]
@@ -41,6 +59,8 @@ pub struct Meter {
     /// Usage from the headers; usage from the body takes precedence.
     head: Usage,
     usage_after_finish: bool,
+    /// None: its usage belongs to its own row.
+    pub job: Option<JobCost>,
     finish_reason: Option<String>,
     /// Choices that were seen, and those that finished, one bit each.
     choices: u64,
@@ -85,6 +105,7 @@ impl Meter {
             usage: Usage::default(),
             head: Usage::default(),
             usage_after_finish: false,
+            job: None,
             finish_reason: None,
             choices: 0,
             finished: 0,
@@ -140,6 +161,11 @@ impl Meter {
             let kept = |model: &str| scrubbed(model, self.key.as_ref()).chars().take(256).collect();
             self.model = chunk.model.as_deref().map(kept);
         }
+        let tells = chunk.usage.is_some() || chunk.cost.is_some();
+        if self.job.as_ref().is_some_and(|job| !tells || !job.book()) {
+            return;
+        }
+        self.job = None;
         chunk.timings.iter().for_each(|timings| self.usage.add_timings(timings));
         chunk.usage.iter().for_each(|usage| self.usage.add(usage));
         chunk.cost.iter().for_each(|cost| self.usage.add_cost(cost));

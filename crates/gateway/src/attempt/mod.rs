@@ -17,10 +17,11 @@ mod spec;
 mod stream;
 mod whole;
 
+pub use meter::JobCost;
 pub use model_list::{ModelListError, ModelListRequest};
 pub use no_answer::ReadyAttempt;
 pub use pass::{PassedAnswer, PassedStream, UploadLook};
-pub use spec::{AttemptSpec, InFlightGuard, PassSpec};
+pub use spec::{AttemptSpec, ExchangeSpec, InFlightGuard, PassSpec};
 pub use stream::{EventStream, ItemKind, StreamItem};
 pub use whole::{Assembler, assemble_events};
 
@@ -51,11 +52,12 @@ pub fn start(mut spec: AttemptSpec, reservation: Reservation) -> Attempt {
     let guard = Box::new(AttemptGuard::new(&mut spec, shared.clone(), reservation));
     let outgoing = exchange::outgoing(&spec);
     let names_stored = spec.request_translation.call().is_some();
-    let bounds = Bounds { event_max: spec.event_max, memory: spec.memory.clone(), names_stored };
+    let bounds = Bounds { event_max: spec.event_max, memory: spec.exchange.memory.clone(), names_stored };
     let AttemptSpec { request_translation, upstream, include_usage, .. } = &spec;
     let response_translation = ResponseTranslation::new(request_translation, &upstream.model, *include_usage);
-    let exchange = exchange::exchange(spec.client, outgoing, response_translation, bounds, spec.key, guard);
-    let future = Box::pin(exchange.instrument(spec.span));
+    let exchange =
+        exchange::exchange(spec.exchange.client, outgoing, response_translation, bounds, spec.exchange.key, guard);
+    let future = Box::pin(exchange.instrument(spec.exchange.span));
     Attempt { future, shared }
 }
 

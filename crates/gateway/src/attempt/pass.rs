@@ -74,19 +74,24 @@ impl PassSpec {
     /// # Errors
     /// There is no answer, or it is an error: `failure.answer` has it.
     pub async fn send(self, reservation: Reservation, look: impl Fn() -> UploadLook) -> Result<PassedAnswer, Failure> {
-        let span = self.span.clone();
-        self.exchange(reservation, look).instrument(span).await
+        let span = self.exchange.span.clone();
+        self.exchanged(reservation, look).instrument(span).await
     }
 
-    async fn exchange(
+    async fn exchanged(
         mut self,
         reservation: Reservation,
         look: impl Fn() -> UploadLook,
     ) -> Result<PassedAnswer, Failure> {
-        credential::add(&mut self.outgoing, &self.spoken, self.key.as_ref().map(HashedKey::expose), SystemTime::now());
+        credential::add(
+            &mut self.outgoing,
+            &self.spoken,
+            self.exchange.key.as_ref().map(HashedKey::expose),
+            SystemTime::now(),
+        );
         let mut guard = Box::new(AttemptGuard::passing(&self, reservation));
         guard.dispatched();
-        let mut lease = self.memory.lease();
+        let mut lease = self.exchange.memory.lease();
         let asked = match lease.cover(BUFFERS) {
             Ok(()) => self.head(&mut guard, &look).await,
             Err(MemoryFull) => Err(no_memory(Phase::Connect)),
@@ -96,12 +101,12 @@ impl PassSpec {
                 guard.failed(failure);
             }
         })?;
-        response.body.count_in(&self.memory);
+        response.body.count_in(&self.exchange.memory);
         guard.head(&response);
         if response.status.is_client_error() || response.status.is_server_error() {
             self.upload.give_up();
-            let bounds = Bounds { event_max: READ_MAX, memory: self.memory.clone(), names_stored: true };
-            return Err(refused(response, self.key.as_ref(), &bounds, &mut guard).await);
+            let bounds = Bounds { event_max: READ_MAX, memory: self.exchange.memory.clone(), names_stored: true };
+            return Err(refused(response, self.exchange.key.as_ref(), &bounds, &mut guard).await);
         }
         // Other answers show the same usage again, such as those about a batch.
         let tells = self.outgoing.method == Method::POST && self.word != "batches";
@@ -136,8 +141,11 @@ impl PassSpec {
         let sending = async {
             let mut outgoing = self.outgoing.clone();
             loop {
-                let sent =
-                    self.client.send_upload(&outgoing, &self.upload, |connected| guard.connected(connected)).await;
+                let sent = self
+                    .exchange
+                    .client
+                    .send_upload(&outgoing, &self.upload, |connected| guard.connected(connected))
+                    .await;
                 match sent {
                     // As everywhere, it is asked again after a pooled connection died, here in the same attempt.
                     Err(failure) if failure.stale && !outgoing.fresh && self.upload.is_whole() => outgoing.fresh = true,
@@ -146,7 +154,7 @@ impl PassSpec {
             }
         };
         let mut sending = std::pin::pin!(sending);
-        let end = self.read_at + self.timeouts.stream_total;
+        let end = self.exchange.read_at + self.timeouts.stream_total;
         let due = || (look().moved_at + self.timeouts.total).min(end);
         loop {
             match tokio::time::timeout_at(due(), &mut sending).await {

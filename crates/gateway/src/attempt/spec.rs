@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use http::HeaderMap;
 use tracing::Span;
 
+use super::meter::JobCost;
 use crate::race::AttemptStart;
 use photofinish_base::clock::Instant;
 use photofinish_base::memory::Memory;
@@ -18,21 +19,30 @@ use photofinish_routing::learning::AttemptObserver;
 use photofinish_transport::upstream::{Endpoint, Outgoing, Upload, UpstreamClient};
 use photofinish_wire::{AnswerForm, RequestTranslation};
 
-/// Everything that an attempt needs. Owned: an audited attempt outlives its race.
-pub struct AttemptSpec {
+/// What every exchange with a provider needs.
+pub struct ExchangeSpec {
     pub client: UpstreamClient,
     pub recorder: Recorder,
     pub shutdown: Shutdown,
     pub race_id: String,
     /// The span of the attempt.
     pub span: Span,
-    /// When the client's request was read.
+    /// When the client's request was read, or began.
     pub read_at: Instant,
+    pub key: Option<HashedKey>,
+    /// Memory for its buffers.
+    pub memory: Memory,
+}
+
+/// Everything that an attempt needs. Owned: an audited attempt outlives its race.
+pub struct AttemptSpec {
+    pub exchange: ExchangeSpec,
     pub starting: AttemptStart,
     pub upstream: UpstreamConfig,
     pub endpoint: Endpoint,
-    pub key: Option<HashedKey>,
     pub request_translation: Arc<RequestTranslation>,
+    /// It makes a job, or asks for what is stored.
+    pub job: Option<JobCost>,
     /// The number of answers that the request asks for, if given.
     pub choices: Option<i64>,
     /// A chat client asked for the usage chunk itself.
@@ -45,8 +55,6 @@ pub struct AttemptSpec {
     pub first_token: FirstToken,
     /// Bytes of one event of its answer; a larger event is a failure.
     pub event_max: usize,
-    /// Memory for its buffers.
-    pub memory: Memory,
     /// The client's headers that are forwarded.
     pub headers: HeaderMap,
     /// Use a new connection: a pooled one has just died.
@@ -61,24 +69,15 @@ pub struct AttemptSpec {
 
 /// Everything that an exchange needs whose bodies are passed on.
 pub struct PassSpec {
-    pub client: UpstreamClient,
-    pub recorder: Recorder,
-    pub shutdown: Shutdown,
-    pub race_id: String,
-    /// The span of the attempt.
-    pub span: Span,
-    /// When the client's request began.
-    pub read_at: Instant,
+    pub exchange: ExchangeSpec,
     pub provider: Arc<Provider>,
     pub spoken: ProviderDialect,
     /// What the path is about, in place of a model.
     pub word: String,
-    pub key: Option<HashedKey>,
     /// The request without its key and its body.
     pub outgoing: Outgoing,
     pub upload: Upload,
     pub timeouts: Timeouts,
-    pub memory: Memory,
     /// Has the prices of models that answers name.
     pub catalogue: Arc<ModelCatalogue>,
 }

@@ -220,7 +220,8 @@ impl Gateway {
         self.stored.trim();
     }
 
-    pub(super) fn heavy(&self) -> &BlockingPool {
+    /// Threads for work on large bodies.
+    pub fn heavy(&self) -> &BlockingPool {
         &self.heavy
     }
 

@@ -34,16 +34,21 @@ use tracing::Instrument;
 
 use door::admission::{self, NotAdmitted};
 use door::places::RequestPlace;
-use lists::models::json_response;
+use photofinish_base::clock::Instant;
 use photofinish_base::telemetry::request_span;
 use photofinish_routing::health::{CallerId, LiveConfig};
 use photofinish_wire::{PassedCall, PathCall, Surface};
 use prepare::{PreparedRequest, Preparing, prepare};
+use request::blocking::INLINE_MAX;
 use request::body;
 use run::early::EarlyBody;
 use run::race_guard::RaceGuard;
 use run::running::{ServedAnswer, response_of};
 use stored::calls::{self, Answer, UpstreamCall};
+
+/// An extension of a request that came as a frame of a WebSocket, whose pings keep it alive: its answer needs no early head.
+#[derive(Clone, Copy)]
+pub struct OverSocket;
 
 /// Serves a `POST` on one of the surfaces. `call`: what the path says of the request, on surfaces whose path says it.
 pub async fn serve(
@@ -79,15 +84,19 @@ pub async fn serve_stored(
     let max = live.config.server.body_max;
     let found = match body::read(&gateway, &parts.headers, body, max, &mut place).await {
         Ok(bytes) => {
-            let caller = CallerId::new(by.user.as_ref().map(|user| user.name.as_str()), live.config.users.len());
-            calls::find(gateway.stored(), caller.id(), &call, &bytes).map(|answer| (answer, bytes))
+            let caller = CallerId::new(by.user.as_ref().map(|user| user.name.as_str()), live.config.users.len()).id();
+            let (stored, until) = (gateway.stored().clone(), Instant::now() + live.config.race.timeouts.total);
+            // How much is stored is not known.
+            let length = bytes.len().max(INLINE_MAX + 1);
+            let find = move |_: &_| calls::find(&stored, caller, &call, &bytes).map(|answer| (answer, call, bytes));
+            gateway.heavy().run(length, until, find).await.and_then(|found| found)
         }
         Err(rejection) => Err(rejection),
     };
     match found {
-        Ok((Answer::Here(answer), _)) => json_response(&answer),
-        Ok((Answer::Upstream(found_at), bytes)) => {
-            let stored = Some(UpstreamCall { call, place: found_at });
+        Ok((Answer::Here(answer), ..)) => answer,
+        Ok((Answer::Upstream(holders), call, bytes)) => {
+            let stored = Some(UpstreamCall { call, holders });
             // The body was decoded.
             parts.headers.remove(CONTENT_ENCODING);
             let preparing = Preparing { gateway: &gateway, live: &live, call: None, by, stored };
@@ -146,7 +155,8 @@ async fn handle(
             };
         }
     };
-    let Some(every) = race.keepalive() else {
+    let has_pings = parts.extensions.get::<OverSocket>().is_some();
+    let Some(every) = race.keepalive().filter(|_| !has_pings) else {
         return response_of(race.run().await, guard);
     };
     let (due, rescues) = (race.read_at + every, race.may_rescue());

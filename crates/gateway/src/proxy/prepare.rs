@@ -23,8 +23,7 @@ use super::run::launcher::{Launcher, RacePolicy};
 use super::run::race_guard::{ParsedRace, Planned, RaceGuard, ReadRace};
 use super::run::running::PreparedRace;
 use super::stored::calls::UpstreamCall;
-use super::stored::keeper::Keeper;
-use super::stored::recall::{Placement, Recalled, recall};
+use super::stored::recall::{Holders, Recalled, recall, recalled_bytes};
 use crate::race::Race;
 use photofinish_config::config::User;
 use photofinish_history::record::{LeftOutReason, RequestOrigin};
@@ -73,9 +72,9 @@ pub async fn prepare(
 ) -> Result<PreparedRequest, Rejection> {
     let (bytes, race) = preparing.read(headers, body, guard).await?;
     let (request, mut race) = preparing.parse(headers, bytes, race).await?;
-    let Recalled { request, place, keeper } = preparing.recall(request)?;
+    let Recalled { request, holders, keeper } = preparing.recall(request, &race).await?;
     race.keeps(keeper);
-    let candidates = match preparing.resolve(headers, &request, place, &race).await {
+    let candidates = match preparing.resolve(headers, &request, holders, &race).await {
         Err(rejection) if rejection.is_unspoken() && request.surface.counts() => {
             return Ok(PreparedRequest::Answered(all_failed::estimate(&request)));
         }
@@ -116,8 +115,8 @@ impl Preparing<'_> {
         let (surface, call, content_type) = (race.surface(), self.call.take(), headers.get(CONTENT_TYPE).cloned());
         let strict = self.by.user.as_ref().is_some_and(|user| !user.overrides.any_upstream());
         let (length, until) = (bytes.len(), race.read_at() + self.live.config.race.timeouts.total);
-        if let Some(UpstreamCall { call, place }) = &self.stored {
-            let request = Arc::new(call.request(&place.names(self.live)?, bytes, place.is_unpaid()));
+        if let Some(UpstreamCall { call, holders }) = &self.stored {
+            let request = Arc::new(call.request(&holders.names(self.live)?, bytes));
             let race = race.parsed(&request, &request.model);
             return Ok((request, race));
         }
@@ -142,21 +141,16 @@ impl Preparing<'_> {
     }
 
     /// The earlier answers that the request names.
-    fn recall(&self, request: Arc<ApiRequest>) -> Result<Recalled, Rejection> {
-        let user = self.by.user.as_ref().map(|user| user.name.as_str());
-        let caller = || CallerId::new(user, self.live.config.users.len()).id();
-        match &self.stored {
-            Some(UpstreamCall { place, .. }) => {
-                // Its cost is in the row of the question that finds its end.
-                let keeper =
-                    place.is_unpaid().then(|| Box::new(Keeper::of_job(self.gateway.stored().clone(), caller())));
-                Ok(Recalled { request, place: Some(place.clone()), keeper })
-            }
-            None if request.surface.dialect() != Dialect::Responses => {
-                Ok(Recalled { request, place: None, keeper: None })
-            }
-            None => recall(self.gateway.stored(), caller(), self.live.config.server.body_max, request),
+    async fn recall(&self, request: Arc<ApiRequest>, race: &ParsedRace<'_>) -> Result<Recalled, Rejection> {
+        if self.stored.is_some() || request.surface.dialect() != Dialect::Responses {
+            let holders = self.stored.as_ref().map(|call| call.holders.clone());
+            return Ok(Recalled { request, holders, keeper: None });
         }
+        let user = self.by.user.as_ref().map(|user| user.name.as_str());
+        let caller = CallerId::new(user, self.live.config.users.len()).id();
+        let (stored, body_max) = (self.gateway.stored().clone(), self.live.config.server.body_max);
+        let (bytes, until) = (recalled_bytes(&request), race.read_at() + self.live.config.race.timeouts.total);
+        self.gateway.heavy().run(bytes, until, move |_| recall(&stored, caller, body_max, request)).await?
     }
 
     /// The upstreams that may serve it, with the request to each.
@@ -164,7 +158,7 @@ impl Preparing<'_> {
         &mut self,
         headers: &HeaderMap,
         request: &Arc<ApiRequest>,
-        place: Option<Placement>,
+        holders: Option<Holders>,
         race: &ParsedRace<'_>,
     ) -> Result<CandidateSet, Rejection> {
         let caller = Caller::new(self.live, self.by.user.take(), headers)?;
@@ -172,7 +166,7 @@ impl Preparing<'_> {
         if self.stored.is_some() {
             overrides.upstreams = Some(request.model.clone());
         }
-        overrides.place = place;
+        overrides.holders = holders;
         let is_crowded = || self.gateway.load(self.live, race.in_flight()).room() != AdmissionRoom::Enough;
         let crowded = is_crowded();
         let (gateway, live, asked) = (self.gateway.clone(), self.live.clone(), request.clone());

@@ -3,7 +3,10 @@
 //!
 //! Not for the answers: see `proxy`.
 
+use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -17,21 +20,24 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use photofinish_base::clock::Instant;
-use photofinish_base::memory::Lease;
+use photofinish_base::memory::{Lease, Memory, MemoryFull};
+use photofinish_base::pace::aside;
 use photofinish_base::telemetry::request_span;
-use photofinish_gateway::proxy::{self, Client, Gateway, Rejection};
+use photofinish_gateway::proxy::{self, Client, Gateway, OverSocket, Rejection};
 use photofinish_wire::dialects::responses::frames::{self, ClientFrame};
 use photofinish_wire::dialects::responses::stored::{StoredAnswer, response_of};
 use photofinish_wire::request::state::add;
 use photofinish_wire::stream::sse::SseScanner;
 use photofinish_wire::{ApiRequest, Surface};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Utf8Bytes};
 use tracing::Instrument as _;
 
+use super::client_bytes::write_through;
 use super::connection_slots::ConnectionSlot;
 
 /// How often the gateway pings. A client that says nothing for three of them has left.
@@ -42,6 +48,10 @@ const SOCKET_IDLE_FOR: Duration = Duration::from_secs(600);
 const SOCKET_FOR: Duration = Duration::from_secs(3_600);
 /// Bytes that wait for a client that does not read, beside the frame that is written: pongs.
 const UNREAD_MAX: usize = 1 << 20;
+/// Bytes that are read of a socket at once.
+const READ_MAX: usize = 16 << 10;
+/// Bytes of a client's ping without what it says.
+const CONTROL_HEAD: usize = 6;
 /// Bytes of a refusal that are passed on.
 const REFUSAL_MAX: usize = 1 << 20;
 
@@ -135,23 +145,50 @@ pub(super) fn accept(gateway: Arc<Gateway>, client: Client, mut request: Request
 }
 
 /// What the socket holds of the response before: a client that stores nothing continues it all the same.
+#[derive(Clone)]
 struct LastResponse {
     id: String,
     /// All items up to its end, as JSON text without brackets.
-    items: Vec<u8>,
+    items: Bytes,
     /// A request that names it finds it without this socket.
     is_stored: bool,
-    _lease: Lease,
 }
 
 /// A request of the client.
 struct SocketRequest {
     body: Bytes,
     /// All its items, those of the response before included. None: they are not known here.
-    items: Option<Vec<u8>>,
+    items: Option<Bytes>,
     /// Its answer is stored.
     is_stored: bool,
 }
+
+/// The bytes of a connection. What was read and is no whole message yet has its memory.
+struct CountedFrames<S> {
+    stream: S,
+    unread: usize,
+    lease: Lease,
+}
+
+impl<S> CountedFrames<S> {
+    /// A message of so many bytes is taken.
+    fn taken(&mut self, bytes: usize) {
+        self.unread = self.unread.saturating_sub(bytes);
+        self.lease.settle(READ_MAX + self.unread);
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for CountedFrames<S> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let (frames, before) = (self.get_mut(), buffer.filled().len());
+        ready!(Pin::new(&mut frames.stream).poll_read(context, buffer))?;
+        frames.unread += buffer.filled().len() - before;
+        let covered = frames.lease.cover(READ_MAX + frames.unread);
+        Poll::Ready(covered.map_err(|MemoryFull| io::ErrorKind::OutOfMemory.into()))
+    }
+}
+
+write_through!(CountedFrames);
 
 /// Why a socket ends.
 enum SocketEnd {
@@ -161,14 +198,14 @@ enum SocketEnd {
 }
 
 struct SocketSession<'a, S> {
-    socket: WebSocketStream<S>,
+    socket: WebSocketStream<CountedFrames<S>>,
     accepted: AcceptedClient,
     place: &'a ConnectionSlot,
     last: Option<LastResponse>,
     /// A response is under way, which no bound of the socket cuts.
     is_answering: bool,
     /// What the client said between the last event of an answer and the end of its body.
-    waiting: Option<String>,
+    waiting: Option<Utf8Bytes>,
     opened_at: Instant,
     /// The end of the latest response.
     used_at: Instant,
@@ -183,9 +220,12 @@ where
 {
     let body_max = accepted.gateway.live().config.server.body_max;
     let config = WebSocketConfig::default()
+        .read_buffer_size(READ_MAX)
         .max_message_size(Some(body_max))
         .max_frame_size(Some(body_max))
         .max_write_buffer_size(UNREAD_MAX);
+    let mut stream = CountedFrames { stream, unread: 0, lease: accepted.gateway.memory().lease() };
+    stream.taken(0);
     let socket = WebSocketStream::from_partially_read(stream, read.to_vec(), Role::Server, Some(config)).await;
     let now = Instant::now();
     let pings = tokio::time::interval_at(now + PING_FOR, PING_FOR);
@@ -219,8 +259,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
                     () = shutdown.draining() => return Err(SocketEnd::Closed(CloseCode::Away, "the gateway is shutting down")),
                 },
             };
-            match ClientFrame::read(&frame) {
+            match read(&frame) {
                 ClientFrame::Create { body, generates } => {
+                    drop(frame);
                     let _work = self.place.begin(false, || true);
                     self.is_answering = true;
                     self.respond(body, generates).await?;
@@ -233,19 +274,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
     }
 
     /// The next text of the client. Pings meanwhile.
-    async fn next(&mut self) -> Result<String, SocketEnd> {
+    async fn next(&mut self) -> Result<Utf8Bytes, SocketEnd> {
         loop {
             tokio::select! {
                 message = self.socket.next() => {
                     self.heard_at = Instant::now();
                     match message {
-                        Some(Ok(Message::Text(text))) => return Ok(text.as_str().to_owned()),
+                        Some(Ok(Message::Text(text))) => {
+                            // With all its fragments and their headers.
+                            self.socket.get_mut().taken(usize::MAX);
+                            return Ok(text);
+                        }
                         Some(Ok(Message::Binary(_))) => {
                             return Err(SocketEnd::Closed(CloseCode::Unsupported, "only text frames are read"));
                         }
-                        Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
-                        Some(Err(tokio_tungstenite::tungstenite::Error::Capacity(_))) => {
+                        Some(Ok(Message::Ping(said) | Message::Pong(said))) => {
+                            self.socket.get_mut().taken(CONTROL_HEAD + said.len());
+                        }
+                        Some(Ok(Message::Frame(_))) => {}
+                        Some(Err(Error::Capacity(_))) => {
                             return Err(SocketEnd::Closed(CloseCode::Size, "the frame is larger than body_max"));
+                        }
+                        Some(Err(Error::Io(error))) if error.kind() == io::ErrorKind::OutOfMemory => {
+                            return Err(SocketEnd::Closed(CloseCode::Again, "no memory is left for the frame"));
                         }
                         Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(SocketEnd::Gone),
                     }
@@ -276,17 +327,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
 
     /// Answers one request.
     async fn respond(&mut self, body: String, generates: bool) -> Result<(), SocketEnd> {
-        let SocketRequest { body, items, is_stored } = self.continued(Bytes::from(body));
+        let (gateway, live) = (self.accepted.gateway.clone(), self.accepted.gateway.live());
+        let (body_max, stores) = (live.config.server.body_max, live.config.server.stored.size > 0);
+        let memory = gateway.memory().clone();
+        let (last, until) = (self.last.clone(), Instant::now() + live.config.race.timeouts.total);
+        let length = body.len() + last.as_ref().map_or(0, |last| last.items.len());
+        let work = move |_: &_| continued(body, last.as_ref(), &memory, body_max, stores);
+        let continued = gateway.heavy().run(length, until, work).await;
+        let SocketRequest { body, items, is_stored } = match continued.and_then(|continued| continued) {
+            Ok(request) => request,
+            Err(rejection) => return self.refuse(rejection.answer_to(Surface::Responses)).await,
+        };
         if !generates {
             return self.note(&body, items).await;
         }
         let mut request = Request::post(Surface::Responses.path()).body(Body::from(body)).unwrap_or_default();
         request.headers_mut().extend(self.accepted.headers.clone());
+        request.extensions_mut().insert(OverSocket);
         // The token may have been revoked meanwhile.
         request.extensions_mut().insert(self.accepted.client.clone());
-        let _ = proxy::check_token(&self.accepted.gateway, &mut request);
+        let _ = proxy::check_token(&gateway, &mut request);
         let client = request.extensions().get::<Client>().cloned().unwrap_or_else(|| self.accepted.client.clone());
-        let gateway = self.accepted.gateway.clone();
         let serving = proxy::serve(gateway, Surface::Responses, client, None, request);
         let mut serving = std::pin::pin!(serving.instrument(request_span(Surface::Responses.as_str())));
         let response = loop {
@@ -298,18 +359,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
             }
         };
         if response.status() != StatusCode::OK {
-            let status = response.status().as_u16();
-            let limited = http_body_util::Limited::new(response.into_body(), REFUSAL_MAX);
-            let said = limited.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-            return self.send(frames::refusal(status, &said)).await;
+            return self.refuse(response).await;
         }
         self.relay(response.into_body(), SocketRequest { body: Bytes::new(), items, is_stored }).await
+    }
+
+    async fn refuse(&mut self, response: Response<Body>) -> Result<(), SocketEnd> {
+        let status = response.status().as_u16();
+        let limited = http_body_util::Limited::new(response.into_body(), REFUSAL_MAX);
+        let said = limited.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        self.send(frames::refusal(status, &said)).await
     }
 
     /// Sends the events of a stream.
     async fn relay(&mut self, mut body: Body, mut of: SocketRequest) -> Result<(), SocketEnd> {
         // The upstream's events were bounded before.
         let mut scanner = SseScanner::new(usize::MAX);
+        // Of the event under way, and of its frame.
+        let (mut lease, mut begun) = (self.accepted.gateway.memory().lease(), 0);
         let (mut id, mut has_ended) = (String::new(), false);
         loop {
             let chunk = tokio::select! {
@@ -328,23 +395,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
             };
             let is_end = chunk.is_none();
             match chunk {
-                Some(Ok(frame)) => scanner.push(frame.into_data().unwrap_or_default()),
+                Some(Ok(frame)) => {
+                    let data = frame.into_data().unwrap_or_default();
+                    begun += data.len();
+                    lease.settle(2 * begun);
+                    scanner.push(data);
+                }
                 Some(Err(_)) => return Err(SocketEnd::Closed(CloseCode::Error, "the answer broke off")),
                 None => {}
             }
             loop {
                 let event = scanner.next_event().ok().flatten();
                 let Some(event) = event.or_else(|| is_end.then(|| scanner.finish()).flatten()) else { break };
-                let Some(data) = frames::data(&event) else { continue };
-                if let Some(response) = frames::may_have_response(&event).then(|| response_of(&event)).flatten() {
-                    let read = StoredAnswer::read(&response);
+                begun = 0;
+                let length = event.raw.len();
+                let Some(frame) = aside(length, || frames::frame(&event)) else { continue };
+                let find = || frames::may_have_response(&event).then(|| response_of(&event)).flatten();
+                if let Some(response) = aside(length, find) {
+                    let read = aside(length, || StoredAnswer::read(&response));
                     id = read.as_ref().map(|response| response.id.clone().into_owned()).unwrap_or_default();
                     if let Some(read) = read.filter(StoredAnswer::has_ended) {
                         has_ended = true;
-                        self.last = of.items.take().and_then(|items| self.kept(&read, items, of.is_stored));
+                        self.last = of.items.take().and_then(|items| self.kept(&read, &items, of.is_stored));
                     }
                 }
-                self.send(String::from_utf8_lossy(&data).into_owned()).await?;
+                self.send(frame).await?;
             }
             if is_end {
                 return Ok(());
@@ -354,7 +429,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
 
     /// Whether this frame ends the response that is under way. Any other request has to wait.
     async fn is_cancelled(&mut self, frame: &str) -> Result<bool, SocketEnd> {
-        match ClientFrame::read(frame) {
+        match read(frame) {
             ClientFrame::Cancel => return Ok(true),
             ClientFrame::Told => {}
             ClientFrame::Create { .. } => {
@@ -366,60 +441,82 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
         Ok(false)
     }
 
-    /// The request with the items of the response before, if it names that one and nothing else has it.
-    fn continued(&self, body: Bytes) -> SocketRequest {
-        let unknown = |body| SocketRequest { body, items: None, is_stored: false };
-        let Ok(request) = ApiRequest::parse(Surface::Responses, body.clone()) else { return unknown(body) };
-        let is_stored = !request.state.unstored && self.accepted.gateway.live().config.server.stored.size > 0;
-        let own = request.own_input(|_| None);
-        if !own.unknown.is_empty() {
-            return unknown(body);
-        }
-        match (&request.state.previous, &self.last) {
-            (None, _) if request.state.conversation.is_none() => {
-                SocketRequest { body, items: Some(own.items), is_stored }
-            }
-            (Some(id), Some(last)) if *id == last.id => {
-                let mut items = last.items.clone();
-                add(&mut items, &own.items);
-                if last.is_stored {
-                    return SocketRequest { body, items: Some(items), is_stored };
-                }
-                let input = [b"[", &items[..], b"]"].concat();
-                match request.with_input(&input, true, Bytes::from) {
-                    Ok(request) => SocketRequest { body: request.body().clone(), items: Some(items), is_stored },
-                    Err(_) => unknown(body),
-                }
-            }
-            _ => unknown(body),
-        }
-    }
-
     /// A request that is not to be answered yet: its input is what the next one continues.
-    async fn note(&mut self, body: &Bytes, items: Option<Vec<u8>>) -> Result<(), SocketEnd> {
-        let model =
-            ApiRequest::parse(Surface::Responses, body.clone()).map(|request| request.model).unwrap_or_default();
+    async fn note(&mut self, body: &Bytes, items: Option<Bytes>) -> Result<(), SocketEnd> {
+        let parse = || ApiRequest::parse(Surface::Responses, body.clone());
+        let model = aside(body.len(), parse).map(|request| request.model).unwrap_or_default();
         for event in frames::known(&model) {
-            if let Some(response) =
-                response_of(&photofinish_wire::SseEvent { raw: [b"data: ", &event[..], b"\n\n"].concat().into() })
-            {
-                self.last = StoredAnswer::read(&response).and_then(|read| self.kept(&read, items.clone()?, false));
+            let raw = format!("data: {event}\n\n").into();
+            if let Some(response) = response_of(&photofinish_wire::SseEvent { raw }) {
+                self.last = StoredAnswer::read(&response).and_then(|read| self.kept(&read, items.as_ref()?, false));
             }
-            self.send(String::from_utf8_lossy(&event).into_owned()).await?;
+            self.send(event).await?;
         }
         Ok(())
     }
 
     /// None: there is no memory for it.
-    fn kept(&self, answer: &StoredAnswer<'_>, mut items: Vec<u8>, is_stored: bool) -> Option<LastResponse> {
-        answer.output.iter().for_each(|item| add(&mut items, item.get().as_bytes()));
+    fn kept(&self, answer: &StoredAnswer<'_>, before: &[u8], is_stored: bool) -> Option<LastResponse> {
+        let length = before.len() + answer.output.iter().map(|item| item.get().len() + 1).sum::<usize>();
         let mut lease = self.accepted.gateway.memory().lease();
-        let is_small = items.len() <= self.accepted.gateway.live().config.server.body_max;
-        (is_small && lease.cover(items.len()).is_ok()).then(|| LastResponse {
-            id: answer.id.clone().into_owned(),
-            items,
-            is_stored,
-            _lease: lease,
-        })
+        let is_small = length <= self.accepted.gateway.live().config.server.body_max;
+        let mut items = if is_small && lease.cover(length).is_ok() { before.to_vec() } else { return None };
+        answer.output.iter().for_each(|item| add(&mut items, item.get().as_bytes()));
+        Some(LastResponse { id: answer.id.clone().into_owned(), items: lease.hold(items), is_stored })
+    }
+}
+
+fn read(frame: &str) -> ClientFrame {
+    aside(frame.len(), || ClientFrame::read(frame))
+}
+
+/// The request with the items of the response before, if it names that one and nothing else has it.
+///
+/// # Errors
+/// 413 or 503 for more items than there is room for.
+fn continued(
+    body: String,
+    last: Option<&LastResponse>,
+    memory: &Memory,
+    body_max: usize,
+    stores: bool,
+) -> Result<SocketRequest, Rejection> {
+    let room = |bytes: usize| {
+        let mut lease = memory.lease();
+        lease.cover(bytes).map_err(|MemoryFull| Rejection::no_memory(bytes, memory.max()))?;
+        Ok::<Lease, Rejection>(lease)
+    };
+    let body = room(body.len())?.hold(body);
+    let unknown = |body| SocketRequest { body, items: None, is_stored: false };
+    let Ok(request) = ApiRequest::parse(Surface::Responses, body.clone()) else { return Ok(unknown(body)) };
+    let is_stored = !request.state.unstored && stores;
+    let lease = room(body.len())?;
+    let own = request.own_input(|_| None);
+    if !own.unknown.is_empty() {
+        return Ok(unknown(body));
+    }
+    match (&request.state.previous, last) {
+        (None, _) if request.state.conversation.is_none() => {
+            Ok(SocketRequest { body, items: Some(lease.hold(own.items)), is_stored })
+        }
+        (Some(id), Some(last)) if *id == last.id => {
+            let length = last.items.len() + body.len();
+            if length > body_max {
+                return Err(Rejection::too_large(body_max));
+            }
+            let (lease, mut input) = (room(length)?, room(2 * length)?);
+            let mut items = last.items.to_vec();
+            add(&mut items, &own.items);
+            let items = lease.hold(items);
+            if last.is_stored {
+                return Ok(SocketRequest { body, items: Some(items), is_stored });
+            }
+            let made = request.with_input(&[b"[", &items[..], b"]"].concat(), true, |body| {
+                input.settle(body.len());
+                input.hold(body)
+            })?;
+            Ok(SocketRequest { body: made.body().clone(), items: Some(items), is_stored })
+        }
+        _ => Ok(unknown(body)),
     }
 }

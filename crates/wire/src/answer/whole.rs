@@ -54,18 +54,18 @@ pub fn read(event: &SseEvent) -> Frame<'_> {
 }
 
 /// The same for an answer of any format. Facts are read from a JSON object, and from the events of a stream, which is
-/// passed on as a whole. An empty body has no payload. What an upstream stored has been used and paid for before.
+/// passed on as a whole. An empty body has no payload.
 pub fn read_passed(event: &SseEvent, call: PassedCall) -> Frame<'_> {
     let mut chunk = chunk_of(event.raw.len());
     chunk.payload = chunk.payload.filter(|_| !event.raw.trim_ascii().is_empty());
-    let text = std::str::from_utf8(&event.raw).ok().filter(|_| call != PassedCall::Stored);
-    let Some(text) = text else { return Frame::Chunk(chunk) };
+    let Ok(text) = std::str::from_utf8(&event.raw) else { return Frame::Chunk(chunk) };
     let is_stream = ["data:", "event:", ":"].iter().any(|start| text.trim_start().starts_with(start));
     let texts = text.lines().filter_map(|line| line.strip_prefix("data:")).filter(|_| is_stream);
     for text in texts.chain((!is_stream).then_some(text)).map(str::trim).filter(|text| text.starts_with('{')) {
         // Other texts have no facts.
         // The error of a job is what was asked for.
-        if facts(text, &mut chunk) == Ok(true) && call != PassedCall::Background {
+        let is_asked = matches!(call, PassedCall::Background | PassedCall::Stored);
+        if facts(text, &mut chunk) == Ok(true) && !is_asked {
             return Frame::Error { data: Cow::Borrowed(text.as_bytes()), usage: chunk.usage };
         }
     }

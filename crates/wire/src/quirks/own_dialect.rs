@@ -18,12 +18,13 @@ use crate::translate::call_ids::CallIds;
 pub fn concerns(request: &ApiRequest, quirks: &Quirks) -> bool {
     // Most requests say no limit, and most upstreams demand nothing else.
     let quirks = Quirks { max_completion_tokens: quirks.max_completion_tokens && request.has_older_limit, ..*quirks };
-    touches(request.surface, &quirks)
+    touches(request.surface, &quirks) || request.surface.repeats_model()
 }
 
-/// Whether the conversation itself must be parsed for it.
+/// Whether the conversation itself, or all that is to be embedded, must be parsed for it.
 pub fn parses(request: &ApiRequest, quirks: &Quirks) -> bool {
-    request.surface == Surface::Chat && fits_history(quirks) && may_need_a_fit(request.body(), quirks)
+    let is_fitted = request.surface == Surface::Chat && fits_history(quirks) && may_need_a_fit(request.body(), quirks);
+    is_fitted || request.surface.repeats_model()
 }
 
 /// Whether earlier calls must have a form, or `system` turns their place.

@@ -28,7 +28,7 @@ pub(super) fn is_form(content_type: &str) -> bool {
 /// The field `model` of a form.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FormModel {
-    /// The position of its value.
+    /// The position of its value. Empty where the form begins: it has none.
     pub(super) value: Range<usize>,
     /// Another field that an upstream may take for a model.
     pub(super) ambiguous: Option<AmbiguousMember>,
@@ -37,7 +37,7 @@ pub(super) struct FormModel {
 /// Finds the field `model`.
 ///
 /// # Errors
-/// The form is incomplete or unreadable, does not have exactly one such field, or readers differ about its parts.
+/// The form is incomplete or unreadable, has two such fields, or readers differ about its parts.
 pub(super) fn model_field(content_type: &str, body: &[u8]) -> Result<FormModel, InvalidRequest> {
     let boundary = parameter(content_type, "boundary")?.filter(|text| is_boundary(text));
     let boundary = boundary.ok_or(InvalidRequest::Form("has no valid `boundary` in its content-type"))?;
@@ -56,8 +56,7 @@ pub(super) fn model_field(content_type: &str, body: &[u8]) -> Result<FormModel, 
             if finder.find(rest).is_some() {
                 return Err(InvalidRequest::Form("goes on behind its closing boundary"));
             }
-            let value = model.ok_or(InvalidRequest::NoModel)?;
-            return Ok(FormModel { value, ambiguous });
+            return Ok(FormModel { value: model.unwrap_or(opening..opening), ambiguous });
         }
         let (name, headers) = part(rest)?;
         let start = at + headers;
@@ -71,6 +70,12 @@ pub(super) fn model_field(content_type: &str, body: &[u8]) -> Result<FormModel, 
         at = next + delimiter.len();
     }
     Err(InvalidRequest::Form("has more than 256 parts"))
+}
+
+/// A part that names the model, for a form that has none. `body`: the form from its first delimiter on.
+pub(super) fn model_part(body: &[u8], model: &str) -> String {
+    let delimiter = String::from_utf8_lossy(body.split(|byte| *byte == b'\r').next().unwrap_or_default());
+    format!("{}\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\n{model}\r\n", delimiter.trim_end())
 }
 
 const NO_BOUNDARY: InvalidRequest = InvalidRequest::Form("does not contain its own boundary");
@@ -232,8 +237,6 @@ mod tests {
             ("multipart/form-data; boundary=YY", &good, "the multipart form does not contain its own boundary"),
             (TYPE, "", "the multipart form does not contain its own boundary"),
             (TYPE, "{\"model\":\"m\"}", "the multipart form does not contain its own boundary"),
-            (TYPE, &form(&[("name=\"file\"", "abc")]), "`model` is missing"),
-            (TYPE, "--XX--", "`model` is missing"),
             (TYPE, &form(&[("name=\"model\"", "a"), ("name=\"model\"", "a")]), "`model` occurs twice"),
             (TYPE, &form(&[("filename=\"a\"", "abc")]), unreadable),
             (TYPE, &form(&[("filename=\"a\\\"; name=\"model\"", "abc")]), unreadable),

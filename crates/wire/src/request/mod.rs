@@ -202,10 +202,11 @@ impl ApiRequest {
         let FormModel { value, ambiguous } = form::model_field(text, &body)?;
         let mut request = ApiRequest::empty(surface);
         request.ambiguous = ambiguous.filter(|_| strict);
-        request.model = match std::str::from_utf8(&body[value.clone()]) {
-            Ok("") => return Err(InvalidRequest::NoModel),
-            Ok(model) => model.to_owned(),
-            Err(_) => return Err(InvalidRequest::Member { member: "model", expected: "a string" }),
+        request.model = match (call, std::str::from_utf8(&body[value.clone()])) {
+            (_, Err(_)) => return Err(InvalidRequest::Member { member: "model", expected: "a string" }),
+            (Some(call), _) => call.model.clone(),
+            (None, Ok("")) => return Err(InvalidRequest::NoModel),
+            (None, Ok(model)) => model.to_owned(),
         };
         request.edits.push((SetMembers::Model, Member { whole: value.clone(), value }));
         request.form = Some(content_type.clone());
@@ -263,6 +264,7 @@ impl ApiRequest {
         }
         let lists = |wanted| members.iter().any(|(name, value)| name == wanted && lists_some(value));
         if state::has_state(surface) {
+            state::check_once(members)?;
             request.state.look_at_input(&text.as_bytes()[request.prompt[PROMPT_PARTS - 1].clone()]);
         }
         request.legacy_functions = surface == Surface::Chat && lists("functions") && !lists("tools");
@@ -324,7 +326,7 @@ impl ApiRequest {
             "tools" | "functions" => self.has_tools |= lists_some(value),
             "prompt_cache_key" => self.session = session(value.get()),
             "previous_response_id" | "conversation" | "store" | "background" if state::has_state(self.surface) => {
-                self.state.take(name, value.get());
+                self.state.take(name, value.get())?;
             }
             "metadata" if self.surface == Surface::Messages => self.session = user_id(value).or(self.session),
             _ => {}
@@ -451,7 +453,10 @@ impl ApiRequest {
     fn value_of(&self, set: SetMembers, member: &Member, model: &str, form: AnswerForm) -> Option<Cow<'_, str>> {
         let own = || std::str::from_utf8(&self.body[member.value.clone()]).ok().map(Cow::Borrowed);
         match (set, form) {
-            (SetMembers::Model, _) if self.form.is_some() => Some(Cow::Owned(model.to_owned())),
+            (SetMembers::Model, _) if self.form.is_some() => Some(match &self.body[member.value.start..] {
+                rest if member.value.is_empty() && rest.starts_with(b"--") => form::model_part(rest, model).into(),
+                _ => Cow::Owned(model.to_owned()),
+            }),
             (SetMembers::Model, _) => Some(Cow::Owned(serde_json::Value::from(model).to_string())),
             (SetMembers::Stream, AnswerForm::Plain) if self.stream => Some(Cow::Borrowed("false")),
             (SetMembers::Stream, AnswerForm::Plain) => own(),

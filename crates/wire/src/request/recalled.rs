@@ -5,12 +5,10 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::Method;
-use memchr::memmem;
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::state::add;
+use super::state::{add, referred};
 use super::{ApiRequest, InvalidRequest};
 use crate::dialect::{PassedCall, Surface};
 use crate::json::raw_members::{raw_members, written};
@@ -22,14 +20,6 @@ pub struct ResolvedInput {
     pub items: Vec<u8>,
     /// The ids of items that are not known.
     pub unknown: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct ItemReference<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    id: Option<Cow<'a, str>>,
 }
 
 impl ApiRequest {
@@ -67,14 +57,17 @@ impl ApiRequest {
         match (listed, input.first()) {
             (Some(listed), _) => {
                 for item in listed {
-                    let named =
-                        memmem::find(item.get().as_bytes(), br#""item_reference""#).and_then(|_| named(item.get()));
-                    let found = named.as_deref().map(&known);
-                    if matches!(found, Some(None)) {
-                        unknown.extend(named);
-                    }
-                    let item = found.flatten().unwrap_or_else(|| Bytes::copy_from_slice(item.get().as_bytes()));
-                    add(&mut items, &item);
+                    let Some(id) = referred(item.get()) else {
+                        add(&mut items, item.get().as_bytes());
+                        continue;
+                    };
+                    let found = known(&id).unwrap_or_else(|| {
+                        // In one form, so that an upstream reads the id that is judged here.
+                        let reference = json!({ "type": "item_reference", "id": id }).to_string();
+                        unknown.push(id);
+                        reference.into()
+                    });
+                    add(&mut items, &found);
                 }
             }
             (None, Some(b'[')) => add(&mut items, &input[1..input.len() - 1]),
@@ -113,10 +106,4 @@ impl ApiRequest {
         }
         Ok(ApiRequest { ambiguous, state, ..made })
     }
-}
-
-/// The id of the item that this one refers to.
-fn named(item: &str) -> Option<String> {
-    let reference: ItemReference<'_> = serde_json::from_str(item).ok()?;
-    reference.id.filter(|_| reference.kind.as_deref() == Some("item_reference")).map(Cow::into_owned)
 }

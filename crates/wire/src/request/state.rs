@@ -1,10 +1,14 @@
 //! What a request of the Responses API says of earlier answers. Not for the request with their items: see `recalled`.
 
-use memchr::memmem;
+use std::borrow::Cow;
+
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::InvalidRequest;
 use crate::dialect::{Dialect, Surface};
+use crate::json::raw_members::RequestMembers;
 
 /// The members that name earlier state, and what is to become of the answer.
 #[derive(Clone, Default)]
@@ -28,22 +32,48 @@ struct ConversationReference {
 }
 
 impl StateUse {
-    pub(super) fn take(&mut self, name: &str, value: &str) {
+    pub(super) fn take(&mut self, name: &str, value: &str) -> Result<(), InvalidRequest> {
         match name {
             "previous_response_id" => self.previous = serde_json::from_str(value).ok(),
             "conversation" => {
-                let of_object = || serde_json::from_str::<ConversationReference>(value).ok().map(|named| named.id);
-                self.conversation = serde_json::from_str(value).ok().or_else(of_object);
+                let of_object = |_| serde_json::from_str::<ConversationReference>(value).map(|named| Some(named.id));
+                let (member, expected) = ("conversation", "an id, or an object with one `id`");
+                let named = serde_json::from_str(value).or_else(of_object);
+                self.conversation = named.map_err(|_| InvalidRequest::Member { member, expected })?;
             }
             "store" => self.unstored = value == "false",
             "background" => self.background = value == "true",
             _ => {}
         }
+        Ok(())
     }
 
     pub(super) fn look_at_input(&mut self, input: &[u8]) {
-        self.refers = memmem::find(input, br#""item_reference""#).is_some();
+        let listed: Vec<&RawValue> = serde_json::from_slice(input).unwrap_or_default();
+        self.refers = listed.iter().any(|item| referred(item.get()).is_some());
     }
+}
+
+/// Members that name what others may have made. Readers differ about which of two counts.
+const ONCE: [&str; 3] = ["previous_response_id", "conversation", "input"];
+
+/// # Errors
+/// One of [`ONCE`] occurs twice.
+pub(super) fn check_once(members: &[(Cow<'_, str>, &RawValue)]) -> Result<(), InvalidRequest> {
+    let is_twice = |name: &&str| members.iter().filter(|(member, _)| member == name).count() > 1;
+    ONCE.into_iter().find(is_twice).map_or(Ok(()), |name| Err(InvalidRequest::Twice(name)))
+}
+
+/// The id of the item that this one refers to. Its `type` may be left out, which only messages do besides, and those have a `role`.
+/// Readers differ about names that occur twice or in other letters, so all of them count.
+pub(super) fn referred(item: &str) -> Option<String> {
+    let RequestMembers(members) = serde_json::from_str(item).ok()?;
+    let text = |value: &RawValue| serde_json::from_str::<String>(value.get()).ok();
+    let named =
+        |name| members.iter().filter(move |(member, value)| member.eq_ignore_ascii_case(name) && value.get() != "null");
+    let refers = named("type").any(|(_, kind)| text(kind).as_deref() == Some("item_reference"));
+    let is_another = named("type").chain(named("role")).next().is_some();
+    named("id").filter_map(|(_, id)| text(id)).next_back().filter(|_| refers || !is_another)
 }
 
 /// Adds items to a list that has no brackets.

@@ -201,7 +201,13 @@ impl RequestTranslation {
         if self.request.is_form() {
             return None;
         }
-        let (body, lost) = quirks::rewritten(self.surface, self.request.body(), &options.quirks, changes)?;
+        let rewritten = quirks::rewritten(self.surface, self.request.body(), &options.quirks, changes);
+        if self.surface.repeats_model() {
+            let as_it_is = || (self.request.body().clone(), Losses::default());
+            let (body, lost) = rewritten.map_or_else(as_it_is, |(body, lost)| (body.into(), lost));
+            return Some(self.with(self.request.with_body(embeddings::renamed(&body, &options.model))?, &lost));
+        }
+        let (body, lost) = rewritten?;
         Some(self.with(self.request.with_body(body)?, &lost))
     }
 
@@ -298,11 +304,7 @@ impl RequestTranslation {
 
     /// The body for an upstream's model.
     pub fn body_for(&self, model: &str, form: AnswerForm) -> Bytes {
-        let body = self.request.body_for(model, form);
-        match self.request.surface {
-            Surface::GeminiEmbed | Surface::GeminiEmbedBatch => embeddings::renamed(&body, model),
-            _ => body,
-        }
+        self.request.body_for(model, form)
     }
 }
 
@@ -321,6 +323,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::dialect::PathCall;
+
+    #[test]
+    fn an_embedding_under_another_name_is_written_once() {
+        let body = r#"{"model":"models/x","content":{"parts":[{"text":"a"}]}}"#;
+        let call = PathCall::of_gemini("m:embedContent", "");
+        let request = ApiRequest::parse_call(Surface::GeminiEmbed, body.into(), call.as_ref(), false);
+        let options = TranslationOptions { model: "g".to_owned(), quirks: Quirks::default() };
+        let untouched = RequestTranslation::untouched(Arc::new(request.unwrap()));
+        let made = untouched.own_dialect(&options, &RequestChanges::default()).unwrap();
+        let (one, two) = (made.body_for("g", AnswerForm::Plain), made.body_for("g", AnswerForm::Plain));
+        assert!(one.starts_with(b"{") && one.windows(8).any(|part| part == b"models/g"));
+        assert_eq!(one.as_ptr(), two.as_ptr(), "no attempt writes it again");
+    }
 
     fn lost(surface: Surface, body: &Value, dialect: Dialect, own: bool) -> Vec<String> {
         let conversation = surface.conversation(body.to_string().as_bytes()).unwrap();

@@ -28,7 +28,7 @@ use super::run::answer;
 use super::run::gate::enter;
 use super::run::race_guard::RaceGuard;
 use super::run::running::response_of;
-use crate::attempt::{PassSpec, PassedStream};
+use crate::attempt::{ExchangeSpec, PassSpec, PassedStream};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase, RawAnswer};
 use photofinish_base::telemetry::attempt_span;
@@ -219,23 +219,19 @@ impl Passing {
         guard.attempts().fetch_add(1, Ordering::Relaxed);
         let (upload, progress) = upload::upload(body);
         let upstream = format!("{}/{word}", provider.name);
-        let spec = PassSpec {
+        let exchange = ExchangeSpec {
             client: gateway.client().clone(),
             recorder: guard.recorder(),
             shutdown: gateway.shutdown().clone(),
             race_id: guard.race_id().to_owned(),
             span: attempt_span(&Span::current(), &upstream, 0, StartReason::First.as_str()),
             read_at,
-            provider: provider.clone(),
-            spoken,
-            word,
             key: key.clone(),
-            outgoing,
-            upload,
-            timeouts: live.config.race.timeouts,
             memory: gateway.memory().clone(),
-            catalogue: live.config.catalogue.clone(),
         };
+        let (timeouts, catalogue) = (live.config.race.timeouts, live.config.catalogue.clone());
+        let spec =
+            PassSpec { exchange, provider: provider.clone(), spoken, word, outgoing, upload, timeouts, catalogue };
         let sent = spec.send(reservation, || progress.look()).await;
         guard.sent_up(progress.bytes());
         match sent {

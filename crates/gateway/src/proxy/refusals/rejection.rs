@@ -692,6 +692,12 @@ impl Rejection {
         Rejection::new(code::INVALID_REQUEST, message)
     }
 
+    /// In the vendor's words.
+    pub fn not_streamed() -> Rejection {
+        let message = "This response cannot be streamed because it was not created with background=true.";
+        Rejection::new(code::INVALID_REQUEST, message).on(Some("stream".into()))
+    }
+
     /// `stored = "off"`.
     pub fn keeps_nothing() -> Rejection {
         let message = "this gateway keeps no conversations: set stored under [server], or send the whole input";

@@ -6,6 +6,7 @@ use super::blocking::StillWanted;
 use super::needs::RequestNeeds;
 use super::outbound::Outbound;
 use super::overrides::Overrides;
+use crate::attempt::JobCost;
 use crate::proxy::door::caller::Caller;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::{self, FailedUpstream, Rejection};
@@ -53,6 +54,8 @@ pub struct CandidateSet {
     unable: Vec<LeftOutUpstream>,
     /// The conversation that the request continues, if a provider has several keys.
     pub conversation: Option<ConversationId>,
+    /// It makes a job, or asks for what is stored.
+    pub job: Option<JobCost>,
     pub session: Session,
     /// Upstreams that cool down.
     cooling: Vec<(String, CooldownState)>,
@@ -226,6 +229,7 @@ pub fn resolve(
         within_budget,
         caller: caller_id,
         conversation: conversation.known.flatten(),
+        job: overrides.holders.as_ref().and_then(|holders| holders.job.clone()),
         session: Session::of(gateway, caller_id, request, overrides, &candidates),
         crowded: false,
         unable: outbound.into_left_out(),
@@ -311,8 +315,8 @@ fn asked_for<'l>(
 ) -> Result<(Vec<UpstreamConfig>, RaceSettings, &'l RaceSettings), Rejection> {
     let (mut upstreams, allowed) = named_or_listed(live, known, &request.model, overrides)?;
     let settings = for_surface(overrides.settings(allowed)?, request.surface);
-    let Some(place) = &overrides.place else { return Ok((upstreams, settings, allowed)) };
-    place.narrow(&mut upstreams)?;
+    let Some(holders) = &overrides.holders else { return Ok((upstreams, settings, allowed)) };
+    holders.narrow(&mut upstreams)?;
     Ok((upstreams, one_after_the_other(settings), allowed))
 }
 

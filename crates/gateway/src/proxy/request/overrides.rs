@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use crate::proxy::refusals::rejection::Rejection;
-use crate::proxy::stored::recall::Placement;
+use crate::proxy::stored::recall::Holders;
 use photofinish_base::printable::quoted;
 use photofinish_config::config::units::{format_duration, parse_duration};
 use photofinish_config::config::{
@@ -44,7 +44,7 @@ const HEADERS: [(Override, &str); 9] = [
 ];
 
 /// The overrides of one request.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Overrides {
     policy: Option<Policy>,
     /// A hash of the session's id.
@@ -52,7 +52,7 @@ pub struct Overrides {
     /// Upstreams separated by commas, not yet looked up.
     pub upstreams: Option<String>,
     /// The only upstreams that may have what the request names.
-    pub place: Option<Placement>,
+    pub holders: Option<Holders>,
     hedge_after: Option<HedgeAfter>,
     max_attempts: Option<usize>,
     optimise: Option<Objective>,
@@ -93,7 +93,7 @@ pub fn read(headers: &HeaderMap, user: Option<&User>) -> Result<Overrides, Rejec
         session,
         policy: value(headers, POLICY, policy)?,
         upstreams: value(headers, UPSTREAMS, |text| Ok(text.to_owned()))?,
-        place: None,
+        holders: None,
         hedge_after: value(headers, HEDGE_AFTER, hedge_after)?,
         max_attempts: value(headers, ATTEMPTS, attempts)?,
         optimise: value(headers, OPTIMISE, optimise)?,
@@ -123,7 +123,7 @@ impl Overrides {
 
     /// The only key that may have what the request names, if it names something that is stored.
     pub fn its_key(&self, keys: Vec<HashedKey>) -> Vec<HashedKey> {
-        self.place.iter().fold(keys, |keys, place| place.its_key(keys))
+        self.holders.iter().fold(keys, |keys, holders| holders.its_key(keys))
     }
 
     /// They may not cost more than the model's settings.

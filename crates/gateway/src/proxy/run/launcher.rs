@@ -11,7 +11,7 @@ use tracing::Instrument;
 use super::gate::Gate;
 use super::race_guard::RaceGuard;
 use super::raced_attempt::{AttemptStage, RacedAttempt};
-use crate::attempt::{self, Attempt, AttemptSpec, InFlightGuard, ReadyAttempt};
+use crate::attempt::{self, Attempt, AttemptSpec, ExchangeSpec, InFlightGuard, JobCost, ReadyAttempt};
 use crate::proxy::gateway::Gateway;
 use crate::proxy::request::candidate_set::CandidateSet;
 use crate::proxy::request::outbound;
@@ -67,6 +67,7 @@ pub struct Launcher {
     /// Held until the race is over, or until the trial has lost and ended.
     pub(super) trials: Vec<(usize, TrialPermit)>,
     conversation: Option<ConversationId>,
+    job: Option<JobCost>,
 }
 
 impl Launcher {
@@ -107,6 +108,7 @@ impl Launcher {
             event_max: gateway.live().config.server.event_max,
             trials: std::mem::take(&mut candidates.trials),
             conversation: candidates.conversation,
+            job: candidates.job.clone(),
         }
     }
 
@@ -150,19 +152,25 @@ impl Launcher {
         let tells = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
         let mut upstream = candidate.upstream.clone();
         upstream.timeouts = upstream.timeouts.in_race(self.settings.timeouts, self.whole);
-        let spec = AttemptSpec {
+        let headers = headers_for(&self.client_headers, candidate, request_translation, key.as_ref());
+        let exchange = ExchangeSpec {
             client: gateway.client().clone(),
             recorder: self.recorder.clone(),
             shutdown: gateway.shutdown().clone(),
             race_id: self.race_id.clone(),
             span,
             read_at: self.read_at,
+            key,
+            memory: gateway.memory().clone(),
+        };
+        let spec = AttemptSpec {
+            exchange,
             starting,
             upstream,
             endpoint: candidate.endpoint.clone(),
-            headers: headers_for(&self.client_headers, candidate, request_translation, key.as_ref()),
-            key,
+            headers,
             request_translation: request_translation.clone(),
+            job: self.job.clone(),
             choices: self.request.n_choices,
             // A whole answer always contains its usage.
             include_usage: self.request.include_usage || !self.request.stream,
@@ -171,7 +179,6 @@ impl Launcher {
             first_token: self.settings.first_token,
             fresh: stale,
             event_max: self.event_max,
-            memory: gateway.memory().clone(),
             p_audit: if is_trial || self.policy.driver.is_watched(starting.candidate) {
                 1.0
             } else {

@@ -153,7 +153,7 @@ fn owner(candidates: &CandidateSet, winner: usize, reporter: &OutcomeReporter) -
         caller: candidates.caller.id(),
         upstream: candidates.list[winner].name.clone(),
         key: reporter.sent(winner).key.map(|key| key.id().to_owned()),
-        is_unpaid: false,
+        job: candidates.job.clone(),
     })
 }
 

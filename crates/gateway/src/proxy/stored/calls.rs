@@ -3,14 +3,16 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use bytes::Bytes;
-use http::{Method, Request};
+use http::{Method, Request, Response};
 use serde_json::{Value, json};
 
-use super::kept::{Found, KeptConversation, StoredResponse};
+use super::kept::{Found, KeptConversation, StoredResponse, metadata};
 use super::listed;
-use super::recall::{Missing, Placement};
+use super::recall::{Holders, Missing};
 use super::state::StoredState;
+use crate::proxy::lists::models::json_response;
 use crate::proxy::refusals::rejection::Rejection;
 use photofinish_wire::dialect::behind_version;
 use photofinish_wire::{ApiRequest, PassedCall, Surface};
@@ -26,7 +28,7 @@ pub struct StoredCall {
 /// A call for an upstream.
 pub struct UpstreamCall {
     pub call: StoredCall,
-    pub place: Placement,
+    pub holders: Holders,
 }
 
 /// What of an object a call asks for.
@@ -58,14 +60,10 @@ impl StoredCall {
     }
 
     /// The request to the upstreams of these names.
-    pub fn request(&self, names: &str, body: Bytes, is_unpaid: bool) -> ApiRequest {
+    pub fn request(&self, names: &str, body: Bytes) -> ApiRequest {
         let mark = if self.query.is_empty() { "" } else { "?" };
         let path = format!("{}{mark}{}", self.path, self.query);
-        let surface = match (is_unpaid, self.streams()) {
-            (true, true) => Surface::Responses,
-            (true, false) => Surface::Passed(PassedCall::Background),
-            (false, _) => Surface::Passed(PassedCall::Stored),
-        };
+        let surface = if self.streams() { Surface::Responses } else { Surface::Passed(PassedCall::Stored) };
         ApiRequest::calling(surface, self.method.clone(), path, body, names)
     }
 }
@@ -83,8 +81,16 @@ pub fn find(stored: &StoredState, caller: u64, call: &StoredCall, body: &[u8]) -
 
 /// Who answers a call.
 pub enum Answer {
-    Here(Value),
-    Upstream(Placement),
+    Here(Response<Body>),
+    Upstream(Holders),
+}
+
+fn here(value: Value) -> Answer {
+    Answer::Here(json_response(&value))
+}
+
+fn asked<T>(found: Found<T>, missing: Missing) -> Result<Answer, Rejection> {
+    Holders::of(found, missing).map(|holders| Answer::Upstream(holders.asked()))
 }
 
 fn of_response(
@@ -96,13 +102,14 @@ fn of_response(
 ) -> Result<Answer, Rejection> {
     let response: Arc<StoredResponse> = match stored.find(caller, id, || stored.response(caller, id)) {
         Found::Here(response) => response,
-        found => return Placement::of(found, Missing::Response(id.to_owned())).map(Answer::Upstream),
+        found => return asked(found, Missing::Response(id.to_owned())),
     };
     match (call.method.as_str(), rest) {
-        ("GET" | "HEAD", []) => Ok(Answer::Here(serde_json::from_slice(&response.answer).unwrap_or_default())),
+        ("GET", []) if call.streams() => Err(Rejection::not_streamed()),
+        ("GET" | "HEAD", []) => Ok(here(serde_json::from_slice(&response.answer).unwrap_or_default())),
         ("DELETE", []) => {
             stored.forget(caller, &response, id);
-            Ok(Answer::Here(json!({ "id": id, "object": "response", "deleted": true })))
+            Ok(here(json!({ "id": id, "object": "response", "deleted": true })))
         }
         ("GET" | "HEAD", ["input_items"]) => {
             let base = id.trim_start_matches("resp_");
@@ -114,7 +121,7 @@ fn of_response(
                     items.extend(listed::read(&response.output(), base, items.len()));
                 }
             }
-            listed::page(items, &call.query).map(Answer::Here)
+            listed::page(items, &call.query).map(here)
         }
         ("POST", ["cancel"]) => Err(Rejection::not_in_background()),
         _ => Err(Rejection::method("GET, DELETE")),
@@ -141,38 +148,39 @@ fn of_conversation(
             return Err(Rejection::keeps_nothing());
         }
         let (id, mut conversation) = (StoredState::new_conversation_id(), KeptConversation::new());
-        conversation.describe(said);
+        conversation.describe(metadata(said)?);
         let object = conversation.object(&id);
         stored.keep_conversation(caller, &id, conversation).ok_or_else(Rejection::keeps_no_more)?;
         add(&id).ok_or_else(Rejection::keeps_no_more)?;
-        return Ok(Answer::Here(object));
+        return Ok(here(object));
     };
     let missing = Missing::Conversation((*id).to_owned());
     let conversation = match stored.find(caller, id, || stored.conversation(caller, id)) {
         Found::Here(conversation) => conversation,
-        found => return Placement::of(found, missing).map(Answer::Upstream),
+        found => return asked(found, missing),
     };
     let find = |item: &str| conversation.all().into_iter().find(|one| one["id"] == item);
     match (call.method.as_str(), rest) {
         ("GET" | "HEAD", []) => {}
         ("POST", []) => {
+            let metadata = metadata(said)?;
             let described = stored.change_conversation(caller, id, |kept| {
-                kept.describe(said);
+                kept.describe(metadata);
                 kept.object(id)
             });
-            return described.map(Answer::Here).ok_or_else(Rejection::keeps_no_more);
+            return described.map(here).ok_or_else(Rejection::keeps_no_more);
         }
         ("DELETE", []) => {
             stored.remove(caller, id);
-            return Ok(Answer::Here(json!({ "id": id, "object": "conversation.deleted", "deleted": true })));
+            return Ok(here(json!({ "id": id, "object": "conversation.deleted", "deleted": true })));
         }
-        ("GET" | "HEAD", ["items"]) => return listed::page(conversation.all(), &call.query).map(Answer::Here),
+        ("GET" | "HEAD", ["items"]) => return listed::page(conversation.all(), &call.query).map(here),
         ("POST", ["items"]) => {
             let added = add(id).ok_or_else(Rejection::keeps_no_more)?;
-            return listed::page(added, "limit=100&order=asc").map(Answer::Here);
+            return listed::page(added, "limit=100&order=asc").map(here);
         }
         ("GET" | "HEAD", ["items", item]) => {
-            return find(item).map(Answer::Here).ok_or_else(|| Rejection::not_stored("Item", item));
+            return find(item).map(here).ok_or_else(|| Rejection::not_stored("Item", item));
         }
         ("DELETE", ["items", item]) => {
             find(item).ok_or_else(|| Rejection::not_stored("Item", item))?;
@@ -181,5 +189,5 @@ fn of_conversation(
         }
         _ => return Err(Rejection::method("GET, POST, DELETE")),
     }
-    Ok(Answer::Here(conversation.object(id)))
+    Ok(here(conversation.object(id)))
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::kept::{Kept, StateOwner, StoredResponse};
 use super::state::StoredState;
+use photofinish_base::pace::aside;
 use photofinish_wire::ApiRequest;
 use photofinish_wire::dialects::responses::stored::{StoredAnswer, response_in};
 use photofinish_wire::request::state::add;
@@ -29,29 +30,28 @@ pub struct Keeper {
 pub enum OwnInput {
     Request(Arc<ApiRequest>),
     Items(Bytes),
-    /// It is not needed, or there is no memory for it.
+    /// It is not needed.
     Dropped,
 }
 
-impl Keeper {
-    /// Notices the end of a job.
-    pub fn of_job(stored: Arc<StoredState>, caller: u64) -> Keeper {
-        let input = OwnInput::Dropped;
-        Keeper { stored, caller, stores: true, previous: None, conversation: None, input, owner: None }
+impl OwnInput {
+    /// A copy, to be kept.
+    fn items(&self) -> Option<Bytes> {
+        match self {
+            OwnInput::Request(request) => Some(request.own_input(|_| None).items.into()),
+            OwnInput::Items(items) => Some(Bytes::copy_from_slice(items)),
+            OwnInput::Dropped => None,
+        }
     }
+}
 
+impl Keeper {
     /// This upstream answers; `owner`: it speaks this API. A stream may take long, so only what will be kept stays.
     pub fn answers(&mut self, owner: Option<StateOwner>) {
-        let stays = self.conversation.is_some() || owner.is_none() && self.stores && self.stored.is_on();
+        if self.conversation.is_none() && (owner.is_some() || !self.stores || !self.stored.is_on()) {
+            self.input = OwnInput::Dropped;
+        }
         self.owner = owner;
-        let input = std::mem::replace(&mut self.input, OwnInput::Dropped);
-        let items = match input {
-            _ if !stays => None,
-            OwnInput::Request(request) => self.stored.held(&request.own_input(|_| None).items),
-            OwnInput::Items(items) => self.stored.held(&items),
-            OwnInput::Dropped => None,
-        };
-        self.input = items.map_or(OwnInput::Dropped, OwnInput::Items);
     }
 
     /// Another upstream continues the answer, so an upstream that stores does not have the whole.
@@ -61,33 +61,36 @@ impl Keeper {
 
     /// The last events of a stream.
     pub fn keep_end(&self, events: &Bytes) {
-        if let Some(answer) = response_in(events) {
-            self.keep(&answer);
-        }
+        aside(events.len(), || {
+            if let Some(answer) = response_in(events) {
+                self.keep(&answer);
+            }
+        });
     }
 
     /// The whole answer.
     pub fn keep(&self, answer: &[u8]) {
+        aside(answer.len(), || self.keep_here(answer));
+    }
+
+    fn keep_here(&self, answer: &[u8]) {
         let Some(read) = StoredAnswer::read(answer) else { return };
-        match (&self.owner, &self.input) {
-            (Some(owner), _) if self.stores => {
-                let owner = StateOwner { is_unpaid: !read.has_ended(), ..owner.clone() };
-                self.stored.owned(&read.id, owner.clone());
-                read.items().for_each(|(id, _)| self.stored.owned(&id, owner.clone()));
-            }
-            (None, OwnInput::Items(input)) if self.stores && self.stored.is_on() => {
-                let (previous, answer) = (self.previous.clone(), Bytes::copy_from_slice(answer));
-                let bytes = input.len() + answer.len();
-                let response = StoredResponse { previous, input: Bytes::copy_from_slice(input), answer };
-                self.stored.put(self.caller, &read.id, Kept::Response(Arc::new(response)), bytes);
-                for (id, _) in read.items() {
-                    self.stored.put(self.caller, &id, Kept::Item(read.id.clone().into_owned()), read.id.len());
-                }
-            }
-            _ => {}
+        if let (Some(owner), true) = (&self.owner, self.stores) {
+            self.stored.owned(&read.id, owner);
+            read.items().for_each(|(id, _)| self.stored.owned(&id, owner));
         }
-        if let (Some(conversation), OwnInput::Items(input)) = (&self.conversation, &self.input) {
-            let mut items = input.to_vec();
+        let Some(input) = self.input.items() else { return };
+        if self.owner.is_none() && self.stores && self.stored.is_on() {
+            let bytes = input.len() + answer.len();
+            let (previous, answer) = (self.previous.clone(), Bytes::copy_from_slice(answer));
+            let response = StoredResponse { previous, input: input.clone(), answer };
+            self.stored.put(self.caller, &read.id, Kept::Response(Arc::new(response)), bytes);
+            for (id, _) in read.items() {
+                self.stored.put(self.caller, &id, Kept::Item(read.id.clone().into_owned()), read.id.len());
+            }
+        }
+        if let Some(conversation) = &self.conversation {
+            let mut items = input.into();
             read.output.iter().for_each(|item| add(&mut items, item.get().as_bytes()));
             self.stored.extend_conversation(self.caller, conversation, &items);
         }

@@ -6,25 +6,32 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::listed;
+use crate::attempt::JobCost;
+use crate::proxy::refusals::rejection::Rejection;
 use photofinish_base::clock::wall_micros;
+use photofinish_wire::client_error::Invalid;
 use photofinish_wire::dialects::responses::stored::StoredAnswer;
 use photofinish_wire::request::state::add;
 
 /// The upstream that made something, with the key that it can be found with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct StateOwner {
     pub caller: u64,
     /// `provider/model`
     pub upstream: String,
     /// The id of the key.
     pub key: Option<String>,
-    /// A job whose cost is not in any row yet.
-    pub is_unpaid: bool,
+    /// None: what it made is paid for in its own row.
+    pub job: Option<JobCost>,
 }
 
 impl StateOwner {
+    pub fn provider(&self) -> &str {
+        self.upstream.split('/').next().unwrap_or_default()
+    }
+
     pub fn bytes(&self) -> usize {
-        self.upstream.len() + self.key.as_ref().map_or(0, String::len)
+        size_of::<StateOwner>() + self.upstream.len() + self.key.as_ref().map_or(0, String::len)
     }
 }
 
@@ -87,9 +94,38 @@ impl KeptConversation {
     }
 
     /// Sets what a request says of its metadata.
-    pub fn describe(&mut self, said: &Value) {
-        if let Some(metadata) = said["metadata"].as_object() {
-            self.metadata.clone_from(metadata);
+    pub fn describe(&mut self, metadata: Option<Map<String, Value>>) {
+        if let Some(metadata) = metadata {
+            self.metadata = metadata;
+        }
+    }
+}
+
+/// Pairs in the metadata of a conversation.
+const PAIRS_MAX: usize = 16;
+/// Characters of a name there.
+const NAME_MAX: usize = 64;
+/// Characters of a value there.
+const VALUE_MAX: usize = 512;
+
+/// What a request says of the metadata of its conversation. None: nothing.
+///
+/// # Errors
+/// 400 as the vendor's, for more than it may have.
+pub fn metadata(said: &Value) -> Result<Option<Map<String, Value>>, Rejection> {
+    let is_short = |text: &str, max: usize| text.chars().count() <= max;
+    let fits = |(name, value): (&String, &Value)| {
+        is_short(name, NAME_MAX) && value.as_str().is_some_and(|text| is_short(text, VALUE_MAX))
+    };
+    match &said["metadata"] {
+        Value::Null => Ok(None),
+        Value::Object(pairs) if pairs.len() <= PAIRS_MAX && pairs.iter().all(fits) => Ok(Some(pairs.clone())),
+        _ => {
+            let message = format!(
+                "Invalid 'metadata': expected an object with at most {PAIRS_MAX} properties, each a string of at most \
+                 {VALUE_MAX} characters under a name of at most {NAME_MAX}."
+            );
+            Err(Rejection::invalid(&Invalid { message, param: Some("metadata".to_owned()) }))
         }
     }
 }
@@ -97,8 +133,8 @@ impl KeptConversation {
 /// Where something is that a request names.
 pub enum Found<T> {
     Here(T),
-    /// At the upstream that made it.
-    At(StateOwner),
+    /// At the upstream that made it. Several made something with this id: the newest first.
+    At(Vec<StateOwner>),
     /// It is another caller's.
     Foreign,
     Unknown,

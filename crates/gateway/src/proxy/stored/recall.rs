@@ -7,33 +7,37 @@ use bytes::Bytes;
 use super::keeper::{Keeper, OwnInput};
 use super::kept::{Found, StateOwner};
 use super::state::StoredState;
+use crate::attempt::JobCost;
 use crate::proxy::refusals::rejection::Rejection;
+use crate::proxy::request::blocking::INLINE_MAX;
 use photofinish_base::memory::MemoryFull;
 use photofinish_config::config::UpstreamConfig;
 use photofinish_config::keyring::HashedKey;
 use photofinish_routing::health::LiveConfig;
-use photofinish_wire::request::state::add;
+use photofinish_wire::request::state::{StateUse, add};
 use photofinish_wire::{ApiRequest, Dialect, Surface};
 
 /// A request whose earlier answers are found.
 pub struct Recalled {
     pub request: Arc<ApiRequest>,
     /// Where it may go. None: anywhere.
-    pub place: Option<Placement>,
+    pub holders: Option<Holders>,
     /// None: its answer is not kept.
     pub keeper: Option<Box<Keeper>>,
 }
 
-/// The upstreams that a request may go to, one after the other.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placement {
-    /// None: any of the Responses API.
-    owner: Option<StateOwner>,
+/// The upstreams that hold what a request names. It goes to them alone, one after the other.
+#[derive(Clone, Debug)]
+pub struct Holders {
+    /// Those that made it, the newest first. None: any of the Responses API.
+    owners: Vec<StateOwner>,
     missing: Missing,
+    /// It makes a job, or asks for what is stored.
+    pub job: Option<JobCost>,
 }
 
 /// What a request asks for that may not be there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Missing {
     Previous(String),
     Conversation(String),
@@ -55,22 +59,38 @@ impl Missing {
     }
 }
 
-impl Placement {
-    /// Where something was found that is not here.
+impl Holders {
+    /// Of what was found and is not here.
     ///
     /// # Errors
     /// It is another caller's.
-    pub fn of<T>(found: Found<T>, missing: Missing) -> Result<Placement, Rejection> {
-        match found {
-            Found::At(owner) => Ok(Placement { owner: Some(owner), missing }),
-            Found::Foreign => Err(missing.rejection()),
-            Found::Here(_) | Found::Unknown => Ok(Placement { owner: None, missing }),
-        }
+    pub fn of<T>(found: Found<T>, missing: Missing) -> Result<Holders, Rejection> {
+        let owners = match found {
+            Found::At(owners) => owners,
+            Found::Foreign => return Err(missing.rejection()),
+            Found::Here(_) | Found::Unknown => Vec::new(),
+        };
+        Ok(Holders { owners, missing, job: None })
     }
 
-    /// A job that is not paid yet is asked for.
-    pub fn is_unpaid(&self) -> bool {
-        self.owner.as_ref().is_some_and(|owner| owner.is_unpaid)
+    /// The same for a call that asks for it: it is paid for already, unless it is a job whose end nobody has seen.
+    pub fn asked(mut self) -> Holders {
+        let job = self.owners.first().and_then(|owner| owner.job.clone());
+        self.job = Some(job.unwrap_or_else(JobCost::booked));
+        self
+    }
+
+    /// Those that hold this too.
+    ///
+    /// # Errors
+    /// No upstream has what two of them made.
+    fn and(mut self, other: Holders) -> Result<Holders, Rejection> {
+        if self.owners.is_empty() {
+            return Ok(other);
+        }
+        let holds = |owner: &StateOwner| other.owners.iter().any(|holder| holder.upstream == owner.upstream);
+        self.owners.retain(|owner| other.owners.is_empty() || holds(owner));
+        if self.owners.is_empty() { Err(other.missing.rejection()) } else { Ok(self) }
     }
 
     /// Leaves only the upstreams that may have it.
@@ -79,21 +99,22 @@ impl Placement {
     /// There is none.
     pub fn narrow(&self, upstreams: &mut Vec<UpstreamConfig>) -> Result<(), Rejection> {
         upstreams.retain(speaks);
-        if let Some(owner) = &self.owner {
-            let provider = owner.upstream.split('/').next();
-            upstreams.retain(|upstream| Some(upstream.provider.name.as_str()) == provider);
-            if let Some(exact) = upstreams.iter().position(|upstream| upstream.name() == owner.upstream) {
-                upstreams.swap(0, exact);
+        if !self.owners.is_empty() {
+            let mut held: Vec<UpstreamConfig> = Vec::new();
+            for owner in &self.owners {
+                let of_provider = || upstreams.iter().find(|upstream| upstream.provider.name == owner.provider());
+                let found = upstreams.iter().find(|upstream| upstream.name() == owner.upstream).or_else(of_provider);
+                held.extend(found.filter(|found| held.iter().all(|other| other.name() != found.name())).cloned());
             }
-            upstreams.truncate(1);
+            *upstreams = held;
         }
         if upstreams.is_empty() { Err(self.missing.rejection()) } else { Ok(()) }
     }
 
     /// The key that it was made with, if that is still there.
     pub fn its_key(&self, keys: Vec<HashedKey>) -> Vec<HashedKey> {
-        let id = self.owner.as_ref().and_then(|owner| owner.key.as_deref());
-        match keys.iter().find(|key| Some(key.id()) == id) {
+        let is_its = |key: &&HashedKey| self.owners.iter().any(|owner| owner.key.as_deref() == Some(key.id()));
+        match keys.iter().find(is_its) {
             Some(key) => vec![key.clone()],
             None => keys,
         }
@@ -104,11 +125,9 @@ impl Placement {
     /// # Errors
     /// There is none.
     pub fn names(&self, live: &LiveConfig) -> Result<String, Rejection> {
-        let mut names: Vec<String> = Vec::new();
-        if let Some(owner) = &self.owner {
-            let provider = owner.upstream.split('/').next().unwrap_or_default();
-            names.extend(live.config.providers.contains_key(provider).then(|| owner.upstream.clone()));
-        } else {
+        let is_there = |owner: &&StateOwner| live.config.providers.contains_key(owner.provider());
+        let mut names: Vec<String> = self.owners.iter().filter(is_there).map(|owner| owner.upstream.clone()).collect();
+        if self.owners.is_empty() {
             let all = live.config.models.values().flat_map(|model| &model.upstreams);
             for upstream in all.filter(|upstream| speaks(upstream) && upstream.provider.is_on()) {
                 let prefix = format!("{}/", upstream.provider.name);
@@ -128,6 +147,13 @@ fn speaks(upstream: &UpstreamConfig) -> bool {
     upstream.spoken_for(Surface::Responses).is_some_and(|spoken| spoken.dialect == Dialect::Responses)
 }
 
+/// Bytes of the work to find what a request names. How large the earlier answers are is known no sooner.
+pub fn recalled_bytes(request: &ApiRequest) -> usize {
+    let StateUse { previous, conversation, refers, .. } = &request.state;
+    let names = previous.is_some() || conversation.is_some() || *refers;
+    if names { request.len().max(INLINE_MAX + 1) } else { 0 }
+}
+
 /// Finds what a request names.
 ///
 /// # Errors
@@ -139,17 +165,16 @@ pub fn recall(
     request: Arc<ApiRequest>,
 ) -> Result<Recalled, Rejection> {
     let state = &request.state;
-    let mut place = state.background.then_some(Placement { owner: None, missing: Missing::Job });
-    let (mut before, mut previous, mut conversation) = (None, None, None);
+    let (mut before, mut previous, mut conversation, mut holders) = (None, None, None, None);
     match (&state.previous, &state.conversation) {
         (Some(_), Some(_)) => return Err(Rejection::previous_and_conversation()),
         (Some(id), None) => match stored.find(caller, id, || stored.items_until(caller, id)) {
             Found::Here(items) => (before, previous) = (Some(items), Some(id.clone())),
-            found => place = Some(Placement::of(found, Missing::Previous(id.clone()))?),
+            found => holders = Some(Holders::of(found, Missing::Previous(id.clone()))?),
         },
         (None, Some(id)) => match stored.find(caller, id, || stored.conversation(caller, id)) {
             Found::Here(kept) => (before, conversation) = (Some(kept.items), Some(id.clone())),
-            found => place = Some(Placement::of(found, Missing::Conversation(id.clone()))?),
+            found => holders = Some(Holders::of(found, Missing::Conversation(id.clone()))?),
         },
         (None, None) => {}
     }
@@ -158,26 +183,25 @@ pub fn recall(
     if before.is_some() || state.refers {
         let own = request.own_input(|id| stored.item(caller, id));
         for id in &own.unknown {
-            let missing = Missing::Item(id.clone());
-            let found = Placement::of(stored.find::<()>(caller, id, || None), missing.clone())?;
-            match place.as_ref().and_then(|place| place.owner.as_ref()) {
-                // No upstream has what two of them made.
-                Some(owner) if found.owner.as_ref().is_some_and(|other| other.upstream != owner.upstream) => {
-                    return Err(missing.rejection());
-                }
-                Some(_) => {}
-                None => place = Some(found),
-            }
+            let found = Holders::of(stored.find::<()>(caller, id, || None), Missing::Item(id.clone()))?;
+            holders = Some(match holders.take() {
+                Some(before) => Holders::and(before, found)?,
+                None => found,
+            });
         }
         made = Some(with_items(stored, body_max, &request, before, &own.items)?);
-        input = OwnInput::Items(own.items.into());
+        input = OwnInput::Items(stored.memory.lease().another(own.items.len()).hold(own.items));
+    }
+    if state.background {
+        let any = Holders { owners: Vec::new(), missing: Missing::Job, job: None };
+        holders.get_or_insert(any).job = Some(JobCost::default());
     }
     let keeps = request.surface == Surface::Responses || state.background;
     let keeper = (keeps && (!state.unstored || conversation.is_some())).then(|| {
         let (stored, stores) = (stored.clone(), !state.unstored);
         Box::new(Keeper { stored, caller, stores, previous, conversation, input, owner: None })
     });
-    Ok(Recalled { request: made.unwrap_or(request), place, keeper })
+    Ok(Recalled { request: made.unwrap_or(request), holders, keeper })
 }
 
 /// The request with these items as its input. `before`: the state that it names, if that is here.
@@ -203,4 +227,21 @@ fn with_items(
         lease.hold(body)
     })?;
     Ok(Arc::new(made))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_names_something_leaves_the_serving_threads() {
+        let bytes = |member: &str| {
+            let body = format!("{{\"model\":\"m\",\"input\":[{{\"role\":\"user\",\"content\":\"x\"}}]{member}}}");
+            recalled_bytes(&ApiRequest::parse(Surface::Responses, body.into()).unwrap())
+        };
+        assert_eq!(bytes(""), 0, "there is nothing to do");
+        for names in [",\"previous_response_id\":\"r\"", ",\"conversation\":{\"id\":\"c\"}"] {
+            assert!(bytes(names) > INLINE_MAX, "{names}");
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! The tables of what is kept, shared by all requests. Not for what is done with it.
 
 use std::collections::HashSet;
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +17,8 @@ use photofinish_wire::dialects::responses::stored::StoredAnswer;
 const OWNERS: TableLimits = TableLimits { kept_for: Duration::from_secs(30 * 86_400), bytes: 16 << 20 };
 /// Answers take at most one part in four of all memory, whatever `stored` allows.
 const MEMORY_SHARE: usize = 4;
+/// Owners of one id: callers, and upstreams that number what they make.
+const OWNERS_MAX: usize = 16;
 /// Bytes of an id that is looked up. Vendors use some 50.
 const ID_MAX: usize = 128;
 
@@ -26,7 +27,7 @@ pub struct StoredState {
     pub memory: Memory,
     limits: Mutex<StoredLimits>,
     here: Mutex<KeptHere>,
-    owners: Mutex<BoundedTable<StateOwner>>,
+    owners: Mutex<BoundedTable<Vec<StateOwner>>>,
 }
 
 /// The table of what is kept whole, with the memory for it.
@@ -106,16 +107,6 @@ impl StoredState {
         self.here(|table| table.remove(&key(caller, id)))
     }
 
-    /// A copy whose memory is leased. None: there is no room.
-    pub fn held(&self, bytes: &[u8]) -> Option<Bytes> {
-        if !self.memory.has_room(bytes.len()) {
-            return None;
-        }
-        let mut lease = self.memory.lease();
-        lease.settle(bytes.len());
-        Some(lease.hold(bytes.to_vec()))
-    }
-
     pub fn response(&self, caller: u64, id: &str) -> Option<Arc<StoredResponse>> {
         self.get(caller, id, |kept| match kept {
             Kept::Response(response) => Some(response.clone()),
@@ -165,28 +156,28 @@ impl StoredState {
         Some(response.answer.slice_ref(item.as_bytes()))
     }
 
-    fn owner(&self, caller: u64, id: &str) -> Option<Found<Infallible>> {
-        let owner = lock(&self.owners).get(id, OWNERS, Instant::now()).cloned()?;
-        Some(if owner.caller == caller { Found::At(owner) } else { Found::Foreign })
-    }
-
     /// Where this is: `here` looks for it among what is kept whole.
     pub fn find<T>(&self, caller: u64, id: &str, here: impl FnOnce() -> Option<T>) -> Found<T> {
-        match here() {
-            Some(found) => Found::Here(found),
-            None => match self.owner(caller, id) {
-                Some(Found::At(owner)) => Found::At(owner),
-                Some(_) => Found::Foreign,
-                None => Found::Unknown,
-            },
+        if let Some(found) = here() {
+            return Found::Here(found);
         }
+        let mut owners = lock(&self.owners);
+        let Some(all) = owners.get(id, OWNERS, Instant::now()) else { return Found::Unknown };
+        let own: Vec<StateOwner> = all.iter().filter(|owner| owner.caller == caller).cloned().collect();
+        if own.is_empty() { Found::Foreign } else { Found::At(own) }
     }
 
-    pub fn owned(&self, id: &str, owner: StateOwner) {
-        if id.len() <= ID_MAX {
-            let bytes = owner.bytes();
-            lock(&self.owners).put(id.to_owned(), owner, bytes, OWNERS, Instant::now());
+    /// An upstream made it. Another that made the same id stays, and so does another caller.
+    pub fn owned(&self, id: &str, owner: &StateOwner) {
+        if id.len() > ID_MAX {
+            return;
         }
+        let (mut owners, now) = (lock(&self.owners), Instant::now());
+        let others = owners.get(id, OWNERS, now).map(Vec::as_slice).unwrap_or_default();
+        let others = others.iter().filter(|other| (other.caller, &other.upstream) != (owner.caller, &owner.upstream));
+        let all: Vec<StateOwner> = [owner].into_iter().chain(others).take(OWNERS_MAX).cloned().collect();
+        let bytes = all.iter().map(StateOwner::bytes).sum();
+        owners.put(id.to_owned(), all, bytes, OWNERS, now);
     }
 }
 

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
+use memchr::memmem;
 use serde_json::Value;
 
 use super::writer::ResponsesWriter;
@@ -44,6 +45,9 @@ impl ClientFrame {
     }
 }
 
+/// The status of an error within an answer, which began with a 200.
+const FAILED_LATER: u16 = 500;
+
 /// Whether an event may hold the whole response: only its first and its last ones do.
 pub fn may_have_response(event: &SseEvent) -> bool {
     let name = event.fields().name;
@@ -52,10 +56,17 @@ pub fn may_have_response(event: &SseEvent) -> bool {
 
 /// The error frame of a request that has no answer. `answer`: the body of an answer with this status over HTTP.
 pub fn refusal(status: u16, answer: &[u8]) -> String {
-    let said: Value = serde_json::from_slice(answer).unwrap_or_default();
+    error_frame(status, &serde_json::from_slice(answer).unwrap_or_default())
+}
+
+/// `said`: the body of an answer, or the event in a stream, which has no object for the error.
+fn error_frame(status: u16, said: &Value) -> String {
     let error = match &said["error"] {
-        Value::Null => json!({ "type": "server_error", "code": null, "message": "the request failed", "param": null }),
-        error => error.clone(),
+        error if error.is_object() => error.clone(),
+        _ => {
+            let message = said["message"].as_str().unwrap_or("the request failed");
+            json!({ "type": "server_error", "code": said["code"], "message": message, "param": said["param"] })
+        }
     };
     json!({ "type": "error", "status": status, "error": error }).to_string()
 }
@@ -73,18 +84,24 @@ pub fn cancelled(id: &str) -> String {
 }
 
 /// The events of a request that only makes its input known: a response without output.
-pub fn known(model: &str) -> Vec<Bytes> {
+pub fn known(model: &str) -> Vec<String> {
     let mut out = BytesMut::new();
     ResponsesWriter::new(model, Arc::default()).end(&mut out);
     let mut scanner = SseScanner::new(usize::MAX);
     scanner.push(out.freeze());
-    std::iter::from_fn(|| scanner.next_event().ok().flatten()).filter_map(|event| data(&event)).collect()
+    std::iter::from_fn(|| scanner.next_event().ok().flatten()).filter_map(|event| frame(&event)).collect()
 }
 
-/// The data of an event. None: it has none, or its client needs none.
-pub fn data(event: &SseEvent) -> Option<Bytes> {
+/// An event as a frame. None: it has no data, or its client needs none. An error has the form of [`refusal`].
+pub fn frame(event: &SseEvent) -> Option<String> {
     let data = event.fields().data?;
-    (data.as_ref() != b"[DONE]").then(|| Bytes::from(data.into_owned()))
+    let text = String::from_utf8_lossy(&data);
+    let said = || serde_json::from_str::<Value>(&text).ok().filter(|said| said["type"] == "error");
+    let may_be_error = may_have_response(event) && memmem::find(&data, b"error").is_some();
+    match may_be_error.then(said).flatten() {
+        Some(said) => Some(error_frame(FAILED_LATER, &said)),
+        None => (text != "[DONE]").then(|| text.into_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -115,9 +132,17 @@ mod tests {
     fn own_frames_are_what_clients_read() {
         let refused: Value = serde_json::from_str(&refusal(429, br#"{"error":{"code":"x","message":"y"}}"#)).unwrap();
         assert_eq!((&refused["status"], &refused["error"]["code"]), (&json!(429), &json!("x")));
+        let late =
+            SseEvent { raw: "event: error\ndata: {\"type\":\"error\",\"code\":\"x\",\"message\":\"y\"}\n\n".into() };
+        let late: Value = serde_json::from_str(&frame(&late).unwrap()).unwrap();
+        assert_eq!(
+            (&late["status"], &late["error"]["code"]),
+            (&json!(500), &json!("x")),
+            "one form, whenever it comes"
+        );
         let known = known("m");
         let kinds: Vec<Value> =
-            known.iter().map(|event| serde_json::from_slice::<Value>(event).unwrap()["type"].clone()).collect();
+            known.iter().map(|event| serde_json::from_str::<Value>(event).unwrap()["type"].clone()).collect();
         assert_eq!(kinds, ["response.created", "response.in_progress", "response.completed"]);
     }
 }
