@@ -79,7 +79,7 @@ pub async fn serve_stored(
     let max = live.config.server.body_max;
     let found = match body::read(&gateway, &parts.headers, body, max, &mut place).await {
         Ok(bytes) => {
-            let caller = CallerId::new(by.user.as_ref().map(|user| user.name.as_str()), live.config.users.len());
+            let caller = CallerId::new(by.user.as_ref().map(|user| user.name.as_str()), live.users());
             calls::find(gateway.stored(), caller.id(), &call, &bytes).map(|answer| (answer, bytes))
         }
         Err(rejection) => Err(rejection),

@@ -144,7 +144,7 @@ impl Preparing<'_> {
     /// The earlier answers that the request names.
     fn recall(&self, request: Arc<ApiRequest>) -> Result<Recalled, Rejection> {
         let user = self.by.user.as_ref().map(|user| user.name.as_str());
-        let caller = || CallerId::new(user, self.live.config.users.len()).id();
+        let caller = || CallerId::new(user, self.live.users()).id();
         match &self.stored {
             Some(UpstreamCall { place, .. }) => {
                 // Its cost is in the row of the question that finds its end.

@@ -6,6 +6,7 @@ use super::*;
 use crate::record::sample;
 use crate::report::question::from_pairs;
 use crate::report::usage::{self, Usage, UsageQuestion};
+use photofinish_base::clock::DAY_US;
 
 fn author() -> Author {
     Author { who: "root".to_owned(), origin: "127.0.0.1".to_owned() }
