@@ -20,7 +20,7 @@ const SAVE_EVERY: Duration = Duration::from_millis(100);
 const LOOK_EVERY: u32 = 10;
 
 /// Of one gateway.
-pub struct Accounts {
+pub struct AccountKeeper {
     gateway: Arc<Gateway>,
     store: Store,
     /// Held while the store and what the gateway knows differ.
@@ -39,10 +39,10 @@ struct KeptState {
     told: Option<String>,
 }
 
-impl Accounts {
-    pub fn new(gateway: Arc<Gateway>) -> Arc<Accounts> {
+impl AccountKeeper {
+    pub fn new(gateway: Arc<Gateway>) -> Arc<AccountKeeper> {
         let store = Store::unopened(&gateway.live().config.store.path);
-        Arc::new(Accounts { gateway, store, state: Mutex::default() })
+        Arc::new(AccountKeeper { gateway, store, state: Mutex::default() })
     }
 
     /// Does what the request wants; it is in force when this returns. Blocks.
@@ -80,7 +80,7 @@ impl Accounts {
     }
 
     /// Takes turns until it is cancelled.
-    pub async fn run(self: Arc<Accounts>, shutdown: Shutdown) {
+    pub async fn run(self: Arc<AccountKeeper>, shutdown: Shutdown) {
         let mut ending = std::pin::pin!(shutdown.cancelled());
         for turn in 1_u32.. {
             if tokio::time::timeout(SAVE_EVERY, &mut ending).await.is_ok() {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::record::sample;
 use crate::report::question::from_pairs;
-use crate::report::usage::{self, Usage, UsageQuestion};
+use crate::report::usage::{self, UsageAnswer, UsageQuestion};
 use photofinish_base::clock::DAY_US;
 
 fn author() -> Author {
@@ -86,7 +86,7 @@ async fn budgets_are_kept_and_old_ones_are_not() {
     assert_eq!(StoreReader::open(&path).unwrap().budgets().unwrap(), [row(DAY_US, 7), row(63 * DAY_US, 8)]);
 }
 
-fn asked(reader: &StoreReader, by: &str) -> Usage {
+fn asked(reader: &StoreReader, by: &str) -> UsageAnswer {
     let question: UsageQuestion = from_pairs(&[("by".to_owned(), by.to_owned())]).unwrap();
     usage::ask(reader, &question, world::NOW_US).unwrap()
 }

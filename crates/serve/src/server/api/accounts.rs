@@ -28,7 +28,7 @@ const BODY_MAX: usize = 64 << 10;
 const AUDIT_MAX: u16 = 1_000;
 
 /// Whether it is below one of these paths, which no page but the gateway's own may ask for.
-pub fn is_of_accounts(path: &str) -> bool {
+pub fn is_account_path(path: &str) -> bool {
     let below = |kind: &AccountKind| {
         path.strip_prefix(&root_of(*kind)).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
