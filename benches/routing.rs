@@ -1,16 +1,21 @@
-//! The cost of a decision of `adaptive` over five upstreams, of an observation and of a forecast. Not for the quality of decisions:
+//! The cost of a decision of `adaptive` over five upstreams, of an observation, of a forecast and of the limits of a caller. Not for the quality of decisions:
 //! see `examples/routing`.
 
 #![expect(clippy::expect_used, reason = "a measurement of something broken must not go on")]
 
 mod upstreams;
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 
+use photofinish_config::config::{Budget, Config, IssuedKey, Limits, Permit, Rate, Team, User, parse};
 use photofinish_routing::forecast::{LatencyForecast, SendConditions};
+use photofinish_routing::limits::{AttemptCost, LimitClock, UsageBook, admit};
 use photofinish_routing::policy::adaptive;
 use photofinish_routing::policy::question::{AdaptiveQuestion, AttemptView, CandidateForecast, Minimise};
 use upstreams::{NOW, UPSTREAMS, candidate, learner, question};
@@ -63,6 +68,65 @@ fn learning(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// The gate: a request begins and starts an attempt, at four levels with every limit.
+fn limits(_: &mut Criterion) {
+    let book = UsageBook::default();
+    let rate = |per_minute| Some(Rate { per_minute, burst: per_minute });
+    let budget = Budget { day: Some(1 << 60), month: Some(1 << 60) };
+    let limits = Limits { rpm: rate(1 << 29), tpm: rate(1 << 39), streams: Some(1 << 19), budget, ..Limits::default() };
+    let config = Config { limits: Arc::new(limits.clone()), ..config() };
+    let team = Team { name: "team".to_owned(), limits: config.limits.clone() };
+    let config = Config { teams: [("team".to_owned(), Arc::new(team))].into(), ..config };
+    let users: Vec<User> = (0..KEYS).map(|number| user(&config, number)).collect();
+    let now = LimitClock { us: 1, wall_us: NOW };
+    let cost = AttemptCost { usual: 1_000, max: 2_000, ..AttemptCost::default() };
+    let pass = |user: &User| {
+        let levels = book.levels(&config, Some(user));
+        let (admission, _) = admit(levels, 500, &[cost, cost], now).expect("enough is left");
+        black_box(admission.reserve("p/m", 0, || cost))
+    };
+    users.iter().for_each(|user| drop(pass(user)));
+    let mut number = 0;
+    spread("gate, 100,000 keys", || {
+        number = (number + 7_919) % KEYS;
+        black_box(pass(&users[number]));
+    });
+    let unlimited = Config { limits: Arc::default(), ..config.clone() };
+    let free = User { team: None, key: None, limits: Arc::default(), ..user(&config, 0) };
+    spread("gate without limits", || {
+        black_box(book.levels(&unlimited, Some(&free)).is_empty());
+    });
+    std::thread::scope(|scope| {
+        for _ in 1..64 {
+            scope.spawn(|| (0..TIMED / 10).for_each(|_| drop(pass(&users[0]))));
+        }
+        spread("gate, one key, 64 threads", || {
+            black_box(pass(&users[0]));
+        });
+    });
+}
+
+const KEYS: usize = 100_000;
+
+fn config() -> Config {
+    let text = "[providers.p]\nbase_url = \"http://127.0.0.1:9\"\n[models.m]\nupstreams = [\"p/m\"]";
+    parse(text, Path::new("config.toml"), &|_| None).expect("a valid configuration")
+}
+
+/// A user of the team with a key, both with every limit.
+fn user(config: &Config, number: usize) -> User {
+    User {
+        name: format!("user-{}", number % 1_000),
+        token_sha256: [0; 32],
+        admin: false,
+        overrides: Permit::Usual,
+        keys: BTreeMap::new(),
+        team: Some("team".to_owned()),
+        limits: config.limits.clone(),
+        key: Some(Arc::new(IssuedKey { id: format!("key-{number}"), limits: config.limits.clone() })),
+    }
+}
+
 /// Times each call separately, so that slow ones are visible: a mean hides them.
 fn spread(name: &str, mut decide: impl FnMut()) {
     let mut times: Vec<Duration> = (0..TIMED)
@@ -87,6 +151,6 @@ fn quick() -> Criterion {
 criterion_group! {
     name = benches;
     config = quick();
-    targets = decisions, learning
+    targets = decisions, learning, limits
 }
 criterion_main!(benches);

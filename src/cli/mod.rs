@@ -488,17 +488,17 @@ fn read_history(command: Command, config: &Config, out: &mut impl Write, err: &m
         }
         Command::History(mut options) => {
             options.window().resolve_alias(config);
-            history::run(config.store.path, &options, ScreenSettings::of_stdout(), out, err)?;
+            history::run(&config.store.path, &options, ScreenSettings::of_stdout(), out, err)?;
         }
         Command::Incidents(options) => {
-            incidents::run(config.store.path, &options, ScreenSettings::width_of_stdout(), out)?;
+            incidents::run(&config.store.path, &options, ScreenSettings::width_of_stdout(), out)?;
         }
         Command::Usage(mut options) => {
             options.question.window.resolve_alias(config);
-            usage::usage(config.store.path, &options, ScreenSettings::of_stdout(), out)?;
+            usage::usage(&config.store.path, &options, ScreenSettings::of_stdout(), out)?;
         }
         Command::Audit(options) => {
-            usage::audit(config.store.path, &options, ScreenSettings::width_of_stdout(), out)?;
+            usage::audit(&config.store.path, &options, ScreenSettings::width_of_stdout(), out)?;
         }
         Command::Report(options) => report::run(config, &options, out)?,
         Command::Replay(options) => {

@@ -8,8 +8,6 @@ mod rates;
 mod routes;
 mod surfaces;
 
-use std::time::Duration;
-
 use photofinish_config::config::Limits;
 use photofinish_routing::limits::{LevelName, LevelUse, LimitClock};
 use serde_json::{Value, json};
@@ -67,7 +65,7 @@ fn usage(gateway: &TestGateway, level: &LevelName) -> LevelUse {
         LevelName::Key(_) => Limits::default().into(),
     };
     let wall_us = photofinish_base::clock::wall_micros();
-    gateway.ledger().usage_of(level, &limits, LimitClock { us: gateway.learning().now_us(), wall_us })
+    gateway.usage().usage_of(level, &limits, LimitClock { us: gateway.learning().now_us(), wall_us })
 }
 
 fn user(name: &str) -> LevelName {
@@ -82,7 +80,7 @@ async fn spent(gateway: &TestGateway, level: &LevelName) -> i64 {
             if used.streams.0 == 0 && used.periods.iter().all(|period| period.reserved == 0) {
                 return used.periods[0].spent;
             }
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::task::yield_now().await;
         }
     })
     .await

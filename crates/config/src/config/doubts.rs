@@ -1,14 +1,15 @@
-//! Warnings about models that are valid and probably not meant so.
+//! Warnings about models and limits that are valid and probably not meant so.
 //!
 //! Not for mistakes, which stop the gateway: see `problem`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::hosts::Hosting;
 use super::prices::dearest;
 use super::problem::is_misspelt;
 use super::reader::ReaderScope;
-use super::{ModelConfig, Policy, RaceSettings, UpstreamConfig};
+use super::{Limits, ModelConfig, ModelPattern, Policy, RaceSettings, Team, UpstreamConfig};
 use crate::offerings::ModelCatalogue;
 
 /// Edits between a name and the one that was surely meant.
@@ -54,6 +55,55 @@ pub(super) fn warn_of_budgets<'m>(
                 budget / 100.0
             ));
         }
+    }
+}
+
+/// About the limits of everybody, of teams and of users.
+pub(super) fn warn_of_limits<'m>(
+    scope: &ReaderScope<'_>,
+    (hosting, models, aliases): (&Hosting<'_>, &BTreeMap<String, Arc<ModelConfig>>, &BTreeMap<String, String>),
+    limits: &Limits,
+    teams: impl Iterator<Item = &'m Arc<Team>>,
+) {
+    let known = KnownNames { hosting, models, aliases };
+    known.warn_of(scope, "[limits]", limits);
+    teams.for_each(|team| known.warn_of(scope, &format!("[teams.{}]", team.name), &team.limits));
+    hosting.users.iter().for_each(|user| known.warn_of(scope, &format!("[users.{}]", user.name), &user.limits));
+}
+
+/// What patterns can match.
+struct KnownNames<'c> {
+    hosting: &'c Hosting<'c>,
+    models: &'c BTreeMap<String, Arc<ModelConfig>>,
+    aliases: &'c BTreeMap<String, String>,
+}
+
+impl KnownNames<'_> {
+    /// Warns of what is valid in the limits of this table and does nothing.
+    fn warn_of(&self, scope: &ReaderScope<'_>, table: &str, limits: &Limits) {
+        for (key, patterns) in [("models", &limits.models), ("deny", &limits.deny)] {
+            for pattern in patterns.iter().flatten().filter(|pattern| !self.is_matched(pattern)) {
+                let pattern = pattern.as_str();
+                scope.warn(format!("\"{pattern}\" in {key} of {table} matches no model, alias or upstream"));
+            }
+        }
+        if limits.lacks_budget() {
+            scope.warn(format!("reserve, unpriced and own_keys of {table} have no effect without a budget"));
+        }
+    }
+
+    fn is_matched(&self, pattern: &ModelPattern) -> bool {
+        let Hosting { catalogue, providers, .. } = self.hosting;
+        let matches = |name: &String| pattern.matches(name);
+        let listed = || self.models.values().flat_map(|model| &model.upstreams).any(|one| pattern.matches(&one.name()));
+        let known = || {
+            let hosted = catalogue.offerings().filter(|offering| providers.contains_key(&offering.provider));
+            hosted.into_iter().any(|offering| pattern.matches(&format!("{}/{}", offering.provider, offering.id)))
+        };
+        self.models.keys().chain(self.aliases.keys()).any(matches)
+            || providers.keys().any(|provider| pattern.matches(&format!("{provider}/")))
+            || listed()
+            || known()
     }
 }
 

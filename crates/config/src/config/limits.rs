@@ -2,19 +2,14 @@
 //!
 //! Not for what was used: see `routing::limits`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::keys::{ParsedTexts, RealNumber, TableKeys as _, Texts, ValueKind, WholeNumber, choice, keys, nested};
+use super::keys::{ParsedTexts, RealNumber, Texts, ValueKind, WholeNumber, choice, keys, nested};
 use super::names::names;
-use super::problem::{LocatedProblem, shown};
-use super::reader::{Located, ReaderScope, TomlTable};
-use super::user::check_name;
-use super::{ModelConfig, Provider};
-use crate::offerings::ModelCatalogue;
+use super::reader::TomlTable;
 
 /// Requests a minute, or their burst.
 const REQUESTS_MAX: u64 = 1_000_000_000;
@@ -144,7 +139,7 @@ impl Limits {
     }
 
     /// Has settings of a budget, and no budget.
-    fn lacks_budget(&self) -> bool {
+    pub(super) fn lacks_budget(&self) -> bool {
         let usual = (Reserve::default(), Unpriced::default(), OwnKeys::default());
         !self.budget.is_set() && (self.reserve, self.unpriced, self.own_keys) != usual
     }
@@ -250,78 +245,6 @@ impl ValueKind for NanoUsd {
 /// An amount in USD as a whole number of its billionths, the nearest.
 pub fn nano_usd(usd: f64) -> i64 {
     (usd * NANO).round() as i64
-}
-
-/// `[teams.NAME]`
-pub(super) struct RawTeam {
-    pub(super) name: Located<String>,
-    limits: Limits,
-}
-
-impl RawTeam {
-    pub(super) fn read((name, mut table): (Located<String>, TomlTable<'_, '_>)) -> RawTeam {
-        check_name(table.scope, "team", &name);
-        let limits = Limits::read(&mut table, &Limits::default());
-        table.finish();
-        RawTeam { name, limits }
-    }
-}
-
-pub(super) fn resolve_teams(raw: Vec<RawTeam>) -> BTreeMap<String, Arc<Team>> {
-    let team =
-        |RawTeam { name, limits }| (name.value.clone(), Arc::new(Team { name: name.value, limits: Arc::new(limits) }));
-    raw.into_iter().map(team).collect()
-}
-
-/// The name of a user's team, if there is such a team.
-pub(super) fn team_of(
-    scope: &ReaderScope<'_>,
-    user: &str,
-    team: &Located<String>,
-    teams: &BTreeMap<String, Arc<Team>>,
-) -> Option<String> {
-    if teams.contains_key(&team.value) {
-        return Some(team.value.clone());
-    }
-    let message = format!("unknown team \"{}\" in [users.{}]", shown(&team.value), shown(user));
-    let problem = LocatedProblem::at(team.offset, message).expected("a table under [teams]");
-    scope.report(problem.nearest(&team.value, teams.keys().map(String::as_str)));
-    None
-}
-
-/// What patterns can match.
-pub(super) struct KnownNames<'c> {
-    pub(super) models: &'c BTreeMap<String, Arc<ModelConfig>>,
-    pub(super) aliases: &'c BTreeMap<String, String>,
-    pub(super) providers: &'c BTreeMap<String, Option<Arc<Provider>>>,
-    pub(super) catalogue: &'c ModelCatalogue,
-}
-
-impl KnownNames<'_> {
-    /// Warns of what is valid in the limits of this table and does nothing.
-    pub(super) fn warn_of(&self, scope: &ReaderScope<'_>, table: &str, limits: &Limits) {
-        for (key, patterns) in [("models", &limits.models), ("deny", &limits.deny)] {
-            for ModelPattern(pattern) in patterns.iter().flatten().filter(|pattern| !self.is_matched(pattern)) {
-                scope.warn(format!("\"{pattern}\" in {key} of {table} matches no model, alias or upstream"));
-            }
-        }
-        if limits.lacks_budget() {
-            scope.warn(format!("reserve, unpriced and own_keys of {table} have no effect without a budget"));
-        }
-    }
-
-    fn is_matched(&self, pattern: &ModelPattern) -> bool {
-        let matches = |name: &String| pattern.matches(name);
-        let listed = || self.models.values().flat_map(|model| &model.upstreams).any(|one| pattern.matches(&one.name()));
-        let known = || {
-            let hosted = self.catalogue.offerings().filter(|offering| self.providers.contains_key(&offering.provider));
-            hosted.into_iter().any(|offering| pattern.matches(&format!("{}/{}", offering.provider, offering.id)))
-        };
-        self.models.keys().chain(self.aliases.keys()).any(matches)
-            || self.providers.keys().any(|provider| pattern.matches(&format!("{provider}/")))
-            || listed()
-            || known()
-    }
 }
 
 #[cfg(test)]

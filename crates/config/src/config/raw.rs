@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 use super::catalogue_file::CatalogueKeys;
 use super::http_address::HttpAddress;
 use super::keys::{self, ParsedText, PlainText, RealNumber, TableKeys, Texts, WholeNumber, choice, keys, nested, own};
-use super::limits::{Limits, RawTeam};
+use super::limits::Limits;
 use super::probes::RawProbes;
 use super::problem::LocatedProblem;
 use super::provider_table::{ProviderKeys, RawProvider};
@@ -22,7 +22,7 @@ use super::reader::{Located, ReaderScope, TomlTable, as_string, as_table};
 use super::server::ServerKeys;
 use super::settings::{HostLimits, Precisions};
 use super::text::{self, ExpandedText};
-use super::user::{RawUser, UserKeys};
+use super::user::{RawTeam, RawUser, UserKeys};
 use super::{Policy, Price, RaceSettings, Retention, UpstreamStream, units};
 
 /// The file.

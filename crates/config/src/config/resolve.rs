@@ -12,7 +12,6 @@ use secrecy::SecretString;
 use super::catalogue_file::ChosenCatalogue;
 use super::doubts;
 use super::hosts::{self, Hosting};
-use super::limits::{self, KnownNames};
 use super::problem::{LocatedProblem, shown};
 use super::provider::ResolvedNames;
 use super::provider_table::{self, RawProvider};
@@ -21,7 +20,7 @@ use super::reader::{Located, ReaderScope};
 use super::server::LISTEN_VARIABLE;
 use super::text::ExpandedText;
 use super::transport::EnvProxies;
-use super::user::RawUser;
+use super::user::{RawTeam, RawUser};
 use super::{
     Config, ConfigSource, Cors, Listen, ModelConfig, PriceSource, Provider, Server, StoreConfig, Team, Timeouts,
     UpstreamConfig, User, catalogue,
@@ -56,7 +55,7 @@ pub(super) fn resolve(
     add_providers_with_a_key(scope, &mut providers, &env_proxies);
     check_own_addresses(scope, &listen, &providers, &raw.models);
     let serves_catalogue = raw.models.is_empty();
-    let teams = limits::resolve_teams(raw.teams);
+    let teams = resolve_teams(raw.teams);
     let users = resolve_users(scope, raw.users, &providers, &teams);
     let hosting = Hosting { catalogue: &chosen.catalogue, providers: &providers, users: &users, today: hosts::today() };
     let (mut models, mut aliases) = resolve_models(scope, raw.models, &hosting);
@@ -66,11 +65,7 @@ pub(super) fn resolve(
         let served = chosen.catalogue.aliases().filter(|(_, name)| models.contains_key(*name));
         aliases = served.map(|(alias, name)| (alias.to_owned(), name.to_owned())).collect();
     }
-    let known = KnownNames { models: &models, aliases: &aliases, providers: &providers, catalogue: &chosen.catalogue };
-    known.warn_of(scope, "[limits]", &raw.limits);
-    let of_teams = teams.values().map(|team| (format!("[teams.{}]", team.name), &team.limits));
-    let of_users = users.iter().map(|user| (format!("[users.{}]", user.name), &user.limits));
-    of_teams.chain(of_users).for_each(|(table, limits)| known.warn_of(scope, &table, limits));
+    doubts::warn_of_limits(scope, (&hosting, &models, &aliases), &raw.limits, teams.values());
     let workloads = raw.probes.workloads();
     let probes = raw.probes.resolve(scope, &models.keys().cloned().collect(), serves_catalogue);
     let memory = server.memory.unwrap_or_else(|| whole(machine::memory() / MEMORY_SHARE));
@@ -322,6 +317,28 @@ fn resolve_upstreams(
     upstreams
 }
 
+fn resolve_teams(raw: Vec<RawTeam>) -> BTreeMap<String, Arc<Team>> {
+    let team =
+        |RawTeam { name, limits }| (name.value.clone(), Arc::new(Team { name: name.value, limits: Arc::new(limits) }));
+    raw.into_iter().map(team).collect()
+}
+
+/// The name of a user's team, if there is such a team.
+fn team_of(
+    scope: &ReaderScope<'_>,
+    user: &str,
+    team: &Located<String>,
+    teams: &BTreeMap<String, Arc<Team>>,
+) -> Option<String> {
+    if teams.contains_key(&team.value) {
+        return Some(team.value.clone());
+    }
+    let message = format!("unknown team \"{}\" in [users.{}]", shown(&team.value), shown(user));
+    let problem = LocatedProblem::at(team.offset, message).expected("a table under [teams]");
+    scope.report(problem.nearest(&team.value, teams.keys().map(String::as_str)));
+    None
+}
+
 fn resolve_users(
     scope: &ReaderScope<'_>,
     raw: Vec<RawUser>,
@@ -332,7 +349,7 @@ fn resolve_users(
     let mut users = Vec::new();
     for raw in raw {
         let keys = resolve_user_keys(scope, &raw.name.value, raw.keys, providers);
-        let team = raw.team.and_then(|team| limits::team_of(scope, &raw.name.value, &team, teams));
+        let team = raw.team.and_then(|team| team_of(scope, &raw.name.value, &team, teams));
         let Some(token) = raw.token else { continue };
         let name = raw.name.value;
         if let Some(other) = seen.insert(token.value, name.clone()) {

@@ -52,6 +52,21 @@ pub(super) struct RawUser {
     pub(super) limits: Limits,
 }
 
+/// `[teams.NAME]`
+pub(super) struct RawTeam {
+    pub(super) name: Located<String>,
+    pub(super) limits: Limits,
+}
+
+impl RawTeam {
+    pub(super) fn read((name, mut table): (Located<String>, TomlTable<'_, '_>)) -> RawTeam {
+        check_name(table.scope, "team", &name);
+        let limits = Limits::read(&mut table, &Limits::default());
+        table.finish();
+        RawTeam { name, limits }
+    }
+}
+
 /// The token in the documents, as a hash.
 const SAMPLE_TOKEN: &str = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
 

@@ -19,7 +19,7 @@ use photofinish_history::record::table::Subset as _;
 use photofinish_history::record::{AttemptOutcome, AttemptRecord, CensorCause, StartReason};
 use photofinish_history::recorder::{AttemptStep, Recorder};
 use photofinish_routing::learning::{AttemptObserver, ObservedEnd};
-use photofinish_routing::limits::{KnownCost, Reservation};
+use photofinish_routing::limits::{AttemptReservation, KnownCost};
 use photofinish_routing::verdict::slows_hedging;
 use photofinish_transport::upstream::{ConnectionOrigin, Response};
 use photofinish_wire::AnswerForm;
@@ -95,12 +95,12 @@ pub(super) struct AttemptGuard {
     span: Span,
     /// None for an attempt that statistics ignore.
     attempt_observer: Option<AttemptObserver>,
-    reservation: Reservation,
+    reservation: AttemptReservation,
     _slot: Option<InFlightGuard>,
 }
 
 impl AttemptGuard {
-    pub fn new(spec: &mut AttemptSpec, shared: Arc<AttemptShared>, reservation: Reservation) -> AttemptGuard {
+    pub fn new(spec: &mut AttemptSpec, shared: Arc<AttemptShared>, reservation: AttemptReservation) -> AttemptGuard {
         let dispatch = Instant::now();
         AttemptGuard {
             record: Box::new(new_record(spec, dispatch)),
@@ -132,7 +132,7 @@ impl AttemptGuard {
     }
 
     /// For an exchange that is passed on: it has no first token, and teaches nothing.
-    pub fn passing(spec: &PassSpec, reservation: Reservation) -> AttemptGuard {
+    pub fn passing(spec: &PassSpec, reservation: AttemptReservation) -> AttemptGuard {
         let dispatch = Instant::now();
         let upstream = (spec.provider.name.clone(), spec.word.clone());
         let record = AttemptRecord {

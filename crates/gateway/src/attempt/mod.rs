@@ -35,7 +35,7 @@ use crate::race::CutReason;
 use exchange::Bounds;
 use guard::{AttemptGuard, AttemptShared, RaceDecision};
 use photofinish_base::failure::Failure;
-use photofinish_routing::limits::Reservation;
+use photofinish_routing::limits::AttemptReservation;
 use photofinish_wire::ResponseTranslation;
 
 /// A started attempt: the race polls it.
@@ -45,7 +45,7 @@ pub struct Attempt {
 }
 
 /// Starts an attempt that its caller's limits allow. From here on its row is certain; its clock starts at the first poll.
-pub fn start(mut spec: AttemptSpec, reservation: Reservation) -> Attempt {
+pub fn start(mut spec: AttemptSpec, reservation: AttemptReservation) -> Attempt {
     let shared = Arc::new(AttemptShared::default());
     // Boxed: it is large, and moves from future to future.
     let guard = Box::new(AttemptGuard::new(&mut spec, shared.clone(), reservation));

@@ -24,7 +24,7 @@ use photofinish_base::pace::aside;
 use photofinish_config::config::{Provider, Timeouts, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
 use photofinish_config::offerings::ModelCatalogue;
-use photofinish_routing::limits::Reservation;
+use photofinish_routing::limits::AttemptReservation;
 use photofinish_transport::upstream::{Response, ResponseBody, Upload};
 use photofinish_wire::stream::frame::Frame;
 use photofinish_wire::{Dialect, PassedCall, SseEvent, Surface};
@@ -73,14 +73,18 @@ impl PassSpec {
     ///
     /// # Errors
     /// There is no answer, or it is an error: `failure.answer` has it.
-    pub async fn send(self, reservation: Reservation, look: impl Fn() -> UploadLook) -> Result<PassedAnswer, Failure> {
+    pub async fn send(
+        self,
+        reservation: AttemptReservation,
+        look: impl Fn() -> UploadLook,
+    ) -> Result<PassedAnswer, Failure> {
         let span = self.span.clone();
         self.exchange(reservation, look).instrument(span).await
     }
 
     async fn exchange(
         mut self,
-        reservation: Reservation,
+        reservation: AttemptReservation,
         look: impl Fn() -> UploadLook,
     ) -> Result<PassedAnswer, Failure> {
         credential::add(&mut self.outgoing, &self.spoken, self.key.as_ref().map(HashedKey::expose), SystemTime::now());

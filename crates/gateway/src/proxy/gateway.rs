@@ -24,7 +24,7 @@ use photofinish_config::config::{Fingerprint, ProviderLists, User};
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::health::{LiveConfig, MadeCallers, UpstreamHealth};
 use photofinish_routing::learning::Learning;
-use photofinish_routing::limits::{Ledger, LevelName};
+use photofinish_routing::limits::{LevelName, UsageBook};
 use photofinish_routing::status::{RoutingReport, routing};
 use photofinish_transport::upstream::UpstreamClient;
 
@@ -51,7 +51,7 @@ pub struct Gateway {
     memory: Memory,
     heavy: BlockingPool,
     stored: Arc<StoredState>,
-    ledger: Ledger,
+    usage: UsageBook,
 }
 
 /// Counts since the start that no row contains.
@@ -107,7 +107,7 @@ impl Gateway {
             totals: Totals::default(),
             sessions: Sessions::default(),
             wrong_tokens: WrongTokens::default(),
-            ledger: Ledger::default(),
+            usage: UsageBook::default(),
         }
     }
 
@@ -123,7 +123,7 @@ impl Gateway {
         self.stored.resize(self.live().config.server.stored);
         self.health.clear_cooldowns();
         let live = self.live();
-        self.ledger.retain(|level| match level {
+        self.usage.retain(|level| match level {
             LevelName::Team(team) => live.config.teams.contains_key(&**team),
             LevelName::User(name) => live.callers.has_user(name),
             LevelName::Everybody | LevelName::Key(_) => true,
@@ -187,8 +187,8 @@ impl Gateway {
     }
 
     /// What callers have used of their limits.
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+    pub fn usage(&self) -> &UsageBook {
+        &self.usage
     }
 
     /// Of the dashboard.

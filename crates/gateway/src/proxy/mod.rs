@@ -107,7 +107,7 @@ fn admit_to(
 ) -> Result<(AskedBy, RequestPlace), Box<Response<Body>>> {
     match admission::admit(gateway, live, client) {
         Ok((user, place)) => {
-            let levels = gateway.ledger().levels(&live.config, user.as_deref());
+            let levels = gateway.usage().levels(&live.config, user.as_deref());
             Ok((AskedBy { user, levels, ..AskedBy::default() }, place))
         }
         Err(NotAdmitted::Shed(shed)) => {

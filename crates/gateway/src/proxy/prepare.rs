@@ -29,7 +29,7 @@ use crate::race::Race;
 use photofinish_config::config::User;
 use photofinish_history::record::{LeftOutReason, RequestOrigin};
 use photofinish_routing::health::{CallerId, LiveConfig};
-use photofinish_routing::limits::{Levels, LimitClock};
+use photofinish_routing::limits::{LimitClock, LimitLevels};
 use photofinish_wire::request::InvalidRequest;
 use photofinish_wire::{ApiRequest, Dialect, PathCall, Surface};
 
@@ -38,7 +38,7 @@ use photofinish_wire::{ApiRequest, Dialect, PathCall, Surface};
 pub struct AskedBy {
     pub user: Option<Arc<User>>,
     /// What limits it. Empty for requests of the operator.
-    pub levels: Levels,
+    pub levels: LimitLevels,
     /// For the race's row.
     pub origin: RequestOrigin,
     /// The answer ends within this time, whatever the configuration allows: a measurement must not wait for one without end.

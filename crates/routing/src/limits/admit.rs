@@ -2,13 +2,13 @@
 
 use std::sync::MutexGuard;
 
+use super::book::{LEVELS_MAX, LevelName, LimitLevels, Used};
 use super::hold::{Admission, AttemptCost, Hold};
-use super::ledger::{LEVELS_MAX, LevelName, Levels, Used};
 use super::{Calendar, LimitClock};
 
 /// Why a request may not begin now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct LimitRefusal {
     pub level: LevelName,
     pub by: RefusedBy,
 }
@@ -73,17 +73,17 @@ impl RefusedBy {
 /// # Errors
 /// Of the limits that refuse it, the one that does so for longest.
 pub fn admit(
-    levels: Levels,
+    levels: LimitLevels,
     tokens: u64,
     costs: &[AttemptCost],
     now: LimitClock,
-) -> Result<(Admission, Vec<bool>), Refusal> {
+) -> Result<(Admission, Vec<bool>), LimitRefusal> {
     let mut all: Vec<MutexGuard<'_, Used>> = levels.0.iter().map(|level| level.subject.used()).collect();
     let mut refusals = Vec::new();
     for (level, used) in levels.0.iter().zip(&mut all) {
         let limits = &*level.limits;
         used.pass(limits, now);
-        let mut refuse = |by| refusals.push(Refusal { level: level.subject.name.clone(), by });
+        let mut refuse = |by| refusals.push(LimitRefusal { level: level.subject.name.clone(), by });
         if let Some((rate, wait_us)) = limits.rpm.map(|rate| (rate, used.requests.wait_us(rate, 1)))
             && wait_us > 0
         {
@@ -130,12 +130,12 @@ pub fn admit(
 }
 
 /// The budgets that no attempt fits.
-fn who_refuses(levels: &Levels, all: &[MutexGuard<'_, Used>], costs: &[AttemptCost]) -> Vec<Refusal> {
+fn who_refuses(levels: &LimitLevels, all: &[MutexGuard<'_, Used>], costs: &[AttemptCost]) -> Vec<LimitRefusal> {
     let priced = |cost: &&AttemptCost| !levels.0.iter().any(|level| cost.is_refused(&level.limits));
     let Some(cheapest) = costs.iter().filter(priced).min_by_key(|cost| cost.usual) else {
         let by = levels.0.iter().find(|level| costs.iter().any(|cost| cost.is_refused(&level.limits)));
         return by
-            .map(|level| Refusal { level: level.subject.name.clone(), by: RefusedBy::Unpriced })
+            .map(|level| LimitRefusal { level: level.subject.name.clone(), by: RefusedBy::Unpriced })
             .into_iter()
             .collect();
     };
@@ -146,7 +146,7 @@ fn who_refuses(levels: &Levels, all: &[MutexGuard<'_, Used>], costs: &[AttemptCo
             let period = used.windows[place].current();
             let (spent, reserved, end_us) = (period.spent, period.reserved, period.end_us);
             let by = RefusedBy::Budget { calendar: Calendar::ALL[place], budget, spent, reserved, asked, end_us };
-            refusals.push(Refusal { level: level.subject.name.clone(), by });
+            refusals.push(LimitRefusal { level: level.subject.name.clone(), by });
         }
     }
     refusals

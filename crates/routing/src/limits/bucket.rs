@@ -50,6 +50,21 @@ impl Bucket {
     }
 }
 
+/// What is left of a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLeft {
+    pub per_minute: u64,
+    pub left: u64,
+    /// Microseconds until all of the burst is there again.
+    pub reset_us: i64,
+}
+
+impl RateLeft {
+    pub(super) fn of(rate: Rate, bucket: &Bucket) -> RateLeft {
+        RateLeft { per_minute: rate.per_minute, left: bucket.left(rate), reset_us: bucket.drains_within(rate, 0) }
+    }
+}
+
 fn parts(amount: u64) -> i128 {
     i128::from(amount) * PARTS
 }

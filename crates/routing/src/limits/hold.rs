@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::LimitClock;
-use super::bucket::Bucket;
-use super::ledger::{LEVELS_MAX, Level, Levels, Used};
-use photofinish_config::config::{Limits, OwnKeys, Rate, Reserve, Unpriced, nano_usd};
+use super::book::{LEVELS_MAX, LimitLevel, LimitLevels, Used};
+use super::bucket::RateLeft;
+use photofinish_config::config::{Limits, OwnKeys, Reserve, Unpriced, nano_usd};
 use photofinish_history::record::{AttemptRecord, CostBasis};
 
 /// What an attempt at one upstream may cost, in nano-USD.
@@ -60,12 +60,12 @@ impl KnownCost {
     }
 }
 
-/// What lets the attempts of one request start: none starts without a [`Reservation`], which only this makes.
+/// What lets the attempts of one request start: none starts without a [`AttemptReservation`], which only this makes.
 #[derive(Clone)]
 pub struct Admission(Option<Arc<Hold>>);
 
 /// The right to start one attempt.
-pub struct Reservation(Option<(Arc<Hold>, i64)>);
+pub struct AttemptReservation(Option<(Arc<Hold>, i64)>);
 
 impl Admission {
     /// Nothing limits the request.
@@ -83,15 +83,20 @@ impl Admission {
     }
 
     /// The right to start the attempt of this ordinal. None: a budget does not have that much left.
-    pub fn reserve(&self, upstream: &str, ordinal: usize, cost: impl FnOnce() -> AttemptCost) -> Option<Reservation> {
+    pub fn reserve(
+        &self,
+        upstream: &str,
+        ordinal: usize,
+        cost: impl FnOnce() -> AttemptCost,
+    ) -> Option<AttemptReservation> {
         match &self.0 {
-            None => Some(Reservation(None)),
+            None => Some(AttemptReservation(None)),
             Some(hold) => hold.start(upstream, i64::try_from(ordinal).ok()?, cost()),
         }
     }
 }
 
-impl Reservation {
+impl AttemptReservation {
     /// The attempt is over, and this was its cost.
     pub fn book(&self, cost: KnownCost) {
         if let Some((hold, ordinal)) = &self.0 {
@@ -102,7 +107,7 @@ impl Reservation {
 
 /// Not `Clone`: two would give back twice.
 pub struct Hold {
-    levels: Levels,
+    levels: LimitLevels,
     /// The numbers of the day and the month in which it began, at each level: its cost counts there.
     periods: [[u32; 2]; LEVELS_MAX],
     state: Mutex<HoldState>,
@@ -111,14 +116,14 @@ pub struct Hold {
 struct HoldState {
     /// Reserved for the first attempt, until it starts.
     first: Option<[i64; LEVELS_MAX]>,
-    attempts: Vec<HeldAttempt>,
+    attempts: Vec<ReservedAttempt>,
     /// Taken from the rates.
     tokens: u64,
     has_stream: bool,
     refused: Vec<String>,
 }
 
-struct HeldAttempt {
+struct ReservedAttempt {
     ordinal: i64,
     cost: AttemptCost,
     reserved: [i64; LEVELS_MAX],
@@ -126,22 +131,27 @@ struct HeldAttempt {
 }
 
 impl Hold {
-    pub(super) fn new(levels: Levels, periods: [[u32; 2]; LEVELS_MAX], first: [i64; LEVELS_MAX], tokens: u64) -> Hold {
+    pub(super) fn new(
+        levels: LimitLevels,
+        periods: [[u32; 2]; LEVELS_MAX],
+        first: [i64; LEVELS_MAX],
+        tokens: u64,
+    ) -> Hold {
         let state =
             HoldState { first: Some(first), attempts: Vec::new(), tokens, has_stream: true, refused: Vec::new() };
         Hold { levels, periods, state: Mutex::new(state) }
     }
 
-    pub fn levels(&self) -> &Levels {
+    pub fn levels(&self) -> &LimitLevels {
         &self.levels
     }
 
     /// Reserves an attempt. None, and nothing is reserved, if a budget does not have that much left.
-    fn start(self: &Arc<Hold>, upstream: &str, ordinal: i64, cost: AttemptCost) -> Option<Reservation> {
+    fn start(self: &Arc<Hold>, upstream: &str, ordinal: i64, cost: AttemptCost) -> Option<AttemptReservation> {
         let mut state = self.state();
         let mut all: Vec<MutexGuard<'_, Used>> = self.levels.0.iter().map(|level| level.subject.used()).collect();
         let (spare, mut reserved) = (state.first.unwrap_or_default(), [0; LEVELS_MAX]);
-        for (place, (Level { limits, .. }, used)) in self.levels.0.iter().zip(&mut all).enumerate() {
+        for (place, (LimitLevel { limits, .. }, used)) in self.levels.0.iter().zip(&mut all).enumerate() {
             reserved[place] = cost.at(limits);
             let budgets = [limits.budget.day, limits.budget.month];
             let fits =
@@ -164,8 +174,8 @@ impl Hold {
             level.subject.note(used);
         }
         state.first = None;
-        state.attempts.push(HeldAttempt { ordinal, cost, reserved, is_booked: false });
-        Some(Reservation(Some((self.clone(), ordinal))))
+        state.attempts.push(ReservedAttempt { ordinal, cost, reserved, is_booked: false });
+        Some(AttemptReservation(Some((self.clone(), ordinal))))
     }
 
     /// Upstreams that did not start because too little was left.
@@ -184,7 +194,7 @@ impl Hold {
         }
     }
 
-    fn book_attempt(&self, attempt: &HeldAttempt, known: KnownCost) {
+    fn book_attempt(&self, attempt: &ReservedAttempt, known: KnownCost) {
         for (place, level) in self.levels.0.iter().enumerate() {
             let reserved = attempt.reserved[place];
             let (cost, is_estimate) = match known {
@@ -221,19 +231,19 @@ impl Hold {
     }
 
     /// The tightest of its levels, for its client.
-    pub fn standing(&self, now: LimitClock) -> Standing {
-        let mut standing = Standing::default();
+    pub fn left(&self, now: LimitClock) -> LimitsLeft {
+        let mut left = LimitsLeft::default();
         for level in &self.levels.0 {
             let (limits, mut used) = (&*level.limits, level.subject.used());
             used.pass(limits, now);
             let requests = limits.rpm.map(|rate| RateLeft::of(rate, &used.requests));
             let tokens = limits.tpm.map(|rate| RateLeft::of(rate, &used.tokens));
-            standing.requests = tightest(standing.requests, requests);
-            standing.tokens = tightest(standing.tokens, tokens);
+            left.requests = tightest(left.requests, requests);
+            left.tokens = tightest(left.tokens, tokens);
             let least = used.budgets(limits).map(|(_, _, left)| left.max(0)).min();
-            standing.budget = standing.budget.into_iter().chain(least).min();
+            left.budget = left.budget.into_iter().chain(least).min();
         }
-        standing
+        left
     }
 
     fn in_periods(&self, place: usize, change: impl Fn(&mut super::window::Period)) {
@@ -272,28 +282,13 @@ impl Drop for Hold {
     }
 }
 
-/// What is left of a rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateLeft {
-    pub per_minute: u64,
-    pub left: u64,
-    /// Microseconds until all of the burst is there again.
-    pub reset_us: i64,
-}
-
-impl RateLeft {
-    pub(super) fn of(rate: Rate, bucket: &Bucket) -> RateLeft {
-        RateLeft { per_minute: rate.per_minute, left: bucket.left(rate), reset_us: bucket.drains_within(rate, 0) }
-    }
-}
-
 fn tightest(one: Option<RateLeft>, other: Option<RateLeft>) -> Option<RateLeft> {
     one.into_iter().chain(other).min_by_key(|rate| rate.left)
 }
 
 /// What is left to a caller, of the tightest level each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct LimitsLeft {
     pub requests: Option<RateLeft>,
     pub tokens: Option<RateLeft>,
     /// Nano-USD.

@@ -5,16 +5,17 @@
 //! limits themselves: see `config::Limits`.
 
 mod admit;
+mod book;
 mod bucket;
 mod hold;
-mod ledger;
 #[cfg(test)]
 mod model_check;
 mod window;
 
-pub use admit::{Refusal, RefusedBy, admit};
-pub use hold::{Admission, AttemptCost, Hold, KnownCost, RateLeft, Reservation, Standing};
-pub use ledger::{BudgetChange, Ledger, Level, LevelName, LevelUse, Levels, PeriodUse};
+pub use admit::{LimitRefusal, RefusedBy, admit};
+pub use book::{BudgetChange, LevelName, LevelUse, LimitLevel, LimitLevels, PeriodUse, UsageBook};
+pub use bucket::RateLeft;
+pub use hold::{Admission, AttemptCost, AttemptReservation, Hold, KnownCost, LimitsLeft};
 pub use window::Calendar;
 
 /// The moment of a decision.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use super::hold::{Admission, AttemptCost, KnownCost, Reservation};
-use super::ledger::{Ledger, LevelName, Levels};
-use super::{Calendar, LimitClock, Refusal, RefusedBy, admit};
+use super::book::{LevelName, LimitLevels, UsageBook};
+use super::hold::{Admission, AttemptCost, AttemptReservation, KnownCost};
+use super::{Calendar, LimitClock, LimitRefusal, RefusedBy, admit};
 use photofinish_config::config::{Budget, Limits, OwnKeys, Rate, Reserve, Unpriced};
 
 const HISTORIES: u64 = 100_000;
@@ -132,22 +132,22 @@ struct Running {
     place: usize,
     admission: Admission,
     started: usize,
-    reservations: Vec<(usize, AttemptCost, Reservation)>,
+    reservations: Vec<(usize, AttemptCost, AttemptReservation)>,
 }
 
 struct Play {
     random: Rng,
     now: LimitClock,
-    ledger: Ledger,
-    levels: Levels,
+    book: UsageBook,
+    levels: LimitLevels,
     plain: Plain,
     running: Vec<Running>,
 }
 
-fn levels(ledger: &Ledger, limits: &[Limits]) -> Levels {
+fn levels(book: &UsageBook, limits: &[Limits]) -> LimitLevels {
     let names =
         [LevelName::Everybody, LevelName::Team("t".into()), LevelName::User("u".into()), LevelName::Key("k".into())];
-    ledger.levels_of(names.into_iter().zip(limits.iter().cloned().map(Arc::new)))
+    book.levels_of(names.into_iter().zip(limits.iter().cloned().map(Arc::new)))
 }
 
 fn some_limits(random: &mut Rng) -> Limits {
@@ -178,14 +178,14 @@ impl Play {
     fn new(seed: u64) -> Play {
         let mut random = Rng::with_seed(seed);
         let limits: Vec<Limits> = (0..random.usize(1..=4)).map(|_| some_limits(&mut random)).collect();
-        let ledger = Ledger::default();
-        let levels = levels(&ledger, &limits);
+        let book = UsageBook::default();
+        let levels = levels(&book, &limits);
         let wall_us = EVENING_US + random.i64(0..=3_600_000_000);
         Play {
             now: LimitClock { us: 1, wall_us },
             plain: Plain { limits, requests: Vec::new(), counted: Vec::new(), tokens: Vec::new() },
             random,
-            ledger,
+            book,
             levels,
             running: Vec::new(),
         }
@@ -238,7 +238,7 @@ impl Play {
     }
 
     /// A rate refuses until the moment that it names, and no longer.
-    fn check_wait(&self, refusal: &Refusal, tokens: u64) {
+    fn check_wait(&self, refusal: &LimitRefusal, tokens: u64) {
         let level = self.levels.iter().position(|level| *level.name() == refusal.level).unwrap();
         let limits = &self.plain.limits[level];
         let is_over = |us: i64| match refusal.by {
@@ -315,7 +315,7 @@ impl Play {
         let limits = &mut self.plain.limits[level];
         limits.budget = Budget { day: money(&mut self.random), month: money(&mut self.random) };
         limits.streams = self.random.bool().then(|| self.random.u32(1..=5));
-        self.levels = levels(&self.ledger, &self.plain.limits);
+        self.levels = levels(&self.book, &self.plain.limits);
     }
 
     /// Both say the same of every budget, stream and rate.
@@ -323,7 +323,7 @@ impl Play {
         let streams = self.plain.requests.iter().filter(|request| request.has_stream).count();
         for (level, at) in self.levels.iter().enumerate() {
             let limits = &self.plain.limits[level];
-            let used = self.ledger.usage_of(at.name(), limits, self.now);
+            let used = self.book.usage_of(at.name(), limits, self.now);
             assert_eq!(used.streams.0 as usize, streams);
             for period in used.periods {
                 let (spent, estimated, reserved) = self.plain.money(level, period.calendar, self.now.wall_us);
@@ -375,7 +375,7 @@ fn play(seed: u64) {
     }
     play.running.drain(..).for_each(drop);
     for level in play.levels.iter() {
-        let used = play.ledger.usage_of(level.name(), level.limits(), play.now);
+        let used = play.book.usage_of(level.name(), level.limits(), play.now);
         let reserved: i64 = used.periods.iter().map(|period| period.reserved).sum();
         assert_eq!((used.streams.0, reserved), (0, 0), "seed {seed}: nothing runs");
     }

@@ -56,7 +56,7 @@ pub struct Period {
     pub reserved: i64,
     /// Part of `spent` that is not known exactly.
     pub estimated: i64,
-    /// Since [`Window::take_changes`].
+    /// Since [`BudgetWindow::take_changes`].
     changed: bool,
 }
 
@@ -83,16 +83,16 @@ impl Period {
 
 /// The periods of one length.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub struct BudgetWindow {
     calendar: Calendar,
     current: Period,
     /// The oldest first.
     over: Vec<Period>,
 }
 
-impl Window {
-    pub fn new(calendar: Calendar) -> Window {
-        Window { calendar, current: Period::default(), over: Vec::new() }
+impl BudgetWindow {
+    pub fn new(calendar: Calendar) -> BudgetWindow {
+        BudgetWindow { calendar, current: Period::default(), over: Vec::new() }
     }
 
     /// The period of this moment. A clock that goes back by less than a period stays in the one it was in, so that nobody gets a
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_period_that_is_over_settles_what_it_has_reserved() {
-        let mut window = Window::new(Calendar::Day);
+        let mut window = BudgetWindow::new(Calendar::Day);
         let number = {
             let period = window.at(us("2026-11-27T23:59:59Z"));
             period.reserve(100);
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn nobody_gets_a_budget_twice_by_a_clock_that_goes_back() {
-        let mut window = Window::new(Calendar::Day);
+        let mut window = BudgetWindow::new(Calendar::Day);
         window.at(us("2026-11-27T12:00:00Z")).book(0, 5, false);
         assert_eq!(window.at(us("2026-11-28T12:00:00Z")).spent, 0, "a day later");
         window.at(us("2026-11-28T12:00:00Z")).book(0, 7, false);
@@ -201,12 +201,12 @@ mod tests {
 
     #[test]
     fn what_is_over_is_bounded_and_what_was_spent_before_a_start_comes_back() {
-        let mut window = Window::new(Calendar::Day);
+        let mut window = BudgetWindow::new(Calendar::Day);
         for day in 0..100 {
             window.at(day * 86_400_000_000).reserve(1);
         }
         assert_eq!(window.over.len(), OVER_MAX);
-        let mut window = Window::new(Calendar::Month);
+        let mut window = BudgetWindow::new(Calendar::Month);
         let now_us = us("2026-11-27T12:00:00Z");
         window.restore(us("2026-10-01T00:00:00Z"), 9, 9, now_us);
         window.restore(us("2026-11-01T00:00:00Z"), 3, 1, now_us);

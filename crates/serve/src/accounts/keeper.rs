@@ -86,9 +86,9 @@ impl AccountKeeper {
             if tokio::time::timeout(SAVE_EVERY, &mut ending).await.is_ok() {
                 return;
             }
-            let is_off = self.gateway.live().config.users.is_empty() && !self.gateway.ledger().has_changes();
+            let is_off = self.gateway.live().config.users.is_empty() && !self.gateway.usage().has_changes();
             let looks = turn.is_multiple_of(LOOK_EVERY) && !is_off;
-            if looks || self.gateway.ledger().has_changes() {
+            if looks || self.gateway.usage().has_changes() {
                 let accounts = self.clone();
                 // A panic is in the log, and the next turn comes.
                 let _ = shutdown.run_blocking(move || accounts.turn(looks)).await;
@@ -102,7 +102,7 @@ impl AccountKeeper {
         if !state.has_budgets {
             let kept: Vec<BudgetChange> = reader.budgets().map_err(told)?.iter().filter_map(budgets::change).collect();
             let now = LimitClock { us: self.gateway.learning().now_us(), wall_us: wall_micros() };
-            self.gateway.ledger().restore(kept, now);
+            self.gateway.usage().restore(kept, now);
             state.has_budgets = true;
         }
         let newest = reader.account_changes().map_err(told)?;
@@ -120,7 +120,7 @@ impl AccountKeeper {
     }
 
     fn save(&self, state: &mut KeptState) -> Result<(), String> {
-        for row in self.gateway.ledger().take_changes().into_iter().map(budgets::row) {
+        for row in self.gateway.usage().take_changes().into_iter().map(budgets::row) {
             state.waiting.insert((row.subject.clone(), row.span.clone(), row.start), row);
         }
         if !state.waiting.is_empty() {

@@ -112,7 +112,7 @@ pub(crate) fn usable_model(
 impl Caller {
     /// One of the model's upstreams is on for the caller, whose limits allow it.
     fn may_use(&self, gateway: &Gateway, config: &Config, model: &Arc<ModelConfig>) -> bool {
-        let levels = gateway.ledger().levels(config, self.user.as_deref());
+        let levels = gateway.usage().levels(config, self.user.as_deref());
         model.upstreams.iter().any(|upstream| {
             let name = &upstream.provider.name;
             let own =

@@ -36,7 +36,7 @@ use photofinish_config::config::{Auth, Keys, Provider, ProviderDialect, User};
 use photofinish_config::keyring::{HashedKey, scrub_headers};
 use photofinish_history::record::{RaceOutcome, RequestOrigin, StartReason};
 use photofinish_routing::health::LiveConfig;
-use photofinish_routing::limits::{Admission, AttemptCost, Levels, LimitClock, Reservation};
+use photofinish_routing::limits::{Admission, AttemptCost, AttemptReservation, LimitClock, LimitLevels};
 use photofinish_transport::upstream::Outgoing;
 use photofinish_wire::Surface;
 use target::{AskedPath, Target};
@@ -92,7 +92,7 @@ pub async fn pass(gateway: Arc<Gateway>, client: Client, request: Request<Body>)
         return unknown(&live, request.uri().path()).answer_to(shape);
     };
     let mut guard = RaceGuard::new(&gateway, shape, user.as_deref(), place, RequestOrigin::default());
-    let levels = gateway.ledger().levels(&live.config, user.as_deref());
+    let levels = gateway.usage().levels(&live.config, user.as_deref());
     let passing = Passing::resolve(&live, provider, user, &request, &mut guard)
         .and_then(|passing| Ok((passing.enter(&gateway, levels, &mut guard)?, passing)));
     let (reservation, passing) = match passing {
@@ -192,7 +192,12 @@ impl Passing {
     }
 
     /// The right to ask, if the limits of the caller allow whatever the provider has. The price is not known before the answer.
-    fn enter(&self, gateway: &Gateway, levels: Levels, guard: &mut RaceGuard) -> Result<Reservation, Rejection> {
+    fn enter(
+        &self,
+        gateway: &Gateway,
+        levels: LimitLevels,
+        guard: &mut RaceGuard,
+    ) -> Result<AttemptReservation, Rejection> {
         let name = &self.provider.name;
         if let Some(level) = levels.forbidding_any_of(name) {
             return Err(Rejection::forbidden_paths(level, name));
@@ -211,7 +216,7 @@ impl Passing {
     async fn run(
         self,
         gateway: &Arc<Gateway>,
-        reservation: Reservation,
+        reservation: AttemptReservation,
         body: Body,
         mut guard: RaceGuard,
     ) -> Response<Body> {

@@ -10,13 +10,13 @@ use super::code;
 use super::rejection::Rejection;
 use crate::proxy::run::limit_headers::usd;
 use photofinish_base::printable::quoted;
-use photofinish_routing::limits::{LevelName, Refusal, RefusedBy};
+use photofinish_routing::limits::{LevelName, LimitRefusal, RefusedBy};
 
 /// How soon to ask again for a stream, which may end at any time.
 const STREAM_FOR: Duration = Duration::from_secs(1);
 
 impl Rejection {
-    pub fn limited(refusal: &Refusal) -> Rejection {
+    pub fn limited(refusal: &LimitRefusal) -> Rejection {
         let level = named(&refusal.level);
         let ask = |key: &str| format!("An admin of the gateway can raise {key} of {level}.");
         match refusal.by {

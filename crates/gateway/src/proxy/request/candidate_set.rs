@@ -19,7 +19,7 @@ use photofinish_routing::health::{
     self, BreakerAdmission, CallerId, CooldownState, LiveConfig, TrialPermit, named, why_off,
 };
 use photofinish_routing::learning::ConversationId;
-use photofinish_routing::limits::Levels;
+use photofinish_routing::limits::{LevelName, LimitLevels};
 use photofinish_routing::money::tariff::Basis;
 use photofinish_routing::policy::plan::{RacePlan, StartRule};
 use photofinish_wire::ApiRequest;
@@ -139,13 +139,42 @@ impl CandidateSet {
     }
 }
 
+/// The upstreams that the limits of the caller allow; and what forbids another one.
+fn allowed_by<'l>(
+    levels: &'l LimitLevels,
+    (live, known): (&LiveConfig, Option<&Arc<ModelConfig>>),
+    mut upstreams: Vec<UpstreamConfig>,
+    outbound: &mut Outbound<'_>,
+) -> (Vec<UpstreamConfig>, Option<&'l LevelName>) {
+    let mut by = None;
+    if !levels.is_empty() {
+        upstreams.retain(|upstream| {
+            let name = upstream.name();
+            let forbidding = levels.forbidding(live.config.names_of(known, upstream), &name);
+            by = by.or(forbidding);
+            let is_allowed = forbidding.is_none();
+            if !is_allowed {
+                outbound.leave_out([name], LeftOutReason::Forbidden);
+            }
+            is_allowed
+        });
+    }
+    (upstreams, by)
+}
+
 /// The answer if no upstream is left, with the names of all of them for the race's row.
-fn none_left(outbound: Outbound<'_>, model: &str, off: &[String], cooling: Vec<(String, CooldownState)>) -> Rejection {
+fn none_left(
+    outbound: Outbound<'_>,
+    model: &str,
+    (off, forbidden): (&[String], Option<&LevelName>),
+    cooling: Vec<(String, CooldownState)>,
+) -> Rejection {
     let cool = cooling.iter().map(|(upstream, cooling)| left_out_for(upstream, cooling.reason()));
     let all = outbound.left_out().iter().cloned().chain(cool).collect();
-    let rejection = match cooling.is_empty() {
-        true => outbound.rejection(model, off),
-        false => rejection::all_cooling_down(cooling),
+    let rejection = match (cooling.is_empty(), forbidden) {
+        (true, Some(level)) => Rejection::forbidden_model(level, model),
+        (true, None) => outbound.rejection(model, off),
+        (false, _) => rejection::all_cooling_down(cooling),
     };
     rejection.leaving_out(all)
 }
@@ -164,7 +193,7 @@ pub fn resolve(
     live: &LiveConfig,
     caller: &Caller,
     request: &Arc<ApiRequest>,
-    (overrides, levels): (&Overrides, &Levels),
+    (overrides, levels): (&Overrides, &LimitLevels),
     crowded: bool,
     wanted: &StillWanted,
 ) -> Result<CandidateSet, Rejection> {
@@ -183,19 +212,12 @@ pub fn resolve(
         without_host.and_then(|model| live.config.why_not_served(&model.name)).into_iter().collect();
     let needs = RequestNeeds::of(request);
     let mut conversation = LazyConversation { gateway, request, known: None };
-    let mut forbidding = None;
+    let (upstreams, forbidden) = allowed_by(levels, (live, known), upstreams, &mut outbound);
     for upstream in upstreams.into_iter().map(|upstream| timed(upstream, request.surface)) {
         let provider = &upstream.provider;
         let name = upstream.name();
         let Some(route) = live.route(&provider.name) else { continue };
         let named = !live.is_configured(&name);
-        if !levels.is_empty()
-            && let Some(level) = levels.forbidding(live.config.names_of(known, &upstream), &name)
-        {
-            forbidding.get_or_insert(level);
-            outbound.leave_out([name], LeftOutReason::Forbidden);
-            continue;
-        }
         let own_key = caller.own_key(live, &provider.name);
         may_share(caller, &upstream, named, own_key.as_ref(), request)?;
         let Some(keys) = route.keys(own_key).into_keys() else {
@@ -215,11 +237,8 @@ pub fn resolve(
     }
     let cooling = choices.admit(&mut admission, &mut outbound);
     let BreakerAdmission { candidates, uploads, trials, .. } = admission;
-    if let (true, true, Some(level)) = (candidates.is_empty(), cooling.is_empty(), forbidding) {
-        return Err(Rejection::forbidden_model(level, model).leaving_out(outbound.into_left_out()));
-    }
     if candidates.is_empty() {
-        return Err(none_left(outbound, model, &off, cooling));
+        return Err(none_left(outbound, model, (&off, forbidden), cooling));
     }
     Ok(CandidateSet {
         settings,

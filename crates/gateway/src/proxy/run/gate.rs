@@ -12,7 +12,9 @@ use photofinish_history::recorder::RacePayer;
 use photofinish_history::store::Record;
 use photofinish_routing::health::Candidate;
 use photofinish_routing::learning::Learning;
-use photofinish_routing::limits::{Admission, AttemptCost, Hold, KnownCost, Levels, LimitClock, Reservation, admit};
+use photofinish_routing::limits::{
+    Admission, AttemptCost, AttemptReservation, Hold, KnownCost, LimitClock, LimitLevels, admit,
+};
 use photofinish_wire::ApiRequest;
 
 /// The longest answer of a model of which nothing is known, in tokens.
@@ -21,12 +23,12 @@ const LONGEST: f64 = 128_000.0;
 /// What the attempts of one request reserve.
 pub struct Gate {
     admission: Admission,
-    answer: AnswerLength,
+    answer: AnswerBounds,
 }
 
 /// How long its answer may be, in tokens.
 #[derive(Clone, Copy, Debug)]
-struct AnswerLength {
+struct AnswerBounds {
     /// What 95 of 100 answers stay below.
     usual: f64,
     /// What the request allows.
@@ -34,13 +36,13 @@ struct AnswerLength {
     choices: f64,
 }
 
-impl AnswerLength {
-    fn of(request: &ApiRequest, usual: f64) -> AnswerLength {
+impl AnswerBounds {
+    fn of(request: &ApiRequest, usual: f64) -> AnswerBounds {
         let choices = request.n_choices.unwrap_or(1).max(1) as f64;
         let asked = request.max_tokens.filter(|tokens| *tokens > 0).map(|tokens| tokens as f64 * choices);
         match request.surface.embeds() {
-            true => AnswerLength { usual: 0.0, asked: Some(0.0), choices },
-            false => AnswerLength { usual: usual * choices, asked, choices },
+            true => AnswerBounds { usual: 0.0, asked: Some(0.0), choices },
+            false => AnswerBounds { usual: usual * choices, asked, choices },
         }
     }
 
@@ -62,19 +64,19 @@ impl Gate {
     /// 429 or 403, which says what limits it.
     pub fn pass(
         gateway: &Gateway,
-        levels: Levels,
+        levels: LimitLevels,
         request: &ApiRequest,
         candidates: &mut CandidateSet,
         now: LimitClock,
     ) -> Result<Gate, Rejection> {
         if levels.is_empty() || request.surface.counts() {
-            let answer = AnswerLength { usual: 0.0, asked: None, choices: 1.0 };
+            let answer = AnswerBounds { usual: 0.0, asked: None, choices: 1.0 };
             return Ok(Gate { admission: Admission::unlimited(), answer });
         }
         let learning = gateway.learning();
         let budget = learning.cost_budget(&candidates.model, candidates.settings.budget, candidates.basis.is_money());
         let usual = budget.lock().unwrap_or_else(PoisonError::into_inner).answer_p95();
-        let answer = AnswerLength::of(request, usual);
+        let answer = AnswerBounds::of(request, usual);
         let costs: Vec<AttemptCost> =
             candidates.list.iter().map(|candidate| cost(learning, answer, candidate, request.len())).collect();
         let input = candidates.list.iter().map(|candidate| input(learning, candidate, request.len()));
@@ -95,7 +97,7 @@ impl Gate {
         candidate: &Candidate,
         ordinal: usize,
         bytes: usize,
-    ) -> Option<Reservation> {
+    ) -> Option<AttemptReservation> {
         self.admission.reserve(&candidate.name, ordinal, || cost(learning, self.answer, candidate, bytes))
     }
 }
@@ -106,7 +108,7 @@ impl Gate {
 /// As [`Gate::pass`].
 pub fn enter(
     gateway: &Gateway,
-    levels: Levels,
+    levels: LimitLevels,
     tokens: u64,
     costs: &[AttemptCost],
     now: LimitClock,
@@ -118,7 +120,7 @@ pub fn enter(
 }
 
 /// What an attempt there may cost.
-fn cost(learning: &Learning, answer: AnswerLength, candidate: &Candidate, bytes: usize) -> AttemptCost {
+fn cost(learning: &Learning, answer: AnswerBounds, candidate: &Candidate, bytes: usize) -> AttemptCost {
     let Candidate { upstream, keys, .. } = candidate;
     let own_key = keys.first().is_some_and(|key| key.own);
     let Some(price) = upstream.price else {

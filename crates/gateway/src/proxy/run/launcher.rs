@@ -31,7 +31,7 @@ use photofinish_routing::health::{
     prompt_length,
 };
 use photofinish_routing::learning::{AttemptObserver, ConversationId, Learning, ObserverSpec, PrefixBlocks};
-use photofinish_routing::limits::Reservation;
+use photofinish_routing::limits::AttemptReservation;
 use photofinish_routing::money::RaceBudget;
 use photofinish_routing::money::tariff::PromptTokens;
 use photofinish_routing::policy::plan::RacePlan;
@@ -116,7 +116,7 @@ impl Launcher {
         candidate: usize,
         ordinal: usize,
         given: Option<&Arc<RequestTranslation>>,
-    ) -> Option<Reservation> {
+    ) -> Option<AttemptReservation> {
         let bytes = given.map_or(0, |given| given.len()).max(self.request.len());
         self.gate.reserve(self.gateway.learning(), &self.outcome_reporter.candidates[candidate], ordinal, bytes)
     }
@@ -126,7 +126,7 @@ impl Launcher {
         &mut self,
         starting: AttemptStart,
         given: Option<&Arc<RequestTranslation>>,
-        reservation: Reservation,
+        reservation: AttemptReservation,
     ) -> Attempt {
         let candidate = &self.outcome_reporter.candidates[starting.candidate];
         let request_translation = given.unwrap_or(&self.uploads[starting.candidate]);

@@ -4,7 +4,7 @@ use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 
-use photofinish_routing::limits::{RateLeft, Standing};
+use photofinish_routing::limits::{LimitsLeft, RateLeft};
 use photofinish_wire::answer::headers::is_about_rate_limits;
 use photofinish_wire::{Dialect, Surface};
 
@@ -12,7 +12,7 @@ const NANO: i64 = 1_000_000_000;
 const SECOND_US: i64 = 1_000_000;
 
 /// Tells a limited caller what is left, as its vendor does. What a provider said of its own limits is not for it.
-pub fn tell(headers: &mut HeaderMap, standing: Standing, surface: Surface) {
+pub fn tell(headers: &mut HeaderMap, left: LimitsLeft, surface: Surface) {
     let theirs: Vec<HeaderName> = headers.keys().filter(|name| is_about_rate_limits(name.as_str())).cloned().collect();
     theirs.into_iter().for_each(|name| {
         headers.remove(name);
@@ -23,7 +23,7 @@ pub fn tell(headers: &mut HeaderMap, standing: Standing, surface: Surface) {
             headers.insert(name, value);
         }
     };
-    for (kind, rate) in [("requests", standing.requests), ("tokens", standing.tokens)] {
+    for (kind, rate) in [("requests", left.requests), ("tokens", left.tokens)] {
         let Some(RateLeft { per_minute, left, reset_us }) = rate else { continue };
         let reset = if is_anthropic { instant(reset_us) } else { pause(reset_us) };
         for (what, value) in [("limit", per_minute.to_string()), ("remaining", left.to_string()), ("reset", reset)] {
@@ -36,7 +36,7 @@ pub fn tell(headers: &mut HeaderMap, standing: Standing, surface: Surface) {
             );
         }
     }
-    standing.budget.into_iter().for_each(|left| put("x-photofinish-budget-remaining-usd".to_owned(), usd(left)));
+    left.budget.into_iter().for_each(|left| put("x-photofinish-budget-remaining-usd".to_owned(), usd(left)));
 }
 
 /// As Anthropic tells it: `2026-11-27T07:40:00Z`, rounded up.
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn the_callers_own_limits_replace_the_providers() {
         let rate = |left| Some(RateLeft { per_minute: 60, left, reset_us: 1_500_000 });
-        let standing = Standing { requests: rate(5), tokens: None, budget: Some(2_500_000) };
+        let left = LimitsLeft { requests: rate(5), tokens: None, budget: Some(2_500_000) };
         for (surface, expected) in [
             (
                 Surface::Chat,
@@ -100,7 +100,7 @@ mod tests {
             headers.insert("x-ratelimit-remaining-tokens", HeaderValue::from_static("7"));
             headers.insert("anthropic-ratelimit-tokens-limit", HeaderValue::from_static("7"));
             headers.insert("x-request-id", HeaderValue::from_static("7"));
-            tell(&mut headers, standing, surface);
+            tell(&mut headers, left, surface);
             let mut names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
             names.sort_unstable();
             let mut expected = expected.to_vec();

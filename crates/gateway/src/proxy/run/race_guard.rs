@@ -30,7 +30,7 @@ use photofinish_history::record::{
 };
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::health::OutcomeReporter;
-use photofinish_routing::limits::{Admission, Hold, LimitClock, Standing};
+use photofinish_routing::limits::{Admission, Hold, LimitClock, LimitsLeft};
 use photofinish_routing::money::RaceBudget;
 use photofinish_routing::policy::DecisionReasons;
 use photofinish_wire::{ApiRequest, Surface};
@@ -64,7 +64,7 @@ pub struct RaceGuard {
     /// Keeps the answer, if its client wants to name it again.
     keeper: Option<Box<Keeper>>,
     /// What it takes of its caller's limits. None: nothing limits it.
-    hold: Option<Box<(Arc<Hold>, Standing)>>,
+    hold: Option<Box<(Arc<Hold>, LimitsLeft)>>,
     /// Held until the response body ends.
     place: RequestPlace,
 }
@@ -199,7 +199,7 @@ impl RaceGuard {
     pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission, now: LimitClock) {
         if let Some(hold) = admission.hold() {
             self.recorder.paid_by(Arc::new(GatePayer::new(gateway, hold.clone())));
-            self.hold = Some(Box::new((hold.clone(), hold.standing(now))));
+            self.hold = Some(Box::new((hold.clone(), hold.left(now))));
         }
     }
 

@@ -14,7 +14,7 @@ fn author() -> Author {
 
 fn entry(kind: AccountKind, id: &str, settings: Value, version: i64) -> AccountEntry {
     let Value::Object(settings) = settings else { panic!("no object") };
-    let sha256 = (kind == AccountKind::Key).then(|| [id.len() as u8; 32]);
+    let sha256 = (kind == AccountKind::Key).then_some([id.len() as u8; 32]);
     AccountEntry { kind, id: id.to_owned(), settings, version, sha256 }
 }
 
@@ -29,7 +29,7 @@ async fn a_change_and_its_line_of_the_audit_are_one() {
     let key = entry(AccountKind::Key, "k1", json!({ "user": "ann" }), 1);
     store.change(&[made(&user), made(&key)], &author(), 7).unwrap();
     let reader = StoreReader::open(&path).unwrap();
-    assert_eq!(reader.accounts(AccountKind::User).unwrap(), [user.clone()]);
+    assert_eq!(reader.accounts(AccountKind::User).unwrap(), std::slice::from_ref(&user));
     assert_eq!(reader.account(AccountKind::Key, "k1").unwrap(), Some(key.clone()));
     assert_eq!((reader.account_count(AccountKind::Key).unwrap(), reader.account_changes().unwrap()), (1, 2));
 

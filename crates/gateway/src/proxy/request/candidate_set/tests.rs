@@ -13,7 +13,7 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Config, parse};
 use photofinish_config::offerings::{InputKind, Offering};
 use photofinish_history::recorder::Recorder;
-use photofinish_routing::limits::Levels;
+use photofinish_routing::limits::LimitLevels;
 use photofinish_transport::upstream::{UpstreamClient, system_resolver};
 
 const UPSTREAMS: usize = 4;
@@ -136,7 +136,7 @@ async fn a_model_without_a_host_names_the_keys_that_would_help() {
         &live,
         &caller,
         &request,
-        (&Overrides::default(), &Levels::default()),
+        (&Overrides::default(), &LimitLevels::default()),
         false,
         &StillWanted::anyhow(),
     );
@@ -166,7 +166,7 @@ async fn an_explicit_lack_leaves_an_upstream_out_and_an_estimate_refuses_nobody(
                 &live,
                 &caller,
                 &request,
-                (&overrides, &Levels::default()),
+                (&overrides, &LimitLevels::default()),
                 false,
                 &StillWanted::anyhow(),
             );

@@ -5,9 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::LimitClock;
-use super::bucket::Bucket;
-use super::hold::RateLeft;
-use super::window::{Calendar, Period, Window};
+use super::bucket::{Bucket, RateLeft};
+use super::window::{BudgetWindow, Calendar, Period};
 use photofinish_config::config::{Config, Limits, User};
 
 /// The levels of a request, in the order in which they are checked and locked.
@@ -64,7 +63,7 @@ impl fmt::Display for LevelName {
 }
 
 /// All subjects that were ever limited.
-pub struct Ledger {
+pub struct UsageBook {
     subjects: [RwLock<HashMap<Arc<str>, Arc<Subject>>>; LEVELS_MAX],
     changed: Arc<Mutex<Vec<Arc<Subject>>>>,
 }
@@ -73,7 +72,7 @@ pub struct Ledger {
 pub(super) struct Subject {
     pub name: LevelName,
     used: Mutex<Used>,
-    /// Of the ledger: subjects whose budgets changed.
+    /// Of the book: subjects whose budgets changed.
     changed: Arc<Mutex<Vec<Arc<Subject>>>>,
 }
 
@@ -83,19 +82,19 @@ pub(super) struct Used {
     pub tokens: Bucket,
     pub streams: u32,
     /// In the order of [`Calendar::ALL`].
-    pub windows: [Window; 2],
+    pub windows: [BudgetWindow; 2],
     /// It is among the changed ones.
     is_noted: bool,
 }
 
 /// One level of a request.
 #[derive(Clone)]
-pub struct Level {
+pub struct LimitLevel {
     pub(super) subject: Arc<Subject>,
     pub(super) limits: Arc<Limits>,
 }
 
-impl Level {
+impl LimitLevel {
     pub fn name(&self) -> &LevelName {
         &self.subject.name
     }
@@ -107,21 +106,21 @@ impl Level {
 
 /// The levels of a request that limit anything.
 #[derive(Clone, Default)]
-pub struct Levels(pub(super) Vec<Level>);
+pub struct LimitLevels(pub(super) Vec<LimitLevel>);
 
-impl fmt::Debug for Levels {
+impl fmt::Debug for LimitLevels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(Level::name)).finish()
+        f.debug_list().entries(self.0.iter().map(LimitLevel::name)).finish()
     }
 }
 
-impl Levels {
+impl LimitLevels {
     /// Nothing is limited.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Level> {
+    pub fn iter(&self) -> impl Iterator<Item = &LimitLevel> {
         self.0.iter()
     }
 
@@ -131,28 +130,28 @@ impl Levels {
         names: impl Iterator<Item = &'n str> + Clone,
         upstream: &'n str,
     ) -> Option<&LevelName> {
-        self.0.iter().find(|level| !level.limits.allows(names.clone(), upstream)).map(Level::name)
+        self.0.iter().find(|level| !level.limits.allows(names.clone(), upstream)).map(LimitLevel::name)
     }
 
     /// The level that does not allow whatever a provider has.
     pub fn forbidding_any_of(&self, provider: &str) -> Option<&LevelName> {
-        self.0.iter().find(|level| !level.limits.allows_all_of(provider)).map(Level::name)
+        self.0.iter().find(|level| !level.limits.allows_all_of(provider)).map(LimitLevel::name)
     }
 }
 
-impl Default for Ledger {
-    fn default() -> Ledger {
-        Ledger { subjects: std::array::from_fn(|_| RwLock::default()), changed: Arc::default() }
+impl Default for UsageBook {
+    fn default() -> UsageBook {
+        UsageBook { subjects: std::array::from_fn(|_| RwLock::default()), changed: Arc::default() }
     }
 }
 
-impl Ledger {
+impl UsageBook {
     /// The levels of a request of this user that limit anything. None: no user asks.
-    pub fn levels(&self, config: &Config, user: Option<&User>) -> Levels {
-        let mut levels = Levels::default();
+    pub fn levels(&self, config: &Config, user: Option<&User>) -> LimitLevels {
+        let mut levels = LimitLevels::default();
         let mut add = |place: usize, id: &str, limits: &Arc<Limits>| {
             if !limits.is_empty() {
-                levels.0.push(Level { subject: self.subject(place, id), limits: limits.clone() });
+                levels.0.push(LimitLevel { subject: self.subject(place, id), limits: limits.clone() });
             }
         };
         add(0, "", &config.limits);
@@ -166,9 +165,9 @@ impl Ledger {
     }
 
     /// These levels, in the order of [`LevelName`].
-    pub fn levels_of(&self, levels: impl IntoIterator<Item = (LevelName, Arc<Limits>)>) -> Levels {
-        let level = |(name, limits): (LevelName, Arc<Limits>)| Level { subject: self.subject_of(&name), limits };
-        Levels(levels.into_iter().map(level).collect())
+    pub fn levels_of(&self, levels: impl IntoIterator<Item = (LevelName, Arc<Limits>)>) -> LimitLevels {
+        let level = |(name, limits): (LevelName, Arc<Limits>)| LimitLevel { subject: self.subject_of(&name), limits };
+        LimitLevels(levels.into_iter().map(level).collect())
     }
 
     fn subject_of(&self, name: &LevelName) -> Arc<Subject> {
@@ -212,7 +211,7 @@ impl Ledger {
         }
     }
 
-    /// Whether [`Ledger::take_changes`] has any.
+    /// Whether [`UsageBook::take_changes`] has any.
     pub fn has_changes(&self) -> bool {
         !self.changed.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
@@ -293,7 +292,7 @@ impl Subject {
             requests: Bucket::default(),
             tokens: Bucket::default(),
             streams: 0,
-            windows: Calendar::ALL.map(Window::new),
+            windows: Calendar::ALL.map(BudgetWindow::new),
             is_noted: false,
         };
         Subject { name, used: Mutex::new(used), changed }
@@ -338,14 +337,14 @@ mod tests {
 
     const NOW: LimitClock = LimitClock { us: 1, wall_us: 1_796_000_000_000_000 };
 
-    fn level(ledger: &Ledger, name: &LevelName) -> Levels {
+    fn level(book: &UsageBook, name: &LevelName) -> LimitLevels {
         let limits = Limits { budget: Budget { day: Some(100), month: Some(500) }, ..Limits::default() };
-        ledger.levels_of([(name.clone(), Arc::new(limits))])
+        book.levels_of([(name.clone(), Arc::new(limits))])
     }
 
     #[test]
     fn budgets_go_on_after_a_restart_with_what_was_reserved_as_spent() {
-        let (before, name) = (Ledger::default(), LevelName::User("ann".into()));
+        let (before, name) = (UsageBook::default(), LevelName::User("ann".into()));
         let cost = AttemptCost { usual: 30, max: 30, ..AttemptCost::default() };
         let (admission, _) = admit(level(&before, &name), 0, &[cost], NOW).unwrap();
         let first = admission.reserve("p/m", 0, || cost).unwrap();
@@ -355,7 +354,7 @@ mod tests {
         let of_day = changes.iter().find(|change| change.calendar == Calendar::Day).unwrap();
         assert_eq!((changes.len(), of_day.spent, of_day.reserved), (2, 20, 30));
         assert!(before.take_changes().is_empty());
-        let after = Ledger::default();
+        let after = UsageBook::default();
         after.restore(changes, NOW);
         let limits = level(&after, &name).0[0].limits.clone();
         let used = after.usage_of(&name, &limits, NOW);
@@ -367,18 +366,18 @@ mod tests {
 
     #[test]
     fn who_is_gone_is_forgotten_unless_something_of_it_counts() {
-        let ledger = Ledger::default();
+        let book = UsageBook::default();
         let [idle, running, spent] = ["idle", "running", "spent"].map(|name| LevelName::User(name.into()));
         let cost = AttemptCost { usual: 30, max: 30, ..AttemptCost::default() };
-        level(&ledger, &idle);
+        level(&book, &idle);
         let free = AttemptCost::default();
-        let (_running, _) = admit(level(&ledger, &running), 0, &[free], NOW).unwrap();
-        let (admission, _) = admit(level(&ledger, &spent), 0, &[cost], NOW).unwrap();
+        let (_running, _) = admit(level(&book, &running), 0, &[free], NOW).unwrap();
+        let (admission, _) = admit(level(&book, &spent), 0, &[cost], NOW).unwrap();
         admission.reserve("p/m", 0, || cost).unwrap().book(KnownCost::Exact(20));
         drop(admission);
-        ledger.take_changes();
-        ledger.retain(|_| false);
-        let mut kept: Vec<String> = ledger.subjects[2].read().unwrap().keys().map(|name| (**name).to_owned()).collect();
+        book.take_changes();
+        book.retain(|_| false);
+        let mut kept: Vec<String> = book.subjects[2].read().unwrap().keys().map(|name| (**name).to_owned()).collect();
         kept.sort_unstable();
         assert_eq!(kept, ["running", "spent"]);
     }
