@@ -103,7 +103,10 @@ pub fn audit(
         let line = format!("{} {} ({}) {subject}: {what}{}", time(*at), by.who, by.origin, difference(before, after));
         write_paragraph(&printable(&line), width, out)?;
     }
-    Ok(if lines.is_empty() { writeln!(out, "Nothing was changed.")? } else { () })
+    if lines.is_empty() {
+        writeln!(out, "Nothing was changed.")?;
+    }
+    Ok(())
 }
 
 /// The settings that are not the same.
