@@ -442,28 +442,16 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             let now = models::ListedNow::ask(&config, &options).await;
             models::run(&config, &options, now.as_ref(), ScreenSettings::of_stdout(), &mut out)?;
         }
-        Command::Stats(mut options) => {
-            options.question.figures.window.resolve_alias(&config);
-            stats::run(&config, &options, ScreenSettings::of_stdout(), &mut out)?;
+        Command::Stats(_)
+        | Command::History(_)
+        | Command::Incidents(_)
+        | Command::Usage(_)
+        | Command::Audit(_)
+        | Command::Report(_)
+        | Command::Replay(_) => read_history(command, &config, &mut out, &mut err)?,
+        Command::Key(_) | Command::User(_) | Command::Team(_) => {
+            change_accounts(Some(&config), &command, &mut out).await?;
         }
-        Command::History(mut options) => {
-            options.window().resolve_alias(&config);
-            history::run(&config.store.path, &options, ScreenSettings::of_stdout(), &mut out, &mut err)?;
-        }
-        Command::Incidents(options) => {
-            incidents::run(&config.store.path, &options, ScreenSettings::width_of_stdout(), &mut out)?;
-        }
-        ref accounts @ (Command::Key(_) | Command::User(_) | Command::Team(_)) => {
-            change_accounts(Some(&config), accounts, &mut out).await?;
-        }
-        Command::Usage(mut options) => {
-            options.question.window.resolve_alias(&config);
-            usage::usage(&config.store.path, &options, ScreenSettings::of_stdout(), &mut out)?;
-        }
-        Command::Audit(options) => {
-            usage::audit(&config.store.path, &options, ScreenSettings::width_of_stdout(), &mut out)?;
-        }
-        Command::Report(options) => report::run(&config, &options, ScreenSettings::width_of_stdout(), &mut out)?,
         Command::Race(options) => {
             let ended = race::run(config, &options, ScreenSettings::of_terminal, &mut out, &mut err).await;
             return ended.map(ExitCode::from).map_err(|error| with_usage("race", error));
@@ -477,10 +465,6 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             let ended = probe::run(config, &options, screen, &mut out, &mut err).await;
             return ended.map(ExitCode::from).map_err(|error| with_usage("probe", error));
         }
-        Command::Replay(options) => {
-            let progress = err.is_terminal().then_some(&mut err as &mut dyn Write);
-            replay::run(&config, &options, ScreenSettings::width_of_stdout(), &mut out, progress)?;
-        }
         Command::Routing(_) | Command::Env(_) => {
             let at = routing::GatewayAddress::listening(&config.server.listen, config.server.tls.is_some())?;
             ask_gateway(&command, &at, &mut out).await?;
@@ -493,6 +477,37 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
         | Command::Man(_) => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Commands that read the database.
+fn read_history(command: Command, config: &Config, out: &mut impl Write, err: &mut io::Stderr) -> anyhow::Result<()> {
+    match command {
+        Command::Stats(mut options) => {
+            options.question.figures.window.resolve_alias(config);
+            stats::run(config, &options, ScreenSettings::of_stdout(), out)?;
+        }
+        Command::History(mut options) => {
+            options.window().resolve_alias(config);
+            history::run(&config.store.path, &options, ScreenSettings::of_stdout(), out, err)?;
+        }
+        Command::Incidents(options) => {
+            incidents::run(&config.store.path, &options, ScreenSettings::width_of_stdout(), out)?;
+        }
+        Command::Usage(mut options) => {
+            options.question.window.resolve_alias(config);
+            usage::usage(&config.store.path, &options, ScreenSettings::of_stdout(), out)?;
+        }
+        Command::Audit(options) => {
+            usage::audit(&config.store.path, &options, ScreenSettings::width_of_stdout(), out)?;
+        }
+        Command::Report(options) => report::run(config, &options, ScreenSettings::width_of_stdout(), out)?,
+        Command::Replay(options) => {
+            let progress = err.is_terminal().then_some(err as &mut dyn Write);
+            replay::run(config, &options, ScreenSettings::width_of_stdout(), out, progress)?;
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Reports why a command failed.

@@ -13,7 +13,7 @@ use super::text::write_paragraph;
 use photofinish_base::clock::wall_micros;
 use photofinish_base::printable::printable;
 use photofinish_history::report::question::time;
-use photofinish_history::report::usage::{UsageQuestion, Used, ask};
+use photofinish_history::report::usage::{AttemptUse, UsageQuestion, ask};
 use photofinish_history::store::{AuditLine, StoreReader};
 use photofinish_serve::server::{AuditQuestion, audit_line};
 
@@ -50,7 +50,7 @@ pub fn usage(
     }
     let names = answer.by.iter().map(|by| by.as_str().to_owned());
     let heads = ["answers", "attempts", "tokens out", "cost USD", "extra USD"].map(str::to_owned);
-    let row = |names: Vec<String>, used: &Used| {
+    let row = |names: Vec<String>, used: &AttemptUse| {
         let unknown = if used.unknown > 0 { "≥ " } else { "" };
         let figures = [
             used.answers.to_string(),
@@ -103,7 +103,10 @@ pub fn audit(
         let line = format!("{} {} ({}) {subject}: {what}{}", time(*at), by.who, by.origin, difference(before, after));
         write_paragraph(&printable(&line), width, out)?;
     }
-    Ok(if lines.is_empty() { writeln!(out, "Nothing was changed.")? } else { () })
+    if lines.is_empty() {
+        writeln!(out, "Nothing was changed.")?;
+    }
+    Ok(())
 }
 
 /// The settings that are not the same.

@@ -83,7 +83,7 @@ mod tests {
             other[at] = if other[at] == b'x' { b'y' } else { b'x' };
             assert_eq!(TokenForm::of(&other), TokenForm::Mistyped, "{at}");
         }
-        let spaced = key.replacen('_', " _", 2);
+        let spaced = format!("{} {}", &key[..20], &key[20..]);
         for wrong in [format!("{key}{key}"), format!("{key} {key}"), spaced, format!("{key}_"), "pf_".to_owned()] {
             assert_eq!(TokenForm::of(wrong.as_bytes()), TokenForm::Mistyped, "{wrong}");
         }

@@ -1,5 +1,7 @@
 //! `key`, `user`, `team`, `usage` and `audit` as programs: on the store alone, on a running gateway, and over a restart.
 
+use std::net::TcpListener;
+
 use serde_json::{Value, json};
 
 use crate::harness::process::{CommandOutput, RunningGateway, Setup, asking, provider};
@@ -52,6 +54,7 @@ async fn without_a_gateway_the_commands_work_on_the_store() {
     let bob = done(&setup, "user show bob").await.out;
     assert!(bob.contains("rpm") && bob.contains("month") && bob.contains("day"), "{bob}");
 
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (line, code, words) in [
         ("key create --user ann --name ci --expires 2020-01-31", 2, "in the past"),
         ("key create --user eve --name ci", 2, "photofinish user create eve"),
@@ -62,7 +65,7 @@ async fn without_a_gateway_the_commands_work_on_the_store() {
         ("key show none", 1, "photofinish key list"),
         ("team delete search", 1, "bob"),
         (&format!("key revoke {id}"), 2, "--now"),
-        ("key list --url http://127.0.0.1:1", 1, "no gateway answers"),
+        (&format!("key list --url http://{nobody}"), 1, "no gateway answers"),
     ] {
         let ran = setup.run(&line.split_whitespace().collect::<Vec<_>>()).await;
         assert_eq!((ran.code, ran.said().contains(words)), (Some(code), true), "{line}: {}", ran.err);

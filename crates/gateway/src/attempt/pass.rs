@@ -73,7 +73,11 @@ impl PassSpec {
     ///
     /// # Errors
     /// There is no answer, or it is an error: `failure.answer` has it.
-    pub async fn send(self, reservation: AttemptReservation, look: impl Fn() -> UploadLook) -> Result<PassedAnswer, Failure> {
+    pub async fn send(
+        self,
+        reservation: AttemptReservation,
+        look: impl Fn() -> UploadLook,
+    ) -> Result<PassedAnswer, Failure> {
         let span = self.exchange.span.clone();
         self.exchanged(reservation, look).instrument(span).await
     }

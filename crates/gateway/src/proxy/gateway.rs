@@ -281,7 +281,7 @@ impl Gateway {
         user: Option<&User>,
         address: IpAddr,
     ) -> Result<RequestPlace, ShedReason> {
-        let limits = ShareLimits { all: live.config.server.max_in_flight, users: live.config.users.len() };
+        let limits = ShareLimits { all: live.config.server.max_in_flight, users: live.users() };
         self.places.enter(ShareHolder::of(user, address), limits)
     }
 

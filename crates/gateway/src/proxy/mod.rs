@@ -84,7 +84,7 @@ pub async fn serve_stored(
     let max = live.config.server.body_max;
     let found = match body::read(&gateway, &parts.headers, body, max, &mut place).await {
         Ok(bytes) => {
-            let caller = CallerId::new(by.user.as_ref().map(|user| user.name.as_str()), live.config.users.len()).id();
+            let caller = CallerId::new(by.user.as_ref().map(|user| user.name.as_str()), live.users()).id();
             let (stored, until) = (gateway.stored().clone(), Instant::now() + live.config.race.timeouts.total);
             // How much is stored is not known.
             let length = bytes.len().max(INLINE_MAX + 1);

@@ -147,7 +147,7 @@ impl Preparing<'_> {
             return Ok(Recalled { request, holders, keeper: None });
         }
         let user = self.by.user.as_ref().map(|user| user.name.as_str());
-        let caller = CallerId::new(user, self.live.config.users.len()).id();
+        let caller = CallerId::new(user, self.live.users()).id();
         let (stored, body_max) = (self.gateway.stored().clone(), self.live.config.server.body_max);
         let (bytes, until) = (recalled_bytes(&request), race.read_at() + self.live.config.race.timeouts.total);
         self.gateway.heavy().run(bytes, until, move |_| recall(&stored, caller, body_max, request)).await?

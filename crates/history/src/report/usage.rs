@@ -46,11 +46,11 @@ pub struct UsageQuestion {
 
 /// The answer.
 #[derive(Debug)]
-pub struct Usage {
+pub struct UsageAnswer {
     pub by: Vec<UsageDimension>,
     /// The dearest first.
-    pub groups: Vec<(Vec<Option<String>>, Used)>,
-    pub total: Used,
+    pub groups: Vec<(Vec<Option<String>>, AttemptUse)>,
+    pub total: AttemptUse,
     /// Groups beyond [`USAGE_MAX`].
     pub left_out: usize,
     /// Roll-ups were read before this time, where no rows are left; microseconds since 1970, UTC.
@@ -59,7 +59,7 @@ pub struct Usage {
 
 /// What some attempts used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Used {
+pub struct AttemptUse {
     pub answers: u64,
     pub attempts: u64,
     pub output_tokens: i64,
@@ -72,23 +72,23 @@ pub struct Used {
 ///
 /// # Errors
 /// For an operator.
-pub fn ask(reader: &StoreReader, question: &UsageQuestion, now_us: i64) -> Result<Usage, ReadError> {
+pub fn ask(reader: &StoreReader, question: &UsageQuestion, now_us: i64) -> Result<UsageAnswer, ReadError> {
     let new = || UsageByKey { by: question.by.clone(), groups: BTreeMap::new() };
     let filter = question.window.filter(now_us);
     let selection = Selection { filter, now_us, classes: false, hourly: false, exact: true };
     let (gathered, coverage) = reader.gather(&selection, new)?;
     let mut groups: Vec<_> = gathered.groups.into_iter().collect();
-    let mut total = Used::default();
+    let mut total = AttemptUse::default();
     groups.iter().for_each(|(_, used)| total.add(used));
     groups.sort_by_key(|(_, used)| std::cmp::Reverse((used.cost, used.attempts)));
     let left_out = groups.len().saturating_sub(USAGE_MAX);
     groups.truncate(USAGE_MAX);
-    Ok(Usage { by: question.by.clone(), groups, total, left_out, rolled_until: coverage.rolled_until })
+    Ok(UsageAnswer { by: question.by.clone(), groups, total, left_out, rolled_until: coverage.rolled_until })
 }
 
 members! {
     /// What attempts used. A group also has the members that `by` names.
-    pub USED: used(of: &Used) {
+    pub USED: used(of: &AttemptUse) {
         /// requests that were answered
         answers: Integer = of.answers;
         /// started attempts, losers among them
@@ -112,10 +112,10 @@ pub const USAGE_KEYS: [MemberField; 4] = [
     text("model", "the model that the app asked for").or_null().if_known(),
 ];
 
-impl Usage {
+impl UsageAnswer {
     /// For programs.
     pub fn json(&self) -> Value {
-        let group = |(keys, of): &(Vec<Option<String>>, Used)| {
+        let group = |(keys, of): &(Vec<Option<String>>, AttemptUse)| {
             let names = self.by.iter().map(|by| by.as_str().to_owned());
             names.zip(keys.iter().map(|key| json!(key))).chain(used(of)).collect::<Map<String, Value>>()
         };
@@ -124,8 +124,8 @@ impl Usage {
     }
 }
 
-impl Used {
-    fn add(&mut self, other: &Used) {
+impl AttemptUse {
+    fn add(&mut self, other: &AttemptUse) {
         self.answers += other.answers;
         self.attempts += other.attempts;
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
@@ -137,11 +137,11 @@ impl Used {
 
 struct UsageByKey {
     by: Vec<UsageDimension>,
-    groups: BTreeMap<Vec<Option<String>>, Used>,
+    groups: BTreeMap<Vec<Option<String>>, AttemptUse>,
 }
 
 impl UsageByKey {
-    fn group(&mut self, of: impl Fn(UsageDimension) -> Option<String>) -> &mut Used {
+    fn group(&mut self, of: impl Fn(UsageDimension) -> Option<String>) -> &mut AttemptUse {
         self.groups.entry(self.by.iter().map(|by| of(*by)).collect()).or_default()
     }
 }
@@ -150,7 +150,7 @@ impl Gather for UsageByKey {
     fn attempt(&mut self, facts: &AttemptFacts<'_>) {
         let request = facts.request.as_ref();
         let cost = facts.cost.cost_usd.map(nano_usd);
-        let of = Used {
+        let of = AttemptUse {
             answers: u64::from(request.is_some_and(|request| request.served == Some(true))),
             attempts: 1,
             output_tokens: facts.output_tokens.unwrap_or(0),
@@ -177,7 +177,7 @@ impl Gather for UsageByKey {
         let Some(_) = cell.upstream else { return Ok(()) };
         let mut summary = Summary::default();
         summary.absorb(cell.summary, 1.0, true)?;
-        let of = Used {
+        let of = AttemptUse {
             answers: summary.outcome(AttemptOutcome::Won),
             attempts: summary.attempts,
             output_tokens: i64::try_from(summary.tokens_served + summary.tokens_lost).unwrap_or(i64::MAX),

@@ -87,6 +87,11 @@ impl Callers {
         self.known().made.as_ref().map(|made| made.teams.clone()).unwrap_or_default()
     }
 
+    /// Users that were made at run time.
+    pub fn made_users(&self) -> usize {
+        self.known().made.as_ref().map_or(0, |made| made.users.len())
+    }
+
     /// Whether there is a user of this name. Before what was made is read, there may be.
     pub fn has_user(&self, name: &str) -> bool {
         let known = self.known();

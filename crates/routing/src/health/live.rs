@@ -129,6 +129,14 @@ impl LiveConfig {
         &self.base
     }
 
+    /// How many users there are, those that were made at run time too. 0: nobody needs a token.
+    pub fn users(&self) -> usize {
+        match self.config.users.len() {
+            0 => 0,
+            configured => configured + self.callers.made_users(),
+        }
+    }
+
     /// The endpoints to which a connection is kept open.
     pub fn warm(&self) -> Vec<WarmEndpoint> {
         let is_warm = |provider: &&Arc<Provider>| provider.warm && !matches!(provider.keys, Keys::Off(_));

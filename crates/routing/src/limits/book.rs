@@ -211,7 +211,7 @@ impl UsageBook {
         }
     }
 
-    /// Whether [`Ledger::take_changes`] has any.
+    /// Whether [`UsageBook::take_changes`] has any.
     pub fn has_changes(&self) -> bool {
         !self.changed.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }

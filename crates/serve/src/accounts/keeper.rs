@@ -20,7 +20,7 @@ const SAVE_EVERY: Duration = Duration::from_millis(100);
 const LOOK_EVERY: u32 = 10;
 
 /// Of one gateway.
-pub struct Accounts {
+pub struct AccountKeeper {
     gateway: Arc<Gateway>,
     store: Store,
     /// Held while the store and what the gateway knows differ.
@@ -39,10 +39,10 @@ struct KeptState {
     told: Option<String>,
 }
 
-impl Accounts {
-    pub fn new(gateway: Arc<Gateway>) -> Arc<Accounts> {
+impl AccountKeeper {
+    pub fn new(gateway: Arc<Gateway>) -> Arc<AccountKeeper> {
         let store = Store::unopened(&gateway.live().config.store.path);
-        Arc::new(Accounts { gateway, store, state: Mutex::default() })
+        Arc::new(AccountKeeper { gateway, store, state: Mutex::default() })
     }
 
     /// Does what the request wants; it is in force when this returns. Blocks.
@@ -80,15 +80,15 @@ impl Accounts {
     }
 
     /// Takes turns until it is cancelled.
-    pub async fn run(self: Arc<Accounts>, shutdown: Shutdown) {
+    pub async fn run(self: Arc<AccountKeeper>, shutdown: Shutdown) {
         let mut ending = std::pin::pin!(shutdown.cancelled());
         for turn in 1_u32.. {
             if tokio::time::timeout(SAVE_EVERY, &mut ending).await.is_ok() {
                 return;
             }
-            let is_off = self.gateway.live().config.users.is_empty() && !self.gateway.ledger().has_changes();
+            let is_off = self.gateway.live().config.users.is_empty() && !self.gateway.usage().has_changes();
             let looks = turn.is_multiple_of(LOOK_EVERY) && !is_off;
-            if looks || self.gateway.ledger().has_changes() {
+            if looks || self.gateway.usage().has_changes() {
                 let accounts = self.clone();
                 // A panic is in the log, and the next turn comes.
                 let _ = shutdown.run_blocking(move || accounts.turn(looks)).await;
@@ -102,7 +102,7 @@ impl Accounts {
         if !state.has_budgets {
             let kept: Vec<BudgetChange> = reader.budgets().map_err(told)?.iter().filter_map(budgets::change).collect();
             let now = LimitClock { us: self.gateway.learning().now_us(), wall_us: wall_micros() };
-            self.gateway.ledger().restore(kept, now);
+            self.gateway.usage().restore(kept, now);
             state.has_budgets = true;
         }
         let newest = reader.account_changes().map_err(told)?;
@@ -120,7 +120,7 @@ impl Accounts {
     }
 
     fn save(&self, state: &mut KeptState) -> Result<(), String> {
-        for row in self.gateway.ledger().take_changes().into_iter().map(budgets::row) {
+        for row in self.gateway.usage().take_changes().into_iter().map(budgets::row) {
             state.waiting.insert((row.subject.clone(), row.span.clone(), row.start), row);
         }
         if !state.waiting.is_empty() {

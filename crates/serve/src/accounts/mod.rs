@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use AccountRefusal::{Away, Conflict, Unknown, Wrong};
 use http::Method;
-pub use keeper::Accounts;
+pub use keeper::AccountKeeper;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::ExposeSecret as _;
 use serde_json::{Map, Value, json};
@@ -254,7 +254,7 @@ impl AccountDesk<'_> {
             return Ok((self.shown(&entry), vec![AccountChange { before: None, after: Some(entry) }]));
         }
         let user = members.get("user").and_then(Value::as_str).unwrap_or_default();
-        self.exists(AccountKind::User, user)?;
+        self.must_exist(AccountKind::User, user)?;
         self.put_expiry(&mut settings)?;
         let (body, change) = self.new_key(settings)?;
         Ok((body, vec![change]))
@@ -417,7 +417,7 @@ impl AccountDesk<'_> {
         }
         match members.get("team") {
             None | Some(Value::Null) => Ok(()),
-            Some(team) => self.exists(AccountKind::Team, team.as_str().unwrap_or_default()),
+            Some(team) => self.must_exist(AccountKind::Team, team.as_str().unwrap_or_default()),
         }
     }
 
@@ -428,7 +428,7 @@ impl AccountDesk<'_> {
         }
     }
 
-    fn exists(&self, kind: AccountKind, name: &str) -> Result<(), AccountRefusal> {
+    fn must_exist(&self, kind: AccountKind, name: &str) -> Result<(), AccountRefusal> {
         if self.is_of_file(kind, name) || self.reader.account(kind, name)?.is_some() {
             return Ok(());
         }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::accounts::Accounts;
+use crate::accounts::AccountKeeper;
 use crate::server;
 use discovery::Discovery;
 pub use listening::Listening;
@@ -65,7 +65,7 @@ pub struct App {
     lines: Shutdown,
     simulated: Simulated,
     reloading: Reloading,
-    accounts: Arc<Accounts>,
+    accounts: Arc<AccountKeeper>,
 }
 
 /// The parts that answer requests, with or without a listener.
@@ -157,7 +157,7 @@ impl App {
         let recorder = recorder.watched(probe_rows.clone());
         let GatewayParts { gateway, serving, lines, simulated, tokens } =
             GatewayParts::join(config, recorder, upstreams?).await?;
-        let accounts = Accounts::new(gateway.clone());
+        let accounts = AccountKeeper::new(gateway.clone());
         if gateway.recorder().condition() == Condition::Ok {
             let read = accounts.clone();
             // Before the first request. After a panic, which is in the log, later.

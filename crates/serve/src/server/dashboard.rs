@@ -11,7 +11,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
-use super::api::{is_of_accounts, json_answer};
+use super::api::{is_account_path, json_answer};
 use super::served_paths::ServedPaths;
 use crate::dashboard::{self, SiteFile};
 use photofinish_gateway::proxy::{self, COOKIE_NAME, Client, Rejection, SESSION_FOR};
@@ -39,7 +39,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 /// Whether the gateway's own pages alone may ask for this path, whatever `cors` lists.
 pub fn is_own(path: &str) -> bool {
     path == RELOAD
-        || is_of_accounts(path)
+        || is_account_path(path)
         || path.strip_prefix("/dashboard").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

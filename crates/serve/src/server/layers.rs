@@ -229,7 +229,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::accounts::Accounts;
+    use crate::accounts::AccountKeeper;
     use crate::server::api::DatabaseReads;
     use crate::server::routes::edge;
     use crate::server::served_paths::ServedPaths;
@@ -277,7 +277,7 @@ mod tests {
             let site = ServedPaths {
                 gateway: gateway.clone(),
                 reads: reads.clone(),
-                accounts: Accounts::new(gateway.clone()),
+                accounts: AccountKeeper::new(gateway.clone()),
                 reload,
                 replays: Arc::new(Semaphore::new(1)),
             };

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use crate::accounts::Accounts;
+use crate::accounts::AccountKeeper;
 pub use api::{AuditQuestion, audit_line};
 use connection::ServerState;
 use connection_slots::Places;
@@ -44,7 +44,7 @@ pub const CONNECTIONS_MAX: usize = 16_384;
 const RESERVE_MAX: usize = 256;
 
 /// Accepts connections on all listeners, also while the gateway drains. Each connection is a task of the gateway's `Shutdown`.
-pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>, accounts: Arc<Accounts>, reload: ReloadCall) {
+pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>, accounts: Arc<AccountKeeper>, reload: ReloadCall) {
     // Half of the descriptors are for upstreams and the store.
     let half = usize::try_from(machine::descriptors() / 2).unwrap_or(CONNECTIONS_MAX).max(2);
     let all = CONNECTIONS_MAX.min(half);

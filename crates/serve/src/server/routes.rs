@@ -22,14 +22,14 @@ use super::health;
 use super::layers::{CrossOrigin, GOOGLE_KEY, bare, catch_panics, cross_origin, near, nearest_path};
 use super::served_paths::{ReloadCall, ServedPaths};
 use super::websocket;
-use crate::accounts::Accounts;
+use crate::accounts::AccountKeeper;
 use photofinish_base::telemetry::request_span;
 use photofinish_gateway::proxy::{self, Client, Gateway, Rejection, StoredCall};
 use photofinish_history::store::AccountKind;
 use photofinish_wire::{PassedCall, PathCall, Surface};
 
 /// Every path of the gateway; any other path is a 404 in the shape of the nearest surface.
-pub(super) fn router(gateway: Arc<Gateway>, accounts: Arc<Accounts>, reload: ReloadCall) -> Router {
+pub(super) fn router(gateway: Arc<Gateway>, accounts: Arc<AccountKeeper>, reload: ReloadCall) -> Router {
     // A reload does not move the database, even if the new file names another one.
     let path = gateway.live().config.store.path.clone();
     let reads = DatabaseReads::new(path, gateway.recorder().clone(), gateway.shutdown().clone());

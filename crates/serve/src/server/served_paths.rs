@@ -9,7 +9,7 @@ use http::{HeaderValue, Response};
 use tokio::sync::Semaphore;
 
 use super::api::DatabaseReads;
-use crate::accounts::Accounts;
+use crate::accounts::AccountKeeper;
 use photofinish_gateway::proxy::{Gateway, Rejection};
 
 /// Reads the configuration again; the argument is the fingerprint of a text whose losses an administrator accepts. The error is for an
@@ -22,7 +22,7 @@ pub type ReloadCall =
 pub(super) struct ServedPaths {
     pub gateway: Arc<Gateway>,
     pub reads: DatabaseReads,
-    pub accounts: Arc<Accounts>,
+    pub accounts: Arc<AccountKeeper>,
     pub reload: ReloadCall,
     /// The replays that may run.
     pub replays: Arc<Semaphore>,

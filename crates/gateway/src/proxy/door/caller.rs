@@ -243,7 +243,7 @@ impl Caller {
     }
 
     pub fn id(&self, live: &LiveConfig) -> CallerId {
-        CallerId::new(self.user.as_ref().map(|user| user.name.as_str()), live.config.users.len())
+        CallerId::new(self.user.as_ref().map(|user| user.name.as_str()), live.users())
     }
 
     /// The caller's own key for a provider: from this request, else from the configuration.

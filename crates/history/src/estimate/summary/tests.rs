@@ -33,6 +33,8 @@ fn request(served: Option<bool>, outcome: RaceOutcome, client_ttft_us: Option<i6
     RequestFacts {
         model: "llama",
         user: None,
+        team: None,
+        caller_key: None,
         stream: true,
         input_tokens_estimate: 10,
         outcome,

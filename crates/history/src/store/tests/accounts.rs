@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::record::sample;
 use crate::report::question::from_pairs;
-use crate::report::usage::{self, Usage, UsageQuestion};
+use crate::report::usage::{self, UsageAnswer, UsageQuestion};
+use photofinish_base::clock::DAY_US;
 
 fn author() -> Author {
     Author { who: "root".to_owned(), origin: "127.0.0.1".to_owned() }
@@ -13,7 +14,7 @@ fn author() -> Author {
 
 fn entry(kind: AccountKind, id: &str, settings: Value, version: i64) -> AccountEntry {
     let Value::Object(settings) = settings else { panic!("no object") };
-    let sha256 = (kind == AccountKind::Key).then(|| [id.len() as u8; 32]);
+    let sha256 = (kind == AccountKind::Key).then_some([id.len() as u8; 32]);
     AccountEntry { kind, id: id.to_owned(), settings, version, sha256 }
 }
 
@@ -28,7 +29,7 @@ async fn a_change_and_its_line_of_the_audit_are_one() {
     let key = entry(AccountKind::Key, "k1", json!({ "user": "ann" }), 1);
     store.change(&[made(&user), made(&key)], &author(), 7).unwrap();
     let reader = StoreReader::open(&path).unwrap();
-    assert_eq!(reader.accounts(AccountKind::User).unwrap(), [user.clone()]);
+    assert_eq!(reader.accounts(AccountKind::User).unwrap(), std::slice::from_ref(&user));
     assert_eq!(reader.account(AccountKind::Key, "k1").unwrap(), Some(key.clone()));
     assert_eq!((reader.account_count(AccountKind::Key).unwrap(), reader.account_changes().unwrap()), (1, 2));
 
@@ -85,7 +86,7 @@ async fn budgets_are_kept_and_old_ones_are_not() {
     assert_eq!(StoreReader::open(&path).unwrap().budgets().unwrap(), [row(DAY_US, 7), row(63 * DAY_US, 8)]);
 }
 
-fn asked(reader: &StoreReader, by: &str) -> Usage {
+fn asked(reader: &StoreReader, by: &str) -> UsageAnswer {
     let question: UsageQuestion = from_pairs(&[("by".to_owned(), by.to_owned())]).unwrap();
     usage::ask(reader, &question, world::NOW_US).unwrap()
 }

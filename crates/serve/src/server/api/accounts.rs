@@ -28,7 +28,7 @@ const BODY_MAX: usize = 64 << 10;
 const AUDIT_MAX: u16 = 1_000;
 
 /// Whether it is below one of these paths, which no page but the gateway's own may ask for.
-pub fn is_of_accounts(path: &str) -> bool {
+pub fn is_account_path(path: &str) -> bool {
     let below = |kind: &AccountKind| {
         path.strip_prefix(&root_of(*kind)).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
@@ -131,11 +131,11 @@ pub async fn me(State(site): State<ServedPaths>, client: Client) -> Response<Bod
     match proxy::authenticate(&site.gateway, &live, &client) {
         Ok(user) => {
             let user = user.as_deref();
-            let ledger = site.gateway.ledger();
+            let book = site.gateway.usage();
             let now = LimitClock { us: site.gateway.learning().now_us(), wall_us: wall_micros() };
-            let levels = ledger.levels(&live.config, user);
+            let levels = book.levels(&live.config, user);
             let levels = levels.iter().map(|level| {
-                let of = ledger.usage_of(level.name(), level.limits(), now);
+                let of = book.usage_of(level.name(), level.limits(), now);
                 standing(level.name(), level.limits(), &of)
             });
             let told = json!({

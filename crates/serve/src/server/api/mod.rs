@@ -12,7 +12,7 @@ mod questions;
 #[cfg(test)]
 mod tests;
 
-pub use accounts::{AuditQuestion, audit, audit_line, is_of_accounts, me, of_kind, one_of_kind, rotation, usage};
+pub use accounts::{AuditQuestion, audit, audit_line, is_account_path, me, of_kind, one_of_kind, rotation, usage};
 pub use ask::{DatabaseReads, json as json_answer};
 pub use config::config;
 pub use events::{REPLAYS_MAX, live, replay};

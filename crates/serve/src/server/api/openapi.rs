@@ -189,14 +189,6 @@ fn schemas() -> Map<String, Value> {
         ("ConfiguredUpstream", object("An upstream of a model.", &[config::UPSTREAM])),
         ("ConfiguredPrice", object("A price.", &[config::PRICE])),
         ("ConfiguredUser", object("A user.", &[config::USER])),
-        ("UsedAmounts", object("What attempts used.", &[usage::USED])),
-        (
-            "UsageGroup",
-            object(
-                "What the attempts of a group used, and the members that `by` names.",
-                &[&usage::USAGE_KEYS, usage::USED],
-            ),
-        ),
         ("CurvePoint", object("A point of a curve.", &[distribution::CURVE_POINT])),
         ("PointAlone", object("A point of the curve of the first tokens alone.", &[distribution::POINT_ALONE])),
         ("Curve", object("The distribution of one upstream's time to first token.", &[distribution::CURVE])),
@@ -210,7 +202,16 @@ fn schemas() -> Map<String, Value> {
         ),
     ];
     let fields = fields.map(|(name, schema)| (name.to_owned(), schema)).into_iter();
-    fields.chain(derived::<RoutingReport>()).collect()
+    fields.chain(usage_schemas()).chain(derived::<RoutingReport>()).collect()
+}
+
+fn usage_schemas() -> impl Iterator<Item = (String, Value)> {
+    let group = [&usage::USAGE_KEYS, usage::USED];
+    let schemas = [
+        ("UsedAmounts", object("What attempts used.", &[usage::USED])),
+        ("UsageGroup", object("What the attempts of a group used, and the members that `by` names.", &group)),
+    ];
+    schemas.map(|(name, schema)| (name.to_owned(), schema)).into_iter()
 }
 
 /// The arguments of a question as query parameters.

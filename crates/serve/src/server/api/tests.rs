@@ -219,6 +219,44 @@ async fn answers_are_as_the_document_says() {
     described("Attempt", &whole["attempts"][0]);
 }
 
+#[tokio::test]
+async fn usage_keys_and_their_audit_are_as_the_document_says() {
+    use crate::accounts::{AccountAction, AccountRequest};
+    use photofinish_history::report::usage::{self, UsageQuestion};
+    use photofinish_history::store::{AccountKind, Author};
+    let document = openapi();
+    let (_directory, path) = stored().await;
+    let reader = StoreReader::open(&path).unwrap();
+    for by in ["user", "team", "key", "model"] {
+        let question: UsageQuestion = from_pairs(&[("by".to_owned(), by.to_owned())]).unwrap();
+        let answer = usage::ask(&reader, &question, sample::STARTED_AT + 60_000_000).unwrap().json();
+        assert!(answer["groups"][0].get(by).is_some() && answer["total"]["attempts"] == 9, "{answer}");
+        assert_fits(&document, answer_of(&document, "/api/usage"), &answer, by);
+    }
+    let users = "[users.root]\ntoken = \"root-token\"\nadmin = true";
+    let config = photofinish_config::config::parse(users, "config.toml".as_ref(), &|_| None).unwrap();
+    let by = Author { who: "root".into(), origin: "127.0.0.1".into() };
+    let store = Store::open(&path).unwrap();
+    let done = |kind, action, members: Value| {
+        let members = members.as_object().cloned().unwrap_or_default();
+        let request = AccountRequest { kind, action, id: String::new(), members };
+        request.answer(&config, &store, &by, sample::STARTED_AT).unwrap().body
+    };
+    done(AccountKind::Team, AccountAction::Make, serde_json::json!({ "name": "t", "rpm": 5 }));
+    done(AccountKind::User, AccountAction::Make, serde_json::json!({ "name": "ann", "team": "t" }));
+    done(AccountKind::Key, AccountAction::Make, serde_json::json!({ "user": "ann", "name": "ci", "expires": "1d" }));
+    for (kind, path, least) in
+        [(AccountKind::Team, "/api/teams", 1), (AccountKind::User, "/api/users", 2), (AccountKind::Key, "/api/keys", 1)]
+    {
+        let listed = done(kind, AccountAction::List, Value::Null);
+        assert_eq!(listed[format!("{}s", kind.as_str())].as_array().unwrap().len(), least, "{listed}");
+        assert_fits(&document, answer_of(&document, path), &listed, path);
+    }
+    let lines: Vec<Value> = reader.audit(None, None, 9).unwrap().iter().map(audit_line).collect();
+    assert_eq!(lines.len(), 3);
+    assert_fits(&document, answer_of(&document, "/api/audit"), &lines.into(), "audit");
+}
+
 #[test]
 fn a_regression_is_as_the_document_says() {
     use photofinish_history::estimate::regression::{Finding, Shift};
