@@ -217,8 +217,7 @@ pub fn resolve(
     let mut conversation = LazyConversation { gateway, request, known: None };
     let (upstreams, forbidden) = allowed_by(levels, (live, known), upstreams, &mut outbound);
     for upstream in upstreams.into_iter().map(|upstream| timed(upstream, request.surface)) {
-        let provider = &upstream.provider;
-        let name = upstream.name();
+        let (provider, name) = (&upstream.provider, upstream.name());
         let Some(route) = live.route(&provider.name) else { continue };
         let named = !live.is_configured(&name);
         let own_key = caller.own_key(live, &provider.name);
