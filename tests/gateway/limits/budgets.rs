@@ -52,7 +52,7 @@ async fn two_hundred_requests_at_the_last_cent_spend_no_more_than_it() {
     let rows = gateway.stop().await;
     let rejected: Vec<_> = rows.races.iter().filter(|race| race["outcome"] == "rejected").collect();
     assert_eq!((rows.races.len(), rejected.len()), (202, 194));
-    assert_row!(rejected[0], json!({"http_status": 429, "attempts": 0, "user": "ann"}));
+    assert_row!(rejected[0], json!({"http_status": 429, "attempts": 0, "caller": "ann"}));
 }
 
 #[tokio::test]

@@ -22,6 +22,9 @@ pub fn limits_of(members: &Map<String, Value>, own: &[&'static str], name: &str)
         write(value, &mut text);
         text.push('\n');
     }
+    if text.is_empty() {
+        return Ok(Limits::default());
+    }
     let document = DeTable::parse(&text).map_err(|error| format!("{name}: {}", error.message()))?.into_inner();
     let no_variables = |_: &str| None;
     let scope = ReaderScope::new(&no_variables, FileLimits::once());

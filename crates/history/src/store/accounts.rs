@@ -189,6 +189,20 @@ impl StoreReader {
         self.ask(|connection| connection.query_row("SELECT coalesce(max(id), 0) FROM audit", [], |row| row.get(0)))
     }
 
+    /// What was changed after this number, as subjects.
+    ///
+    /// # Errors
+    /// As [`StoreReader::accounts`].
+    pub fn changed_after(&self, number: i64) -> Result<Vec<(AccountKind, String)>, ReadError> {
+        let subject = |row: &Row<'_>| row.get::<_, String>(0);
+        let subjects: Vec<String> = self.ask(|connection| {
+            let mut statement = connection.prepare("SELECT DISTINCT subject FROM audit WHERE id > ?1")?;
+            statement.query_map([number], subject)?.collect()
+        })?;
+        let parts = subjects.iter().filter_map(|subject| subject.split_once(':'));
+        Ok(parts.filter_map(|(kind, id)| Some((AccountKind::from_name(kind)?, id.to_owned()))).collect())
+    }
+
     /// The newest lines of the audit that are older than `before`, newest first; of one subject.
     ///
     /// # Errors

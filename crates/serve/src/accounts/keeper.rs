@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde_json::Map;
+
 use super::{AccountAnswer, AccountRefusal, AccountRequest, budgets, made_callers, take_over};
 use photofinish_base::clock::wall_micros;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_gateway::proxy::Gateway;
-use photofinish_history::store::{Author, BudgetRow, Store, StoreReader};
+use photofinish_history::store::{AccountChange, AccountEntry, Author, BudgetRow, Store, StoreReader};
 use photofinish_routing::limits::{BudgetChange, LimitClock};
 
 /// How often changed budgets are kept.
@@ -50,13 +52,11 @@ impl AccountKeeper {
     /// # Errors
     /// Nothing was done.
     pub fn answer(&self, request: &AccountRequest, by: &Author) -> Result<AccountAnswer, AccountRefusal> {
-        let mut state = self.state();
+        let state = self.state();
         let answer = request.answer(self.gateway.live().as_read(), &self.store, by, wall_micros())?;
-        // Before the first reading they would count as all there are.
-        if let Some(seen) = state.seen.filter(|_| !answer.changes.is_empty()) {
+        // Before the first reading they would count as all there are. The next look finds them once more.
+        if state.seen.is_some() && !answer.changes.is_empty() {
             self.gateway.change_made(|made| take_over(made, &answer.changes));
-            // If another process changed something meanwhile, the next look finds more.
-            state.seen = Some(seen.saturating_add(i64::try_from(answer.changes.len()).unwrap_or(i64::MAX)));
         }
         Ok(answer)
     }
@@ -111,11 +111,23 @@ impl AccountKeeper {
                 "the store lost what was made at run time: what is known counts until the gateway ends".to_owned()
             );
         }
-        if state.seen != Some(newest) {
-            let made = made_callers(&reader).map_err(told)?;
-            self.gateway.change_made(|known| *known = made);
-            state.seen = Some(newest);
+        match state.seen {
+            Some(seen) if seen == newest => {}
+            Some(seen) => {
+                let mut changes = Vec::new();
+                for (kind, id) in reader.changed_after(seen).map_err(told)? {
+                    let after = reader.account(kind, &id).map_err(told)?;
+                    let gone = AccountEntry { kind, id, settings: Map::new(), version: 0, sha256: None };
+                    changes.push(AccountChange { before: Some(after.clone().unwrap_or(gone)), after });
+                }
+                self.gateway.change_made(|known| take_over(known, &changes));
+            }
+            None => {
+                let made = made_callers(&reader).map_err(told)?;
+                self.gateway.change_made(|known| *known = made);
+            }
         }
+        state.seen = Some(newest);
         Ok(())
     }
 
