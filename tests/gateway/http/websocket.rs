@@ -323,3 +323,19 @@ async fn what_is_stored_is_named_and_not_sent_again() {
     assert!(gateway.gateway().stored_bytes() < 5 * stored / 2, "the first turn is kept once");
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn each_request_over_a_socket_is_one_of_its_callers() {
+    let fake = counting().await;
+    let limited = USERS.to_owned() + "rpm = { requests = 1, burst = 2 }\n";
+    let gateway = Setup::over(&[&fake]).table(&limited).start().await;
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    for _ in 0..2 {
+        socket.send(&asks("x")).await;
+        socket.until("response.completed").await;
+    }
+    socket.send(&asks("x")).await;
+    let refused = socket.next().await;
+    assert_eq!((&refused["status"], &refused["error"]["code"]), (&json!(429), &json!("photofinish_rate_limited")));
+    assert_eq!(fake.requests().len(), 2);
+}

@@ -75,10 +75,10 @@ table! {
         /// surface), `capability` (its dialect cannot express all of the request, or according to the catalogue the model lacks
         /// tools, a kind of input or JSON schemas), `too_long` (prompt and answer certainly exceed its context, or the answer
         /// exceeds its limit), `unlisted` (its provider does not list it now), `cooling_down`, `breaker`, `failovers` (as
-        /// many as may replace another were listed before it), such as `groq/llama@cooling_down openrouter/x@breaker`; at most 512 characters, `…` marks a cut; a
+        /// many as may replace another were listed before it), `forbidden`, `limit` (by the [limits](limits.md) of its caller), such as `groq/llama@cooling_down openrouter/x@breaker`; at most 512 characters, `…` marks a cut; a
         /// list in `/api/races`. Also set when the request was rejected because no upstream was left; null when no upstream was
         /// left out, when the request was rejected for another reason, and in rows of older versions. Upstreams without a key
-        /// are not listed. The budget is no reason, because it excludes no upstream; `why` has `budget` where an extra attempt
+        /// are not listed. The budget of a model is no reason, because it excludes no upstream; `why` has `budget` where an extra attempt
         /// exceeded it
         left_out: Option<String>,
         /// who asked: `client`, `probe` or `bench`. Figures count clients only, unless a question asks for others
