@@ -137,7 +137,9 @@ fn user_rows(config: &Config) -> Vec<Vec<String>> {
     let row = |user: &Arc<User>| {
         let keys: Vec<&str> = user.keys.keys().map(String::as_str).collect();
         let keys = if keys.is_empty() { "no own keys".into() } else { format!("own keys for {}", keys.join(", ")) };
-        let rights = if user.admin { "admin" } else { "user" };
+        let team = user.team.as_ref().map_or(String::new(), |team| format!(" of team {team}"));
+        let limits = if user.limits.is_empty() { "" } else { ", limited" };
+        let rights = format!("{}{team}{limits}", if user.admin { "admin" } else { "user" });
         let overrides = match &user.overrides {
             Permit::Usual => "overrides: what costs no more".to_owned(),
             Permit::All => "overrides: all".to_owned(),
@@ -146,7 +148,7 @@ fn user_rows(config: &Config) -> Vec<Vec<String>> {
                 format!("overrides: {}", listed.iter().map(|header| header.as_str()).collect::<Vec<_>>().join(", "))
             }
         };
-        vec![user.name.clone(), rights.to_owned(), keys, overrides]
+        vec![user.name.clone(), rights, keys, overrides]
     };
     config.users.iter().map(row).collect()
 }

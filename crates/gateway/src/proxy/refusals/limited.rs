@@ -7,7 +7,7 @@ use http::HeaderName;
 use jiff::Timestamp;
 
 use super::code;
-use super::rejection::Rejection;
+use super::rejection::{Rejection, whole_seconds};
 use crate::proxy::run::limit_headers::usd;
 use photofinish_base::printable::quoted;
 use photofinish_routing::limits::{LevelName, LimitRefusal, RefusedBy};
@@ -23,7 +23,8 @@ impl Rejection {
             RefusedBy::Requests { per_minute, wait_us } => {
                 let wait = after(wait_us);
                 let message = format!(
-                    "{level} may send {per_minute} requests a minute (rpm) and has: try again in {wait:?}. {}",
+                    "{level} may send {per_minute} requests a minute (rpm) and has: try again in {} s. {}",
+                    whole_seconds(wait),
                     ask("rpm")
                 );
                 Rejection::new(code::RATE_LIMITED, message).after(wait)
@@ -32,7 +33,8 @@ impl Rejection {
                 let wait = after(wait_us);
                 let message = format!(
                     "{level} may use {per_minute} tokens a minute (tpm), and too few are left for this request, which may take \
-                     {asked}: try again in {wait:?}. {}",
+                     {asked}: try again in {} s. {}",
+                    whole_seconds(wait),
                     ask("tpm")
                 );
                 Rejection::new(code::RATE_LIMITED, message).after(wait)

@@ -365,11 +365,15 @@ impl Rejection {
             headers.insert(name.clone(), HeaderValue::from_static(value));
         }
         if let Some(wait) = self.0.retry_after {
-            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+            headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
         }
         response
     }
+}
+
+/// As `retry-after` has them: rounded up, and at least one.
+pub(super) fn whole_seconds(wait: Duration) -> u64 {
+    (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }
 
 impl Rejection {
