@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 
 use super::book::{LEVELS_MAX, LevelName, LimitLevels, Used};
 use super::hold::{Admission, AttemptCost, Hold};
-use super::{Calendar, LimitClock};
+use super::window::{Calendar, LimitClock};
 
 /// Why a request may not begin now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::LimitClock;
 use super::bucket::{Bucket, RateLeft};
-use super::window::{BudgetWindow, Calendar, Period};
+use super::window::{BudgetWindow, Calendar, LimitClock, Period};
 use photofinish_config::config::{Config, Limits, User};
 
 /// The levels of a request, in the order in which they are checked and locked.

@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::LimitClock;
 use super::book::{LEVELS_MAX, LimitLevel, LimitLevels, Used};
 use super::bucket::RateLeft;
+use super::window::LimitClock;
 use photofinish_config::config::{Limits, OwnKeys, Reserve, Unpriced, nano_usd};
 use photofinish_history::record::{AttemptRecord, CostBasis};
 

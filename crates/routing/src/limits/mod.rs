@@ -16,13 +16,4 @@ pub use admit::{LimitRefusal, RefusedBy, admit};
 pub use book::{BudgetChange, LevelName, LevelUse, LimitLevel, LimitLevels, PeriodUse, UsageBook};
 pub use bucket::RateLeft;
 pub use hold::{Admission, AttemptCost, AttemptReservation, Hold, KnownCost, LimitsLeft};
-pub use window::Calendar;
-
-/// The moment of a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitClock {
-    /// Microseconds that never go back: for rates.
-    pub us: i64,
-    /// Microseconds since 1970, by the wall clock: for budgets.
-    pub wall_us: i64,
-}
+pub use window::{Calendar, LimitClock};

@@ -10,6 +10,15 @@ use jiff::{Span, Timestamp};
 /// Periods that are over and kept, the newest.
 const OVER_MAX: usize = 8;
 
+/// The moment of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitClock {
+    /// Microseconds that never go back: for rates.
+    pub us: i64,
+    /// Microseconds since 1970, by the wall clock: for budgets.
+    pub wall_us: i64,
+}
+
 /// The length of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Calendar {
