@@ -79,15 +79,23 @@ impl AccountKeeper {
         }
     }
 
+    /// Whether the configuration has anybody who may have keys, or anything that is limited.
+    pub fn is_needed(&self) -> bool {
+        let live = self.gateway.live();
+        !live.config.users.is_empty() || !live.config.limits.is_empty()
+    }
+
     /// Takes turns until it is cancelled.
     pub async fn run(self: Arc<AccountKeeper>, shutdown: Shutdown) {
         let mut ending = std::pin::pin!(shutdown.cancelled());
         for turn in 1_u32.. {
-            if tokio::time::timeout(SAVE_EVERY, &mut ending).await.is_ok() {
+            let is_needed = self.is_needed();
+            // Without users and limits it only waits for a configuration that has some.
+            let wait = if is_needed { SAVE_EVERY } else { SAVE_EVERY * LOOK_EVERY };
+            if tokio::time::timeout(wait, &mut ending).await.is_ok() {
                 return;
             }
-            let is_off = self.gateway.live().config.users.is_empty() && !self.gateway.usage().has_changes();
-            let looks = turn.is_multiple_of(LOOK_EVERY) && !is_off;
+            let looks = turn.is_multiple_of(LOOK_EVERY) && is_needed;
             if looks || self.gateway.usage().has_changes() {
                 let accounts = self.clone();
                 // A panic is in the log, and the next turn comes.

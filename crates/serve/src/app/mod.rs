@@ -158,7 +158,7 @@ impl App {
         let GatewayParts { gateway, serving, lines, simulated, tokens } =
             GatewayParts::join(config, recorder, upstreams?).await?;
         let accounts = AccountKeeper::new(gateway.clone());
-        if gateway.recorder().condition() == Condition::Ok {
+        if accounts.is_needed() && gateway.recorder().condition() == Condition::Ok {
             let read = accounts.clone();
             // Before the first request. After a panic, which is in the log, later.
             let _ = serving.run_blocking(move || read.turn(true)).await;
