@@ -37,6 +37,10 @@ pub(super) fn migrator() -> Migrator {
     ])
 }
 
+/// What all migrations together make of an empty file: SQLite reads the whole schema again at every step that renames something, which
+/// was half of a first start. A test makes it of the migrations.
+const SCHEMA: &str = include_str!("../../migrations/schema.sql");
+
 /// Applies the migrations that are missing. Blocks: `sqlx` waits on a runtime, so it gets a thread with one.
 pub(super) fn migrate(path: &Path, busy_timeout: Duration) -> Result<(), MigrateError> {
     let on_runtime = || {
@@ -54,7 +58,13 @@ async fn apply(path: &Path, busy_timeout: Duration) -> Result<(), MigrateError> 
     let options = SqliteConnectOptions::new().filename(path).busy_timeout(busy_timeout).disable_statement_logging();
     let mut connection = options.connect().await?;
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    migrator().run_direct(None, &mut *transaction, false).await?;
+    let tables: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema").fetch_one(&mut *transaction).await?;
+    let is_new = tables == 0;
+    if is_new {
+        sqlx::raw_sql(SCHEMA).execute(&mut *transaction).await?;
+    }
+    // A new file has them all: they are entered without being run.
+    migrator().run_direct(None, &mut *transaction, is_new).await?;
     transaction.commit().await?;
     connection.close().await?;
     Ok(())

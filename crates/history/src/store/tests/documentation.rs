@@ -9,7 +9,7 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measurement.
 const SQL: &str = include_str!("../../../../../docs/sql.md");
 
 /// If set, the test writes the declarations of the tables into the page.
-const BLESS: &str = "PHOTOFINISH_BLESS";
+pub(super) const BLESS: &str = "PHOTOFINISH_BLESS";
 
 /// The page with the table of these columns under its heading.
 fn with_columns(page: &str, table: &str, declared: &[Column]) -> String {

@@ -36,6 +36,47 @@ async fn a_new_file_is_private_and_migrated_and_opens_again() {
     store.close();
 }
 
+/// Every statement that makes the schema of the file, and the number that says whose file it is.
+async fn schema_of(path: &Path) -> String {
+    let mut connection = plain(path).await;
+    let owner: i64 = sqlx::query_scalar("PRAGMA application_id").fetch_one(&mut connection).await.unwrap();
+    // SQLite keeps its statistics, and `sqlx` its list, in tables of their own.
+    let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%' AND name NOT LIKE '_sqlx%' ORDER BY rowid";
+    let statements: Vec<String> = sqlx::query_scalar(sql).fetch_all(&mut connection).await.unwrap();
+    let made = "-- What the migrations make of an empty file. Written by a test: see CONTRIBUTING.md.\n";
+    let statements: String = statements.iter().map(|statement| format!("{statement};\n\n")).collect();
+    format!("{made}PRAGMA application_id = {owner};\n\n{statements}")
+}
+
+#[tokio::test]
+async fn every_column_of_the_migrations_is_in_a_new_file() {
+    const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/schema.sql");
+    let (_migrated, path) = old_store(usize::MAX).await;
+    let should = schema_of(&path).await;
+    if std::env::var_os(documentation::BLESS).is_some() {
+        std::fs::write(FILE, &should).unwrap();
+    }
+    let bless = documentation::BLESS;
+    assert_eq!(std::fs::read_to_string(FILE).unwrap(), should, "set {bless}=1 once, and build again");
+    let (_directory, new, store) = new_store().await;
+    store.close();
+    assert_eq!(schema_of(&new).await, should);
+
+    let rows = "SELECT version, description, success, checksum FROM _sqlx_migrations ORDER BY version";
+    let mut entered = Vec::new();
+    for path in [&path, &new] {
+        let mut connection = plain(path).await;
+        let of: Vec<(i64, String, bool, Vec<u8>)> = sqlx::query_as(rows).fetch_all(&mut connection).await.unwrap();
+        entered.push(of);
+        for table in ["race", "attempt", "run", "rollup", "rollup_span", "incident", "audit"] {
+            let count = format!("SELECT count(*) FROM {table}");
+            let rows: i64 = sqlx::query_scalar(AssertSqlSafe(count)).fetch_one(&mut connection).await.unwrap();
+            assert_eq!(rows, 0, "the schema carries no rows: {table}");
+        }
+    }
+    assert_eq!(entered[0], entered[1]);
+}
+
 #[tokio::test]
 async fn an_empty_file_is_a_new_database() {
     let directory = tempfile::tempdir().unwrap();
