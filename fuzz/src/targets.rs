@@ -304,7 +304,7 @@ pub fn form(bytes: &[u8]) {
     // Only the model differs, and it is found again.
     let sent = request.body_for("another", AnswerForm::Streamed);
     assert_eq!(sent.len() + request.model.len(), body.len() + "another".len());
-    let again = ApiRequest::parse_passed(surface, sent, Some(&request.content_type()), None, true);
+    let again = ApiRequest::parse_passed(surface, sent.joined(), Some(&request.content_type()), None, true);
     assert_eq!(again.map(|request| request.model).as_deref(), Ok("another"));
 }
 

@@ -9,6 +9,7 @@ pub mod machine;
 pub mod memory;
 pub mod names;
 pub mod pace;
+pub mod parts;
 pub mod printable;
 pub mod shutdown;
 pub mod telemetry;

@@ -100,7 +100,7 @@ pub(in crate::cli) async fn ask(
         method,
         path: path.into(),
         headers,
-        body,
+        body: body.into(),
         connect_timeout: CONNECT_MAX,
         fresh: false,
     };

@@ -48,7 +48,8 @@ fn signed(outgoing: &Outgoing, region: &str, key: &str, now: SystemTime) -> Head
         session_token: parts.next().map(SecretString::from),
     };
     let url = outgoing.endpoint.url(&outgoing.path);
-    let headers = sign(&credentials, region, SERVICE, &outgoing.method, &url, &outgoing.headers, &outgoing.body, now);
+    let headers =
+        sign(&credentials, region, SERVICE, &outgoing.method, &url, &outgoing.headers, &outgoing.body.joined(), now);
     headers.unwrap_or_default()
 }
 
@@ -70,7 +71,7 @@ mod tests {
             method: Method::POST,
             path: "/messages".into(),
             headers: HeaderMap::new(),
-            body: Bytes::from_static(b"{}"),
+            body: Bytes::from_static(b"{}").into(),
             connect_timeout: Duration::from_secs(1),
             fresh: false,
         }

@@ -326,16 +326,13 @@ pub(super) fn outgoing(spec: &AttemptSpec) -> Result<Outgoing, Failure> {
         method,
         path,
         headers,
-        body: counted(spec.request_translation.body_for(&spec.upstream.model, spec.form), &spec.exchange.memory)?,
+        body: spec.request_translation.body_for(&spec.upstream.model, spec.form),
         connect_timeout: spec.upstream.timeouts.connect,
         fresh: spec.fresh,
     };
     credential::add(&mut outgoing, spoken, spec.exchange.key.as_ref().map(HashedKey::expose), SystemTime::now());
     Ok(outgoing)
 }
-
-/// Request bodies of at least this many bytes are counted for. The number of requests bounds smaller ones.
-const COUNTED_MIN: usize = 64 << 10;
 
 /// How much an attempt may buffer.
 pub(super) struct Bounds {
@@ -345,17 +342,6 @@ pub(super) struct Bounds {
     pub memory: Memory,
     /// The path names something that is stored at the upstream.
     pub names_stored: bool,
-}
-
-/// A body made for one upstream, with its memory leased.
-pub(super) fn counted(body: Bytes, memory: &Memory) -> Result<Bytes, Failure> {
-    // The owner counts a shared body.
-    if body.len() < COUNTED_MIN || !body.is_unique() {
-        return Ok(body);
-    }
-    let mut lease = memory.lease();
-    lease.cover(body.len()).map_err(|MemoryFull| no_memory(Phase::Connect))?;
-    Ok(lease.hold(Vec::from(body)))
 }
 
 /// The failure of an attempt without memory.

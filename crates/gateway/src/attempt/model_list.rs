@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use super::credential;
 use photofinish_base::pace::aside;
+use photofinish_base::parts::BodyParts;
 use photofinish_config::config::ProviderDialect;
 use photofinish_config::keyring::HashedKey;
 use photofinish_transport::upstream::{Endpoint, GetError, GetLimits, Outgoing, UpstreamClient};
@@ -96,7 +97,7 @@ impl ModelListRequest<'_> {
             method: Method::GET,
             path: path.into(),
             headers,
-            body: Bytes::new(),
+            body: BodyParts::default(),
             connect_timeout: self.deadline,
             fresh: false,
         };

@@ -4,10 +4,11 @@
 //! Not for whether the provider caches at all, which is learned from its reports.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use foldhash::quality::RandomState;
 use photofinish_base::clock::micros;
 
 /// Bytes of a block: about a thousand tokens. Providers cache no shorter prefix.

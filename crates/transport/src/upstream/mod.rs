@@ -30,16 +30,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, Version};
-use http_body_util::{Either, Full};
+use http_body_util::Either;
 
 use connect::{Connector, NewConnection};
 use http2::DIAL_PATIENCE;
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::machine::Descriptors;
+use photofinish_base::parts::BodyParts;
 use photofinish_base::shutdown::Shutdown;
 use pool::{ConnectionClaim, ConnectionRequest, Dial, Pool, PooledConnection};
-use upload::RequestBody;
+use upload::{Held, RequestBody};
 
 /// Interval of the check for idle connections that have expired, and for warm ones that are missing.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -76,7 +77,7 @@ pub struct Outgoing {
     pub path: Cow<'static, str>,
     /// Everything but `host` and `content-length`.
     pub headers: HeaderMap,
-    pub body: Bytes,
+    pub body: BodyParts,
     /// Timeout for a connection, new or awaited.
     pub connect_timeout: Duration,
     /// Use a new connection: a pooled one has just died.
@@ -326,8 +327,7 @@ fn ending() -> Failure {
 }
 
 fn request(outgoing: &Outgoing, upload: Option<&Upload>, version: Version) -> Request<RequestBody> {
-    let body =
-        upload.map_or_else(|| Either::Left(Full::new(outgoing.body.clone())), |upload| Either::Right(upload.clone()));
+    let body = upload.map_or_else(|| Either::Left(Held(outgoing.body.clone())), |upload| Either::Right(upload.clone()));
     let mut request = Request::new(body);
     *request.method_mut() = outgoing.method.clone();
     *request.version_mut() = version;
@@ -406,7 +406,7 @@ impl UpstreamClient {
         limits: GetLimits,
     ) -> Result<WholeAnswer, GetError> {
         let (path, connect_timeout) = (path.into(), limits.time);
-        let outgoing = Outgoing { endpoint, method, path, headers, body, connect_timeout, fresh: false };
+        let outgoing = Outgoing { endpoint, method, path, headers, body: body.into(), connect_timeout, fresh: false };
         let answer = tokio::time::timeout(limits.time, self.read_whole(&outgoing, limits.bytes)).await;
         answer.unwrap_or(Err(GetError::Late(limits.time)))
     }

@@ -93,7 +93,7 @@ async fn a_request_uses_the_warm_connection_and_another_is_made() {
         method: Method::GET,
         path: "/models".into(),
         headers: HeaderMap::new(),
-        body: Bytes::new(),
+        body: BodyParts::default(),
         connect_timeout: Duration::from_secs(3),
         fresh: false,
     };

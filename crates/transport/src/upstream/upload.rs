@@ -8,13 +8,34 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Either, Full};
+use http_body_util::{BodyExt as _, Either};
+use photofinish_base::parts::BodyParts;
 
 /// An error of a body.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a connection sends.
-pub(super) type RequestBody = Either<Full<Bytes>, Upload>;
+pub(super) type RequestBody = Either<Held, Upload>;
+
+/// Bytes that are there.
+pub(super) struct Held(pub BodyParts);
+
+impl Body for Held {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Poll::Ready(self.0.next_part().map(|part| Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.len() as u64)
+    }
+}
 
 /// A body that is sent as it comes. Cheap to clone: all clones are one body, so that a request can be made again as long as nothing of it was
 /// taken.

@@ -8,8 +8,6 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde_json::value::RawValue;
-
 use crate::dialect::Surface;
 use crate::json::{InvalidJson, Json, unescape};
 use crate::translate::bounds::DEPTH_MAX;
@@ -99,7 +97,7 @@ const SCHEMAS: [&str; 8] = [
 ];
 
 /// The first such member of a request's top level.
-pub(super) fn find(surface: Surface, members: &[(Cow<'_, str>, &RawValue)]) -> Option<AmbiguousMember> {
+pub(super) fn find(surface: Surface, members: &[(Cow<'_, str>, &str)]) -> Option<AmbiguousMember> {
     members.iter().enumerate().find_map(|(place, (name, value))| {
         let is_known = KNOWN.contains(&name.as_ref());
         // In a request for embeddings it is replaced.
@@ -120,7 +118,7 @@ pub(super) fn find(surface: Surface, members: &[(Cow<'_, str>, &RawValue)]) -> O
         } else {
             return None;
         };
-        let path = within.find(&mut Json::nested(value.get(), DEPTH_MAX));
+        let path = within.find(&mut Json::nested(value, DEPTH_MAX));
         // What is nested too deeply to be read is not let through.
         Some(further(format!("{name}{}", path.unwrap_or_else(|_| Some(String::new()))?)))
     })

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::client_error::Invalid;
 use crate::dialect::{Dialect, Surface};
@@ -56,9 +55,9 @@ impl MemberSet {
 }
 
 /// Position of a member in `text`, which its value was borrowed from.
-pub(super) fn span(text: &str, name: &str, value: &RawValue) -> Member {
-    let start = (value.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-    let value = start..start + value.get().len();
+pub(super) fn span(text: &str, name: &str, value: &str) -> Member {
+    let start = (value.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+    let value = start..start + value.len();
     // A name written with escapes is not found. Then the range is only the value, which becomes null.
     let whole = name_before(&text[..start], name).unwrap_or(start)..value.end;
     Member { whole, value }
@@ -71,19 +70,18 @@ fn name_before(before: &str, name: &str) -> Option<usize> {
     content.ends_with('"').then(|| content.len() - 1)
 }
 
-pub(super) fn string(value: &RawValue) -> Result<String, InvalidRequest> {
-    serde_json::from_str(value.get()).map_err(|_| InvalidRequest::Member { member: "model", expected: "a string" })
+pub(super) fn string(value: &str) -> Result<String, InvalidRequest> {
+    serde_json::from_str(value).map_err(|_| InvalidRequest::Member { member: "model", expected: "a string" })
 }
 
 /// Whether a list has items, or an object members.
-pub(super) fn lists_some(value: &RawValue) -> bool {
-    value.get().len() > 2 && value.get() != "null"
+pub(super) fn lists_some(value: &str) -> bool {
+    value.len() > 2 && value != "null"
 }
 
 /// None for null.
-pub(super) fn boolean(value: &RawValue) -> Result<Option<bool>, InvalidRequest> {
-    serde_json::from_str(value.get())
-        .map_err(|_| InvalidRequest::Member { member: "stream", expected: "true or false" })
+pub(super) fn boolean(value: &str) -> Result<Option<bool>, InvalidRequest> {
+    serde_json::from_str(value).map_err(|_| InvalidRequest::Member { member: "stream", expected: "true or false" })
 }
 
 #[derive(Deserialize)]
@@ -92,8 +90,8 @@ struct StreamOptions {
     include_usage: Option<bool>,
 }
 
-pub(super) fn include_usage(value: &RawValue) -> Result<bool, InvalidRequest> {
-    let options: Option<StreamOptions> = serde_json::from_str(value.get()).map_err(|_| InvalidRequest::Member {
+pub(super) fn include_usage(value: &str) -> Result<bool, InvalidRequest> {
+    let options: Option<StreamOptions> = serde_json::from_str(value).map_err(|_| InvalidRequest::Member {
         member: "stream_options",
         expected: "an object like {\"include_usage\": true}",
     })?;
@@ -125,8 +123,8 @@ struct NestedLimits {
 
 /// The largest number of tokens and the number of answers that Ollama's `options` or Gemini's `generationConfig` ask
 /// for.
-pub(super) fn limits(surface: Surface, value: &RawValue) -> (Option<i64>, Option<i64>) {
-    let limits: NestedLimits = serde_json::from_str(value.get()).unwrap_or_default();
+pub(super) fn limits(surface: Surface, value: &str) -> (Option<i64>, Option<i64>) {
+    let limits: NestedLimits = serde_json::from_str(value).unwrap_or_default();
     match surface.dialect() {
         // Negative numbers mean no limit.
         Dialect::Ollama => (limits.num_predict.filter(|tokens| *tokens > 0), None),

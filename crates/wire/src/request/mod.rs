@@ -21,7 +21,6 @@ use bytes::Bytes;
 use http::{HeaderValue, Method};
 use serde::Deserialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 pub use ambiguous::{AmbiguousMember, OtherReading};
 pub use members::{InvalidRequest, MemberSet};
@@ -30,12 +29,13 @@ pub use session::session_hash;
 
 use crate::client_error::Invalid;
 use crate::dialect::{AnswerForm, Dialect, PassedCall, PathCall, Surface};
-use crate::json::raw_members::RequestMembers;
+use crate::json::raw_members::members;
 use crate::json::{InvalidJson, Json};
 use crate::translate::bounds::DEPTH_MAX;
 use crate::translate::{Conversation, Losses};
 use form::FormModel;
 use members::{Member, boolean, include_usage, limits, lists_some, position, span, string, with_usage};
+use photofinish_base::parts::{BodyParts, Splicer};
 use prefix::Prefix;
 use session::{ends_with_result, session, user_id};
 use state::StateUse;
@@ -149,8 +149,7 @@ impl ApiRequest {
         if !text.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
             return Err(InvalidRequest::NotAnObject);
         }
-        let RequestMembers(members) =
-            serde_json::from_str(text).map_err(|error| InvalidRequest::Json(position(&error)))?;
+        let members = members(text).map_err(|error| InvalidRequest::Json(position(&error)))?;
         let mut request = ApiRequest::read(surface, text, &members)?;
         if let Some(PathCall { model, stream, listed, .. }) = call {
             request.model = model.clone();
@@ -159,7 +158,7 @@ impl ApiRequest {
             }
         }
         let member = |name: &str| {
-            let value = members.iter().rev().find(|(member, _)| member == name)?.1.get();
+            let value = members.iter().rev().find(|(member, _)| member == name)?.1;
             (value != "null").then_some(value)
         };
         // Without a model no other error matters, and only the gateway knows the models. Anthropic's own check reports
@@ -221,8 +220,7 @@ impl ApiRequest {
     /// None for an object that was just written.
     pub(crate) fn written(surface: Surface, body: Bytes) -> Result<ApiRequest, InvalidRequest> {
         let text = std::str::from_utf8(&body).map_err(|_| InvalidRequest::NotAnObject)?;
-        let RequestMembers(members) =
-            serde_json::from_str(text).map_err(|error| InvalidRequest::Json(position(&error)))?;
+        let members = members(text).map_err(|error| InvalidRequest::Json(position(&error)))?;
         let mut request = ApiRequest::read(surface, text, &members)?;
         request.body = body;
         Ok(request)
@@ -242,7 +240,7 @@ impl ApiRequest {
     }
 
     /// The facts, without the body.
-    fn read(surface: Surface, text: &str, members: &[(Cow<'_, str>, &RawValue)]) -> Result<ApiRequest, InvalidRequest> {
+    fn read(surface: Surface, text: &str, members: &[(Cow<'_, str>, &str)]) -> Result<ApiRequest, InvalidRequest> {
         let mut request = ApiRequest {
             end: text.trim_end().len().saturating_sub(1),
             has_members: !members.is_empty(),
@@ -300,7 +298,7 @@ impl ApiRequest {
         }
     }
 
-    fn take(&mut self, name: &str, value: &RawValue) -> Result<(), InvalidRequest> {
+    fn take(&mut self, name: &str, value: &str) -> Result<(), InvalidRequest> {
         match name {
             "model" if SetMembers::Model.is_of(self.surface) => self.model = string(value)?,
             "stream" if SetMembers::Stream.is_of(self.surface) => self.stream = boolean(value)?.unwrap_or(self.stream),
@@ -308,25 +306,24 @@ impl ApiRequest {
                 self.include_usage = include_usage(value)?
             }
             // Several images are one answer.
-            "n" if self.surface.streams() => self.n_choices = serde_json::from_str(value.get()).ok(),
+            "n" if self.surface.streams() => self.n_choices = serde_json::from_str(value).ok(),
             "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
-                self.max_tokens = serde_json::from_str(value.get()).ok().max(self.max_tokens);
+                self.max_tokens = serde_json::from_str(value).ok().max(self.max_tokens);
                 self.has_older_limit |= name == "max_tokens";
             }
-            "echo" => self.echoes = value.get() == "true",
+            "echo" => self.echoes = value == "true",
             "options" | "generationConfig" if self.surface.has_nested_limits() => {
                 (self.max_tokens, self.n_choices) = limits(self.surface, value);
-                self.has_schema =
-                    value.get().contains("\"responseSchema\"") || value.get().contains("\"responseJsonSchema\"");
+                self.has_schema = value.contains("\"responseSchema\"") || value.contains("\"responseJsonSchema\"");
             }
             "response_format" | "text" | "output_format" | "output_config" => {
-                self.has_schema = value.get().contains("\"json_schema\"");
+                self.has_schema = value.contains("\"json_schema\"");
             }
-            "format" => self.has_schema = value.get().starts_with('{'),
+            "format" => self.has_schema = value.starts_with('{'),
             "tools" | "functions" => self.has_tools |= lists_some(value),
-            "prompt_cache_key" => self.session = session(value.get()),
+            "prompt_cache_key" => self.session = session(value),
             "previous_response_id" | "conversation" | "store" | "background" if state::has_state(self.surface) => {
-                self.state.take(name, value.get())?;
+                self.state.take(name, value)?;
             }
             "metadata" if self.surface == Surface::Messages => self.session = user_id(value).or(self.session),
             _ => {}
@@ -411,28 +408,28 @@ fn prompt_part(surface: Surface, name: &str) -> Option<usize> {
 impl ApiRequest {
     /// The body for an upstream: with its model name, and, if the surface has them, with streaming and a request for
     /// usage as `form` says. All other members keep their bytes.
-    pub fn body_for(&self, model: &str, form: AnswerForm) -> Bytes {
+    pub fn body_for(&self, model: &str, form: AnswerForm) -> BodyParts {
         if self.surface.is_in_path() || self.call.is_some() {
-            return self.body.clone();
+            return self.body.clone().into();
         }
-        let mut body = Vec::with_capacity(self.body.len() + model.len() + 64);
+        let mut body = Splicer::new(&self.body, model.len() + 64);
         let mut position = 0;
         let mut seen = [false; 3];
         for (set, member) in &self.edits {
             let value = self.value_of(*set, member, model, form);
             // Vendors refuse `stream_options` in a request that does not stream.
             let cut = if value.is_none() { self.with_comma(&member.whole) } else { member.value.clone() };
-            body.extend_from_slice(&self.body[position..cut.start.max(position)]);
-            body.extend_from_slice(value.unwrap_or_default().as_bytes());
+            body.keep(position..cut.start.max(position));
+            body.write(value.unwrap_or_default().as_bytes());
             position = cut.end;
             seen[*set as usize] = true;
         }
-        body.extend_from_slice(&self.body[position..self.end]);
+        body.keep(position..self.end);
         let mut separator = if self.has_members { "," } else { "" };
         let missing = |set: SetMembers| !seen[set as usize] && set.is_of(self.surface);
         let mut add = |member: &str| {
-            body.extend_from_slice(separator.as_bytes());
-            body.extend_from_slice(member.as_bytes());
+            body.write(separator.as_bytes());
+            body.write(member.as_bytes());
             separator = ",";
         };
         // Only a translated request may lack it.
@@ -445,8 +442,8 @@ impl ApiRequest {
         if form == AnswerForm::WithUsage && missing(SetMembers::StreamOptions) {
             add("\"stream_options\":{\"include_usage\":true}");
         }
-        body.extend_from_slice(&self.body[self.end..]);
-        Bytes::from(body)
+        body.keep(self.end..self.body.len());
+        body.done()
     }
 
     /// The JSON text of a member that is set. None: it is left out.
@@ -583,7 +580,7 @@ mod continued_tests {
     fn continued(surface: Surface, body: &'static str, prefix: Prefix) -> Option<String> {
         let request = ApiRequest::parse(surface, Bytes::from_static(body.as_bytes())).unwrap();
         let continued = request.continued("a \"b\"", 4, prefix)?;
-        Some(String::from_utf8(continued.body_for("up", crate::AnswerForm::Streamed).to_vec()).unwrap())
+        Some(String::from_utf8(continued.body_for("up", crate::AnswerForm::Streamed).joined().to_vec()).unwrap())
     }
 
     #[test]

@@ -6,9 +6,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
-use super::state::{add, referred};
+use super::state::{add, items, referred};
 use super::{ApiRequest, InvalidRequest};
 use crate::dialect::{PassedCall, Surface};
 use crate::json::raw_members::{raw_members, written};
@@ -52,13 +51,13 @@ impl ApiRequest {
     /// The items of its own input. `known` returns the JSON text of an item by its id.
     pub fn own_input(&self, known: impl Fn(&str) -> Option<Bytes>) -> ResolvedInput {
         let [.., input] = self.prompt();
+        let listed = self.state.refers.then(|| items(input));
         let (mut items, mut unknown) = (Vec::new(), Vec::new());
-        let listed = if self.state.refers { serde_json::from_slice::<Vec<&RawValue>>(input).ok() } else { None };
         match (listed, input.first()) {
             (Some(listed), _) => {
                 for item in listed {
-                    let Some(id) = referred(item.get()) else {
-                        add(&mut items, item.get().as_bytes());
+                    let Some(id) = referred(item) else {
+                        add(&mut items, item.as_bytes());
                         continue;
                     };
                     let found = known(&id).unwrap_or_else(|| {

@@ -7,13 +7,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// Anthropic's clients put the session into the id of the user.
-pub(super) fn user_id(metadata: &RawValue) -> Option<u64> {
+pub(super) fn user_id(metadata: &str) -> Option<u64> {
     #[derive(Deserialize)]
     struct Metadata<'a> {
         #[serde(borrow)]
         user_id: Option<&'a RawValue>,
     }
-    serde_json::from_str::<Metadata<'_>>(metadata.get()).ok()?.user_id.and_then(|id| session(id.get()))
+    serde_json::from_str::<Metadata<'_>>(metadata).ok()?.user_id.and_then(|id| session(id.get()))
 }
 
 /// None for what is no string, and for an empty one.

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use super::InvalidRequest;
 use crate::dialect::{Dialect, Surface};
-use crate::json::raw_members::RequestMembers;
+use crate::json::Json;
+use crate::json::raw_members::members;
 
 /// The members that name earlier state, and what is to become of the answer.
 #[derive(Clone, Default)]
@@ -49,8 +50,7 @@ impl StateUse {
     }
 
     pub(super) fn look_at_input(&mut self, input: &[u8]) {
-        let listed: Vec<&RawValue> = serde_json::from_slice(input).unwrap_or_default();
-        self.refers = listed.iter().any(|item| referred(item.get()).is_some());
+        self.refers = items(input).iter().any(|item| referred(item).is_some());
     }
 }
 
@@ -59,7 +59,7 @@ const ONCE: [&str; 3] = ["previous_response_id", "conversation", "input"];
 
 /// # Errors
 /// One of [`ONCE`] occurs twice.
-pub(super) fn check_once(members: &[(Cow<'_, str>, &RawValue)]) -> Result<(), InvalidRequest> {
+pub(super) fn check_once(members: &[(Cow<'_, str>, &str)]) -> Result<(), InvalidRequest> {
     let is_twice = |name: &&str| members.iter().filter(|(member, _)| member == name).count() > 1;
     ONCE.into_iter().find(is_twice).map_or(Ok(()), |name| Err(InvalidRequest::Twice(name)))
 }
@@ -67,13 +67,27 @@ pub(super) fn check_once(members: &[(Cow<'_, str>, &RawValue)]) -> Result<(), In
 /// The id of the item that this one refers to. Its `type` may be left out, which only messages do besides, and those have a `role`.
 /// Readers differ about names that occur twice or in other letters, so all of them count.
 pub(super) fn referred(item: &str) -> Option<String> {
-    let RequestMembers(members) = serde_json::from_str(item).ok()?;
-    let text = |value: &RawValue| serde_json::from_str::<String>(value.get()).ok();
+    let members = members(item).ok()?;
+    let text = |value: &str| serde_json::from_str::<String>(value).ok();
     let named =
-        |name| members.iter().filter(move |(member, value)| member.eq_ignore_ascii_case(name) && value.get() != "null");
+        |name| members.iter().filter(move |(member, value)| member.eq_ignore_ascii_case(name) && *value != "null");
     let refers = named("type").any(|(_, kind)| text(kind).as_deref() == Some("item_reference"));
     let is_another = named("type").chain(named("role")).next().is_some();
     named("id").filter_map(|(_, id)| text(id)).next_back().filter(|_| refers || !is_another)
+}
+
+/// The texts of the items of a list. None for other values.
+pub(super) fn items(list: &[u8]) -> Vec<&str> {
+    let Ok(text) = std::str::from_utf8(list) else { return Vec::new() };
+    let (mut items, mut json) = (Vec::new(), Json::new(text));
+    let walked =
+        if json.peek() == Some(b'[') { json.list(|json| json.skip().map(|item| items.push(item))) } else { Ok(()) };
+    match walked {
+        Ok(()) => items,
+        Err(_) => {
+            serde_json::from_str::<Vec<&RawValue>>(text).unwrap_or_default().into_iter().map(RawValue::get).collect()
+        }
+    }
 }
 
 /// Adds items to a list that has no brackets.

@@ -13,7 +13,7 @@ fn unchecked(body: &str) -> ApiRequest {
 }
 
 fn body_for(body: &str, form: AnswerForm) -> String {
-    String::from_utf8(unchecked(body).body_for("up/1", form).to_vec()).unwrap()
+    String::from_utf8(unchecked(body).body_for("up/1", form).joined().to_vec()).unwrap()
 }
 
 #[test]
@@ -60,9 +60,9 @@ fn a_plain_request_goes_up_as_it_came() {
         assert_eq!(body_for(body, AnswerForm::Plain), expected);
     }
     let ollama = ApiRequest::written(Surface::OllamaChat, Bytes::from_static(b"{\"model\":\"m\"}")).unwrap();
-    assert_eq!(ollama.body_for("n", AnswerForm::Plain), "{\"model\":\"n\",\"stream\":false}");
+    assert_eq!(ollama.body_for("n", AnswerForm::Plain).joined(), "{\"model\":\"n\",\"stream\":false}");
     let count = ApiRequest::written(Surface::CountTokens, Bytes::from_static(b"{\"model\":\"m\"}")).unwrap();
-    assert_eq!(count.body_for("n", AnswerForm::Streamed), "{\"model\":\"n\"}");
+    assert_eq!(count.body_for("n", AnswerForm::Streamed).joined(), "{\"model\":\"n\"}");
 }
 
 #[test]
@@ -141,14 +141,14 @@ proptest::proptest! {
         }).collect();
         let body = format!("{{\"model\":\"m\"{}{} }}", if members.is_empty() { "" } else { " , " }, members.join(" , "));
         let sent = body_for(&body, if options { AnswerForm::WithUsage } else { AnswerForm::Streamed });
-        let RequestMembers(after) = serde_json::from_str(&sent).unwrap();
+        let after = super::members(&sent).unwrap();
         let rest: Vec<(String, &str)> = after.iter().filter(|(name, _)| !["model", "stream", "stream_options"].contains(&name.as_ref()))
-            .map(|(name, value)| (name.to_string(), value.get())).collect();
-        let RequestMembers(before) = serde_json::from_str(&body).unwrap();
+            .map(|(name, value)| (name.to_string(), *value)).collect();
+        let before = super::members(&body).unwrap();
         let expected: Vec<(String, &str)> = before.iter().filter(|(name, _)| !["model", "stream", "stream_options"].contains(&name.as_ref()))
-            .map(|(name, value)| (name.to_string(), value.get())).collect();
+            .map(|(name, value)| (name.to_string(), *value)).collect();
         proptest::prop_assert_eq!(rest, expected);
         proptest::prop_assert_eq!(after.iter().any(|(name, _)| name == "stream_options"), options);
-        proptest::prop_assert!(after.iter().filter(|(name, _)| name == "stream").all(|(_, value)| value.get() == "true"));
+        proptest::prop_assert!(after.iter().filter(|(name, _)| name == "stream").all(|(_, value)| *value == "true"));
     }
 }

@@ -22,6 +22,7 @@ use crate::translate::losses::name_of;
 use crate::translate::signature::RemovedReasoning;
 use crate::translate::{Conversation, Losses, as_functions};
 use photofinish_base::memory::Lease;
+use photofinish_base::parts::BodyParts;
 
 /// The request for all upstreams of one dialect with equal [`TranslationOptions`].
 pub struct RequestTranslation {
@@ -303,7 +304,7 @@ impl RequestTranslation {
     }
 
     /// The body for an upstream's model.
-    pub fn body_for(&self, model: &str, form: AnswerForm) -> Bytes {
+    pub fn body_for(&self, model: &str, form: AnswerForm) -> BodyParts {
         self.request.body_for(model, form)
     }
 }
@@ -333,7 +334,8 @@ mod tests {
         let options = TranslationOptions { model: "g".to_owned(), quirks: Quirks::default() };
         let untouched = RequestTranslation::untouched(Arc::new(request.unwrap()));
         let made = untouched.own_dialect(&options, &RequestChanges::default()).unwrap();
-        let (one, two) = (made.body_for("g", AnswerForm::Plain), made.body_for("g", AnswerForm::Plain));
+        let (one, two) =
+            (made.body_for("g", AnswerForm::Plain).joined(), made.body_for("g", AnswerForm::Plain).joined());
         assert!(one.starts_with(b"{") && one.windows(8).any(|part| part == b"models/g"));
         assert_eq!(one.as_ptr(), two.as_ptr(), "no attempt writes it again");
     }

@@ -31,6 +31,7 @@ use super::run::running::response_of;
 use crate::attempt::{ExchangeSpec, PassSpec, PassedStream};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase, RawAnswer};
+use photofinish_base::parts::BodyParts;
 use photofinish_base::telemetry::attempt_span;
 use photofinish_config::config::{Auth, Keys, Provider, ProviderDialect, User};
 use photofinish_config::keyring::{HashedKey, scrub_headers};
@@ -183,7 +184,7 @@ impl Passing {
             method: request.method().clone(),
             path: target.path.into(),
             headers: going_up(headers, provider, key.as_ref(), &target.word),
-            body: Bytes::new(),
+            body: BodyParts::default(),
             connect_timeout: live.config.race.timeouts.connect,
             fresh: false,
         };

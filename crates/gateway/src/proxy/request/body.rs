@@ -32,6 +32,9 @@ const DISCARD_FOR: Duration = Duration::from_secs(2);
 /// The largest announced length that is allocated at once. Beyond it memory grows with the body, because an
 /// announcement costs the client nothing.
 const FIRST_ROOM: usize = 64 << 10;
+/// How often a body's bytes may have room for as many of those that are announced. What is there is copied when it grows: 1/15 of an
+/// announced body.
+const ANNOUNCED_GROWTH: usize = 16;
 
 /// Limits a body to `max` bytes; `read` turns an excess into a 413.
 pub fn limited(body: Body, max: usize) -> Body {
@@ -141,10 +144,14 @@ impl BodyRoom {
         BodyRoom { lease: memory.lease(), share: place.body_share(), all: memory.max() }
     }
 
-    /// Leases and allocates room for `length` bytes: twice the present capacity, at most the announced length.
+    /// Leases and allocates room for `length` bytes: many times the present capacity, at most the announced length; twice the
+    /// capacity where none is announced.
     fn make(&mut self, bytes: &mut Vec<u8>, length: usize, announced: usize) -> Result<(), Rejection> {
         if length > bytes.capacity() {
-            let ahead = (bytes.capacity() * 2).max(FIRST_ROOM).min(announced);
+            let ahead = match announced {
+                0 => bytes.capacity() * 2,
+                _ => (bytes.capacity() * ANNOUNCED_GROWTH).max(FIRST_ROOM).min(announced),
+            };
             let capacity = length.max(ahead);
             self.grow(bytes, length, capacity)?;
         }
@@ -400,9 +407,24 @@ mod tests {
         assert_eq!((bytes.capacity(), memory.used()), (FIRST_ROOM, FIRST_ROOM));
         bytes.resize(FIRST_ROOM, 0);
         room.make(bytes, FIRST_ROOM + 1, announced).unwrap();
-        assert_eq!((bytes.capacity(), memory.used()), (2 * FIRST_ROOM, 2 * FIRST_ROOM));
+        let grown = ANNOUNCED_GROWTH * FIRST_ROOM;
+        assert_eq!((bytes.capacity(), memory.used()), (grown, grown));
         room.make(bytes, announced, announced).unwrap();
         assert_eq!((bytes.capacity(), memory.used()), (announced, announced), "and never more than was announced");
+    }
+
+    #[test]
+    fn a_body_without_a_length_grows_by_doubling() {
+        let memory = Memory::new(64 << 20);
+        let (bytes, mut grown) = (&mut Vec::new(), 0);
+        let mut room = BodyRoom::new(&memory, &place(1));
+        for piece in 1..=32 << 10 {
+            let before = bytes.capacity();
+            room.make(bytes, piece << 10, 0).unwrap();
+            bytes.resize(piece << 10, 0);
+            grown += usize::from(bytes.capacity() > before);
+        }
+        assert!(grown <= 17, "{grown} times for 32 MiB in pieces of a KiB");
     }
 
     #[tokio::test]

@@ -62,7 +62,7 @@ fn outcome(surface: Surface, request: &Value, to: Dialect) -> Outcome {
     if !translation.losses().keeps_content() {
         return Outcome::Refused;
     }
-    let body = String::from_utf8(translation.body_for("m", crate::AnswerForm::Streamed).to_vec()).unwrap();
+    let body = String::from_utf8(translation.body_for("m", crate::AnswerForm::Streamed).joined().to_vec()).unwrap();
     Outcome::Sent { body, lost: translation.losses().names().map(str::to_owned).collect() }
 }
 

@@ -205,7 +205,8 @@ fn upstreams_of_the_surface_s_own_dialect_get_no_other_maker_s_signature() {
             let request = ApiRequest::parse(surface, Bytes::from(body.clone())).unwrap();
             let request_translation = RequestTranslation::untouched(request.into());
             let sent =
-                String::from_utf8(request_translation.body_for("m", crate::AnswerForm::Streamed).to_vec()).unwrap();
+                String::from_utf8(request_translation.body_for("m", crate::AnswerForm::Streamed).joined().to_vec())
+                    .unwrap();
             let cleaned = surface.without_reasoning(body.as_bytes(), RemovedReasoning::Foreign);
             if owner(maker.dialect) == surface.dialect() {
                 assert_eq!(cleaned, None, "{place}");
