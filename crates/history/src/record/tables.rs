@@ -261,6 +261,14 @@ table! {
         /// the time to its first token (of a plain answer: to all of it) that was predicted when it was started: the geometric mean
         /// of what was expected, µs. Null where too little was known of its upstream, for rescues, and in rows of older versions
         predicted_us: Option<i64>,
+        /// the tool calls of an answer that came whole, where the request offered tools: `valid`, `not_json` (arguments that are no
+        /// JSON), `unknown_name` (a tool that was not offered), `breaks_schema` (arguments that break the schema of their tool),
+        /// `none` (no call), `not_checked`; the first defect counts: see [Quality](quality.md)
+        calls: Option<&'static str>,
+        /// the answer, where the request gave a schema for it: `valid`, `invalid`, `not_checked`; null if it made calls or refused
+        structured: Option<&'static str>,
+        /// equal for requests with the same tools and schema: a checksum of their text
+        tool_set: Option<i64>,
     }
 }
 

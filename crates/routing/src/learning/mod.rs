@@ -321,6 +321,14 @@ impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
         value
     }
 
+    /// The value of a key, if it is there.
+    pub fn get(&mut self, key: &K) -> Option<V> {
+        self.uses += 1;
+        let (used, value) = self.values.get_mut(key)?;
+        *used = self.uses;
+        Some(value.clone())
+    }
+
     pub fn remove(&mut self, key: &K) -> Option<V> {
         self.values.remove(key).map(|(_, value)| value)
     }
