@@ -21,7 +21,7 @@ use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::telemetry::attempt_span;
 use photofinish_config::config::{
-    BreakerSettings, CancelBilling, Drains, Lossy, Objective, RaceSettings, UpstreamStream,
+    BreakerSettings, CancelBilling, Drains, Lossy, Objective, QualityRule, RaceSettings, UpstreamStream,
 };
 use photofinish_config::keyring::HashedKey;
 use photofinish_history::record::StartReason;
@@ -523,6 +523,7 @@ impl RacePolicy {
                 weight: candidate.upstream.weight,
                 tier: candidate.upstream.tier,
                 in_flight_max: candidate.upstream.in_flight_max.into_iter().chain(candidate.room).min(),
+                worse: candidates.settings.quality == QualityRule::Prefer && candidate.worse.is_some(),
                 first_token: candidate.upstream.timeouts.first_token,
                 trial: candidate.trial,
                 started: None,
