@@ -116,6 +116,15 @@ impl Quality {
         self.worse.load().get(model)?.get(upstream).cloned()
     }
 
+    /// The hosts that are worse now: model, upstream and why.
+    pub fn worse_now(&self) -> Vec<(String, String, Arc<str>)> {
+        let worse = self.worse.load();
+        let hosts = worse.iter().flat_map(|(model, hosts)| hosts.iter().map(move |(upstream, why)| (model, upstream, why)));
+        let mut all: Vec<_> = hosts.map(|(model, upstream, why)| (model.clone(), upstream.clone(), why.clone())).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// What is known of this host.
     pub fn of(&self, model: &str, upstream: &str, now_us: i64) -> HostQuality {
         self.known().of(model, upstream, now_us)
