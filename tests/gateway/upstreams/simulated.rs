@@ -110,7 +110,8 @@ async fn images_moderations_and_transcripts_are_simulated_too() {
 
 /// One host breaks a call in ten, the other none.
 const BREAKS_CALLS: &str = r#"
-race = { policy = "weighted", quality = "QUALITY" }
+race.policy = "weighted"
+race.quality = "QUALITY"
 models.m.upstreams = ["bad/m", "good/m"]
 [providers.bad]
 simulate = { ttft = "1ms", jitter = 0, tokens_per_second = 100000, bad_calls = 0.1, seed = 3 }
@@ -163,8 +164,9 @@ async fn a_host_that_breaks_one_call_in_ten_is_found_in_traffic_and_moved() {
     assert!(plain.iter().any(|upstream| upstream == "bad/m"), "without tools nothing changes: {plain:?}");
     let setup = served.stop().await;
     let log = setup.texts("SELECT DISTINCT why FROM race WHERE has_tools = 1 ORDER BY 1").await;
-    assert_eq!(log, ["listed", "quality listed"]);
-    let kinds = setup.texts("SELECT DISTINCT provider || ' ' || calls FROM attempt WHERE calls IS NOT NULL ORDER BY 1").await;
+    assert_eq!(log, ["listed", "listed quality"]);
+    let kinds =
+        setup.texts("SELECT DISTINCT provider || ' ' || calls FROM attempt WHERE calls IS NOT NULL ORDER BY 1").await;
     assert_eq!(kinds, ["bad breaks_schema", "bad not_json", "bad unknown_name", "bad valid", "good valid"]);
     assert_eq!(setup.number("SELECT count(DISTINCT tool_set) FROM attempt").await, 1);
     assert_eq!(setup.number("SELECT count(*) FROM attempt WHERE structured IS NOT NULL").await, 0);

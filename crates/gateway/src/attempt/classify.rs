@@ -10,10 +10,10 @@ use super::stream::{EventStream, ItemKind, StreamItem};
 use photofinish_base::failure::FailureKind;
 use photofinish_base::pace::aside;
 use photofinish_config::keyring::scrub;
-use photofinish_wire::{PayloadKind, SseEvent};
 use photofinish_wire::answer::error::{self, ErrorFacts};
 use photofinish_wire::stream::frame::{Chunk, Frame};
 use photofinish_wire::stream::template::{MoreText, Template};
+use photofinish_wire::{PayloadKind, SseEvent};
 
 impl EventStream {
     pub(super) fn item(&mut self, event: SseEvent) -> StreamItem {

@@ -360,7 +360,8 @@ fn render_attempts(upstreams: &NamedSeries<UpstreamMetrics>, text: &mut MetricsT
             text.sample(&[("upstream", upstream), ("outcome", outcome.as_str())], count);
         }
     }
-    let help = "Answers to requests with tools or a schema whose calls or structure were checked, by upstream and verdict.";
+    let help =
+        "Answers to requests with tools or a schema whose calls or structure were checked, by upstream and verdict.";
     text.family("judged_answers_total", "counter", help);
     for (upstream, of) in upstreams.iter() {
         let counts = of.judged.each_ref().map(|count| count.load(Relaxed));

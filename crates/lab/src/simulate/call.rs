@@ -47,7 +47,8 @@ fn sample(schema: &Value, depth: u8) -> Value {
     if let Some(value) = schema.get("const").cloned().or_else(|| first(&schema["enum"])) {
         return value;
     }
-    let kind = schema["type"].as_str().map(str::to_owned).or_else(|| first(&schema["type"])?.as_str().map(str::to_owned));
+    let kind =
+        schema["type"].as_str().map(str::to_owned).or_else(|| first(&schema["type"])?.as_str().map(str::to_owned));
     match kind.as_deref() {
         Some("string") => json!("text"),
         Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or(json!(1)),
@@ -74,11 +75,16 @@ mod tests {
         let tools = json!([{"type": "web_search"}, {"type": "function", "function": {"name": "weather", "parameters": schema}}]);
         let call = SimulatedCall::of(&tools.to_string()).unwrap();
         let (name, arguments) = ("weather", json!({"city": "text", "unit": "c", "days": [1]}).to_string());
-        assert_eq!((call.name.as_str(), &call.arguments, call.pieces().concat()), (name, &arguments, arguments.clone()));
+        assert_eq!(
+            (call.name.as_str(), &call.arguments, call.pieces().concat()),
+            (name, &arguments, arguments.clone())
+        );
         let mut rng = Rng::with_seed(1);
         let broken: Vec<SimulatedCall> = (0..20).map(|_| call.clone().broken(&mut rng)).collect();
         assert!(broken.iter().all(|broken| *broken != call));
-        assert!(broken.iter().any(|broken| broken.name != name) && broken.iter().any(|broken| broken.arguments == "[]"));
+        assert!(
+            broken.iter().any(|broken| broken.name != name) && broken.iter().any(|broken| broken.arguments == "[]")
+        );
         for none in ["", "[]", "{}", "[{\"type\":\"web_search\"}]", "[{\"type\":\"function\"}]"] {
             assert_eq!(SimulatedCall::of(none), None, "{none}");
         }

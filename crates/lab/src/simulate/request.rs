@@ -172,7 +172,9 @@ impl ValidRequest {
             base64: raw.encoding_format.as_deref() == Some("base64"),
             tools: raw
                 .tools
-                .filter(|_| kind == RequestKind::Chat && raw.tool_choice.is_none_or(|choice| choice.get() != "\"none\""))
+                .filter(|_| {
+                    kind == RequestKind::Chat && raw.tool_choice.is_none_or(|choice| choice.get() != "\"none\"")
+                })
                 .map_or(String::new(), |tools| tools.get().to_owned()),
         })
     }

@@ -14,8 +14,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::request::tokens_of;
 use super::call::SimulatedCall;
+use super::request::tokens_of;
 use photofinish_base::clock::Instant;
 use photofinish_config::config::{ServerStall, SimulatedFailure, Simulation};
 

@@ -119,8 +119,10 @@ impl Quality {
     /// The hosts that are worse now: model, upstream and why.
     pub fn worse_now(&self) -> Vec<(String, String, Arc<str>)> {
         let worse = self.worse.load();
-        let hosts = worse.iter().flat_map(|(model, hosts)| hosts.iter().map(move |(upstream, why)| (model, upstream, why)));
-        let mut all: Vec<_> = hosts.map(|(model, upstream, why)| (model.clone(), upstream.clone(), why.clone())).collect();
+        let hosts =
+            worse.iter().flat_map(|(model, hosts)| hosts.iter().map(move |(upstream, why)| (model, upstream, why)));
+        let mut all: Vec<_> =
+            hosts.map(|(model, upstream, why)| (model.clone(), upstream.clone(), why.clone())).collect();
         all.sort_unstable();
         all
     }

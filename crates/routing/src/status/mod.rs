@@ -3,7 +3,9 @@
 mod ranking;
 mod report;
 
-pub use report::{BreakerReport, CostUnit, ModelReport, PredictionReport, QualityReport, RoutingReport, StatusReason, UpstreamReport};
+pub use report::{
+    BreakerReport, CostUnit, ModelReport, PredictionReport, QualityReport, RoutingReport, StatusReason, UpstreamReport,
+};
 
 use std::borrow::Cow;
 use std::cmp::Reverse;

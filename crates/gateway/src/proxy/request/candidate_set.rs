@@ -294,7 +294,12 @@ type RankedChoice = (LeftOutReason, (Candidate, Arc<RequestTranslation>));
 
 impl Choices {
     /// `unmet`: what it surely cannot do. `is_lossy`: its dialect cannot express all of the request.
-    fn add(&mut self, unmet: Option<LeftOutReason>, (is_lossy, is_worse): (bool, bool), choice: (Candidate, Arc<RequestTranslation>)) {
+    fn add(
+        &mut self,
+        unmet: Option<LeftOutReason>,
+        (is_lossy, is_worse): (bool, bool),
+        choice: (Candidate, Arc<RequestTranslation>),
+    ) {
         let (rank, reason) = match (choice.0.upstream.unlisted.is_some(), unmet) {
             (true, Some(_)) => (ChoiceRank::UnlistedAndUnfit, LeftOutReason::Unlisted),
             (true, None) => (ChoiceRank::Unlisted, LeftOutReason::Unlisted),

@@ -193,9 +193,11 @@ impl Launcher {
             slot: Some(InFlightGuard::enter(observer_spec.known.running())),
             attempt_observer: tells.then(|| AttemptObserver::start(observer_spec)),
             // Another request than the client's has only a part of the answer.
-            tape: self.asked.clone().filter(|_| given.is_none() && tells).map(|asked| {
-                AnswerTape::new(asked, gateway.judge().clone(), self.model.clone(), gateway.memory())
-            }),
+            tape: self
+                .asked
+                .clone()
+                .filter(|_| given.is_none() && tells)
+                .map(|asked| AnswerTape::new(asked, gateway.judge().clone(), self.model.clone(), gateway.memory())),
         };
         attempt::start(spec, reservation)
     }
