@@ -10,6 +10,7 @@ use crate::record::names::{CostBasis, RaceOutcome};
 /// Attempt of race `race` that served its client: TTFT 100 ms, 50 ms a token.
 fn served(race: u64) -> AttemptFacts<'static> {
     AttemptFacts {
+        judged: Default::default(),
         race,
         again: false,
         started_at: 0,
