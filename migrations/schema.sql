@@ -87,7 +87,7 @@ CREATE TABLE attempt (
     cost_usd REAL,
     cost_basis TEXT NOT NULL,
     in_flight_upstream INTEGER NOT NULL,
-    definition_version INTEGER NOT NULL, cost_usd_min REAL, cost_usd_max REAL, price_source TEXT, cache_write_tokens INTEGER, service_tier TEXT, plain INTEGER NOT NULL DEFAULT 0, predicted_us INTEGER,
+    definition_version INTEGER NOT NULL, cost_usd_min REAL, cost_usd_max REAL, price_source TEXT, cache_write_tokens INTEGER, service_tier TEXT, plain INTEGER NOT NULL DEFAULT 0, predicted_us INTEGER, calls TEXT, structured TEXT, tool_set INTEGER,
     PRIMARY KEY (race_id, ordinal)
 ) STRICT, WITHOUT ROWID;
 

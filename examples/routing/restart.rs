@@ -103,6 +103,9 @@ fn recorded(world: &World, race: &PlayedRace<'_>) -> Recorded {
             cached_input_tokens: None,
             output_tokens: output_tokens.filter(|_| won),
             cost_usd: won.then_some(attempt.cost),
+            calls: None,
+            structured: None,
+            tool_set: None,
             ended_us: lasted_us,
         }
     };
@@ -112,6 +115,7 @@ fn recorded(world: &World, race: &PlayedRace<'_>) -> Recorded {
         model: String::new(),
         policy: None,
         stream: true,
+        has_tools: false,
         input_tokens_estimate: world.prompt(race.request.id).uncached as i64,
         winner: race.winner.map(|winner| winner as i64),
         client_ttft_us: race.ttft_us,

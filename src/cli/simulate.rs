@@ -83,6 +83,10 @@ pub struct SimulateOptions {
     #[arg(long, value_name = "STALL")]
     pub stall: Option<ServerStall>,
 
+    /// Answer requests with tools by a call, and break this share of the calls, 0 to 1.
+    #[arg(long, value_name = "SHARE", value_parser = |text: &str| within(text, Simulation::BAD_CALLS))]
+    pub bad_calls: Option<f64>,
+
     /// Leave the usage out of answers.
     #[arg(long)]
     pub no_usage: bool,
@@ -112,6 +116,7 @@ impl SimulateOptions {
             prefix_cache: self.prefix_cache,
             tokens_per_event: self.tokens_per_event,
             stall: self.stall,
+            bad_calls: self.bad_calls,
             usage: !self.no_usage,
             seed: self.seed,
         }

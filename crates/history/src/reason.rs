@@ -39,5 +39,7 @@ names! {
         Crowded = "crowded",
         /// A budget of its caller has too little left for all that it would have started.
         Narrowed = "narrowed",
+        /// An upstream that answers worse than the others starts after them.
+        Quality = "quality",
     }
 }

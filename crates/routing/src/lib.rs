@@ -7,5 +7,6 @@ pub mod learning;
 pub mod limits;
 pub mod money;
 pub mod policy;
+pub mod quality;
 pub mod status;
 pub mod verdict;

@@ -15,6 +15,7 @@ pub mod client_error;
 pub mod dialect;
 pub mod dialects;
 pub mod json;
+pub mod judge;
 pub mod quirks;
 pub mod request;
 pub mod stream;

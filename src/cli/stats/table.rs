@@ -39,6 +39,7 @@ pub(super) fn wide(by: &[Dimension], groups: &[&GroupFigures]) -> Sheet {
     let is_shown = |column: &FigureColumn| match column.when {
         ColumnUse::Always => true,
         ColumnUse::Whole => has_whole(groups),
+        ColumnUse::Judged => groups.iter().any(|figures| figures.judged[0] > 0),
         ColumnUse::Clients => !by.contains(&Dimension::Upstream),
     };
     let mut sheet = empty_sheet(by, groups);
@@ -88,6 +89,9 @@ fn wide_text(cell: &FigureCell) -> String {
             or_dash(value, |tok_s| format!("{}{tok_s:.1}", mark(firmness.effective, firmness.share)))
         }
         FigureCell::Share(share) => or_dash(share, |share| format!("{:.0} %", 100.0 * share)),
+        FigureCell::ShareWithin(share) => or_dash(share, |[share, low, high]| {
+            format!("{:.1} % ({:.1}–{:.1})", 100.0 * share, 100.0 * low, 100.0 * high)
+        }),
         FigureCell::PerSecond(rate) => or_dash(rate, per_second),
         FigureCell::Cost(cost) => dollars(&cost),
         FigureCell::Mostly(size) => or_dash(size, |(name, share)| format!("{name} ({:.0} %)", 100.0 * share)),

@@ -73,6 +73,7 @@ impl Alone {
             fresh: false,
             p_audit: 0.0,
             slot: None,
+            tape: None,
             attempt_observer: None,
         };
         let reservation = Admission::unlimited().reserve("a/m", 0, AttemptCost::default).unwrap();

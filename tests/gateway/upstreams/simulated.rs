@@ -1,6 +1,8 @@
 //! Simulated providers: each failure on demand ends as its name states, and the fallback wins.
 
-use crate::harness::process::Setup;
+use serde_json::{Value, json};
+
+use crate::harness::process::{RunningGateway, Setup, asking};
 
 const CONFIG: &str = r#"
 race.policy = "fallback"
@@ -104,4 +106,108 @@ async fn images_moderations_and_transcripts_are_simulated_too() {
     assert!(answer.body.contains("a simulated answer from good"), "{}", answer.body);
     let setup = served.stop().await;
     assert_eq!(setup.races().await, ["ok 1 200", "ok 2 200", "ok 2 200"]);
+}
+
+/// One host breaks a call in ten, the other none.
+const BREAKS_CALLS: &str = r#"
+race.policy = "weighted"
+race.quality = "QUALITY"
+models.m.upstreams = ["bad/m", "good/m"]
+[providers.bad]
+simulate = { ttft = "1ms", jitter = 0, tokens_per_second = 100000, bad_calls = 0.1, seed = 3 }
+[providers.good]
+simulate = { ttft = "1ms", jitter = 0, tokens_per_second = 100000, bad_calls = 0, seed = 4 }
+"#;
+
+fn with_tools() -> Value {
+    let mut body = asking("m");
+    let schema = json!({"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}});
+    body["tools"] = json!([{"type": "function", "function": {"name": "weather", "parameters": schema}}]);
+    body
+}
+
+/// What `/api/routing` says of this upstream.
+async fn quality(served: &RunningGateway, upstream: &str) -> Value {
+    let told = served.get("/api/routing", &[]).await.json();
+    let all = told["upstreams"].as_array().unwrap().iter();
+    all.filter(|now| now["upstream"] == upstream).map(|now| now["quality"][0].clone()).next().unwrap()
+}
+
+/// Asks until the broken host is found.
+async fn find(served: &RunningGateway) {
+    for _ in 0..30 {
+        for _ in 0..40 {
+            assert_eq!(served.chat(&[], &with_tools()).await.status, 200);
+        }
+        if quality(served, "bad/m").await["worse"] == "calls" {
+            return;
+        }
+    }
+    panic!("not found: {}", quality(served, "bad/m").await);
+}
+
+#[tokio::test]
+async fn a_host_that_breaks_one_call_in_ten_is_found_in_traffic_and_moved() {
+    let served = Setup::new(&BREAKS_CALLS.replace("QUALITY", "prefer")).serve().await;
+    find(&served).await;
+    let (bad, good) = (quality(&served, "bad/m").await, quality(&served, "good/m").await);
+    assert!(bad["broken_share"].as_f64().unwrap() > 0.05 && good["broken_share"] == 0.0, "{bad} {good}");
+    assert_eq!((&bad["model"], &good["worse"]), (&"m".into(), &Value::Null));
+    for _ in 0..20 {
+        let answer = served.chat(&[], &with_tools()).await;
+        assert_eq!((answer.header("x-photofinish-upstream"), answer.header("x-photofinish-quality")), ("good/m", ""));
+    }
+    let mut plain = Vec::new();
+    for _ in 0..20 {
+        plain.push(served.ask("m").await.header("x-photofinish-upstream").to_owned());
+    }
+    assert!(plain.iter().any(|upstream| upstream == "bad/m"), "without tools nothing changes: {plain:?}");
+    let setup = served.stop().await;
+    let log = setup.texts("SELECT DISTINCT why FROM race WHERE has_tools = 1 ORDER BY 1").await;
+    assert_eq!(log, ["listed", "listed quality"]);
+    let kinds =
+        setup.texts("SELECT DISTINCT provider || ' ' || calls FROM attempt WHERE calls IS NOT NULL ORDER BY 1").await;
+    assert_eq!(kinds, ["bad breaks_schema", "bad not_json", "bad unknown_name", "bad valid", "good valid"]);
+    assert_eq!(setup.number("SELECT count(DISTINCT tool_set) FROM attempt").await, 1);
+    assert_eq!(setup.number("SELECT count(*) FROM attempt WHERE structured IS NOT NULL").await, 0);
+
+    // What was learnt outlives the process.
+    let served = setup.serve().await;
+    assert_eq!(quality(&served, "bad/m").await["worse"], "calls");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn such_a_host_is_named_or_left_out_but_never_the_last() {
+    let served = Setup::new(&BREAKS_CALLS.replace("QUALITY", "warn")).serve().await;
+    find(&served).await;
+    served.process.logged("answers worse than the others").await;
+    let mut named = false;
+    for _ in 0..40 {
+        let answer = served.chat(&[], &with_tools()).await;
+        let is_bad = answer.header("x-photofinish-upstream") == "bad/m";
+        assert_eq!(answer.header("x-photofinish-quality"), if is_bad { "calls" } else { "" });
+        named |= is_bad;
+    }
+    assert!(named, "it is still asked");
+    let setup = served.stop().await;
+
+    setup.configure(&BREAKS_CALLS.replace("QUALITY", "exclude"));
+    let served = setup.serve().await;
+    for _ in 0..20 {
+        assert_eq!(served.chat(&[], &with_tools()).await.header("x-photofinish-upstream"), "good/m");
+    }
+    let mut alone = with_tools();
+    alone["model"] = "bad/m".into();
+    assert_eq!(served.chat(&[], &alone).await.header("x-photofinish-upstream"), "bad/m");
+    let setup = served.stop().await;
+    let left_out = setup.texts("SELECT DISTINCT left_out FROM race WHERE left_out IS NOT NULL").await;
+    assert_eq!(left_out, ["bad/m@quality"]);
+
+    // Where no other is left, it is asked.
+    let alone = BREAKS_CALLS.replace("QUALITY", "exclude").replace(", \"good/m\"", "");
+    setup.configure(&alone);
+    let served = setup.serve().await;
+    assert_eq!(served.chat(&[], &with_tools()).await.header("x-photofinish-upstream"), "bad/m");
+    served.stop().await;
 }

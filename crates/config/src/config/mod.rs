@@ -56,7 +56,7 @@ pub use problem::{ConfigProblem, Problems, nearest};
 pub use provider::{Auth, CancelBilling, CredentialSource, Keys, Provider, ProviderDialect, Token, UpstreamStream};
 pub use race::{
     BreakerSettings, ContentPolicy, Drains, FirstToken, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy,
-    RaceSettings, RescuePolicy, SloSettings, Timeouts, UpstreamOrder,
+    QualityRule, RaceSettings, RescuePolicy, SloSettings, Timeouts, UpstreamOrder,
 };
 pub use schema::schema;
 pub use server::{Cors, LISTEN_VARIABLE, Listen, StoredLimits};

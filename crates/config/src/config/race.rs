@@ -75,6 +75,8 @@ keys! {
         rescue: RescuePolicy = choice(), or RescuePolicy::Replay;
         /// Which token wins.
         first_token: FirstToken = choice(), or FirstToken::Any;
+        /// What happens to an upstream that answers requests with tools or a schema worse than the others of its model.
+        quality: QualityRule = choice(), or QualityRule::Warn;
     }
 }
 
@@ -274,6 +276,18 @@ names! {
         Replay = "replay",
         /// Before that, another upstream is asked to continue the delivered text.
         Continue = "continue",
+    }
+}
+
+names! {
+    /// What happens to an upstream that answers worse than the others of its model, where a request has tools or a schema.
+    pub enum QualityRule {
+        /// It is named: in the log, `/api/routing` and the header x-photofinish-quality.
+        Warn = "warn",
+        /// It also starts after the others.
+        Prefer = "prefer",
+        /// It is also left out while another can be asked.
+        Exclude = "exclude",
     }
 }
 

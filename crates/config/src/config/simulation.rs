@@ -40,6 +40,9 @@ keys! {
         tokens_per_event: u32 = WholeNumber(Simulation::TOKENS_PER_EVENT), or 1;
         /// The whole server pauses at times: `2s every 20s`.
         stall: Option<ServerStall> = STALL;
+        /// It answers requests with tools by a call of the first one, and breaks this share of the calls: no JSON, an unknown name, or
+        /// arguments that are no object. Without it no call is made.
+        bad_calls: Option<f64> = RealNumber(Simulation::BAD_CALLS);
         /// Whether answers have their usage.
         usage: bool = Flag, or true;
         /// Seeds the draws: the same seed gives the same sequence. A request with a `seed` of its own always gets the same answer.
@@ -55,6 +58,7 @@ impl Simulation {
     pub const TOKENS_PER_SECOND: RangeInclusive<f64> = 0.01..=1e6;
     pub const TOKENS: RangeInclusive<u32> = 1..=100_000;
     pub const FAILURES: RangeInclusive<f64> = 0.0..=1.0;
+    pub const BAD_CALLS: RangeInclusive<f64> = 0.0..=1.0;
     pub const SLOTS: RangeInclusive<u32> = 0..=100_000;
     pub const SLOWDOWN: RangeInclusive<f64> = 0.0..=100.0;
     pub const PREFILL: RangeInclusive<f64> = 0.0..=1e9;

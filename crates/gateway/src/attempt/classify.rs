@@ -10,10 +10,10 @@ use super::stream::{EventStream, ItemKind, StreamItem};
 use photofinish_base::failure::FailureKind;
 use photofinish_base::pace::aside;
 use photofinish_config::keyring::scrub;
-use photofinish_wire::SseEvent;
 use photofinish_wire::answer::error::{self, ErrorFacts};
 use photofinish_wire::stream::frame::{Chunk, Frame};
 use photofinish_wire::stream::template::{MoreText, Template};
+use photofinish_wire::{PayloadKind, SseEvent};
 
 impl EventStream {
     pub(super) fn item(&mut self, event: SseEvent) -> StreamItem {
@@ -29,6 +29,7 @@ impl EventStream {
             return self.item_behind(event, size);
         }
         let more = self.more_text(&event);
+        let (is_text, more) = (more.as_ref().is_some_and(|(_, calls)| !calls), more.map(|(at, _)| at));
         let (kind, instead) = match more {
             Some(_) => (ItemKind::Payload, None),
             None => self.classify(&event),
@@ -45,6 +46,9 @@ impl EventStream {
             ItemKind::Heartbeat if self.is_translated() => self.heartbeat(),
             _ => self.response_translation.pass(instead.unwrap_or(event)),
         };
+        if let Some(tape) = &mut self.guard.tape {
+            tape.add(&raw, is_text);
+        }
         let fault = if matches!(kind, ItemKind::Error { .. }) { None } else { self.fault() };
         match fault {
             Some(facts) => StreamItem::new(Bytes::new(), ItemKind::Error { facts, data: Bytes::new() }, size),
@@ -65,6 +69,7 @@ impl EventStream {
             self.response_translation.end_calls();
         }
         if self.response_translation.is_broken() {
+            self.breaks_call();
             return Some(malformed("the arguments of a tool call are no JSON object"));
         }
         (self.done && !self.is_complete()).then(|| self.incomplete())
@@ -118,14 +123,15 @@ impl EventStream {
         }
     }
 
-    /// Measures an event that differs in its text alone from the payload before it, and returns the place of its text.
-    fn more_text(&mut self, event: &SseEvent) -> Option<Range<usize>> {
+    /// Measures an event that differs in its text alone from the payload before it, and returns the place of its text, and whether
+    /// it is of a call.
+    fn more_text(&mut self, event: &SseEvent) -> Option<(Range<usize>, bool)> {
         let MoreText { payload, at, calls } = self.template.as_ref()?.fits(event)?;
         self.guard.meter.payload(payload, self.read_at);
         if calls && let Ok(arguments) = std::str::from_utf8(&event.raw[at.clone()]) {
             self.response_translation.check_more(arguments);
         }
-        Some(at)
+        Some((at, calls))
     }
 
     /// The kind of an event, and the event that is passed on in its place, if it is another.
@@ -133,6 +139,11 @@ impl EventStream {
         let frame = self.response_translation.read(event);
         if matches!(frame, Frame::Malformed) {
             return self.unreadable(event);
+        }
+        if let (Some(tape), Frame::Chunk(chunk) | Frame::Done(chunk)) = (&mut self.guard.tape, &frame)
+            && (chunk.calls || chunk.payload.is_some_and(|payload| payload.kind == PayloadKind::Tool))
+        {
+            tape.makes_calls();
         }
         let kind = self.kind_of(event, frame);
         let is_bare = matches!(kind, ItemKind::Payload | ItemKind::Other | ItemKind::UsageOnly | ItemKind::Done);

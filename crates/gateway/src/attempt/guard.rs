@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use tracing::{Level, Span, enabled};
 
 use super::answer_length::LengthBound;
+use super::judge::AnswerTape;
 use super::meter::Meter;
 use super::spec::{AttemptSpec, ExchangeSpec, InFlightGuard, PassSpec};
 use photofinish_base::clock::{Instant, micros_between};
@@ -97,6 +98,7 @@ pub(super) struct AttemptGuard {
     attempt_observer: Option<AttemptObserver>,
     reservation: AttemptReservation,
     _slot: Option<InFlightGuard>,
+    pub tape: Option<Box<AnswerTape>>,
 }
 
 impl AttemptGuard {
@@ -112,6 +114,7 @@ impl AttemptGuard {
         guard.counts = spec.request_translation.surface().counts();
         (guard.shared, guard.whole) = (shared, !spec.streams);
         (guard.attempt_observer, guard._slot) = (spec.attempt_observer.take(), spec.slot.take());
+        guard.tape = spec.tape.take().map(Box::new);
         guard
     }
 
@@ -158,6 +161,7 @@ impl AttemptGuard {
             attempt_observer: None,
             reservation,
             _slot: None,
+            tape: None,
         }
     }
 
@@ -347,7 +351,10 @@ impl Drop for AttemptGuard {
             self.reservation.book(exact);
         }
         self.recorder.bill(record.ordinal, self.bill);
-        self.recorder.attempt(record, self.choices, took_us);
+        let Some(tape) = self.tape.take() else { return self.recorder.attempt(record, self.choices, took_us) };
+        let is_whole = matches!(record.outcome, AttemptOutcome::Won | AttemptOutcome::Drained);
+        let (recorder, choices) = (self.recorder.clone(), self.choices);
+        tape.judge(record, is_whole, &self.shutdown, move |record| recorder.attempt(record, choices, took_us));
     }
 }
 

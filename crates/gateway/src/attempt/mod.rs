@@ -9,6 +9,7 @@ mod classify;
 mod credential;
 mod exchange;
 mod guard;
+mod judge;
 mod meter;
 mod model_list;
 mod no_answer;
@@ -17,6 +18,7 @@ mod spec;
 mod stream;
 mod whole;
 
+pub use judge::{AnswerJudge, AnswerTape};
 pub use meter::JobCost;
 pub use model_list::{ModelListError, ModelListRequest};
 pub use no_answer::ReadyAttempt;

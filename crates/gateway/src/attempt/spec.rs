@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use http::HeaderMap;
 use tracing::Span;
 
+use super::judge::AnswerTape;
 use super::meter::JobCost;
 use crate::race::AttemptStart;
 use photofinish_base::clock::Instant;
@@ -65,6 +66,8 @@ pub struct AttemptSpec {
     pub slot: Option<InFlightGuard>,
     /// Feeds the statistics of its upstream; the guard takes it.
     pub attempt_observer: Option<AttemptObserver>,
+    /// Keeps its answer to be judged; the guard takes it. None: nothing of it is judged.
+    pub tape: Option<AnswerTape>,
 }
 
 /// Everything that an exchange needs whose bodies are passed on.

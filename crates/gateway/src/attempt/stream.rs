@@ -192,6 +192,9 @@ impl EventStream {
     /// The end of a complete answer whose own end event is missing.
     pub fn ending(&mut self) -> Bytes {
         let (held, ending) = (self.held_last(), self.response_translation.ending());
+        if let Some(tape) = &mut self.guard.tape {
+            tape.add(&ending, false);
+        }
         if held.is_empty() { ending } else { Bytes::from([held, ending].concat()) }
     }
 
@@ -281,6 +284,13 @@ impl EventStream {
     /// Ends the attempt as the winner that served its client.
     pub fn won(&mut self) {
         self.guard.won();
+    }
+
+    /// The arguments of one of its calls cannot be read.
+    pub(super) fn breaks_call(&mut self) {
+        if let Some(tape) = &mut self.guard.tape {
+            tape.has_broken_call();
+        }
     }
 
     /// Ends the attempt by its own fault and returns the failure.

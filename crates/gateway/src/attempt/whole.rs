@@ -94,7 +94,10 @@ impl Assembler {
             self.parts.add(stream.ending(), false);
         }
         Poll::Ready(match aside(self.size, || self.parts.assembly.finish()) {
-            None => Err(stream.fail(FailureKind::Malformed, "the arguments of a tool call cannot be read")),
+            None => {
+                stream.breaks_call();
+                Err(stream.fail(FailureKind::Malformed, "the arguments of a tool call cannot be read"))
+            }
             Some(Whole { body, says_nothing }) => {
                 // As it came, with every member.
                 let body = stream.plain_answer().unwrap_or(body);

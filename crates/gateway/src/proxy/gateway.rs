@@ -17,7 +17,7 @@ use super::door::wrong_tokens::WrongTokens;
 use super::refusals::rejection::Rejection;
 use super::request::blocking::BlockingPool;
 use super::stored::state::StoredState;
-use crate::attempt::InFlightGuard;
+use crate::attempt::{AnswerJudge, InFlightGuard};
 use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Fingerprint, ProviderLists, User};
@@ -52,6 +52,7 @@ pub struct Gateway {
     heavy: BlockingPool,
     stored: Arc<StoredState>,
     usage: UsageBook,
+    judge: Arc<AnswerJudge>,
 }
 
 /// Counts since the start that no row contains.
@@ -94,6 +95,7 @@ impl Gateway {
             stored: Arc::new(StoredState::new(memory.clone(), live.config.server.stored)),
             memory,
             heavy: BlockingPool::new(shutdown.clone()),
+            judge: Arc::new(AnswerJudge::new(health.learning().clone())),
             live: ArcSwap::from_pointee(live),
             refused: Mutex::default(),
             changing: Mutex::default(),
@@ -173,6 +175,11 @@ impl Gateway {
     }
 
     /// Statistics of upstreams, and the budgets.
+    /// Judges answers after they ended.
+    pub fn judge(&self) -> &Arc<AnswerJudge> {
+        &self.judge
+    }
+
     pub fn learning(&self) -> &Arc<Learning> {
         self.health.learning()
     }

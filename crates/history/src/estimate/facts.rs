@@ -9,6 +9,7 @@ use crate::record::names::{AttemptOutcome, LoserKind, RaceOutcome, RaceSource, S
 use crate::record::table::{Subset as _, subset};
 use crate::record::tables::{AttemptRecord, RaceRecord};
 use photofinish_base::failure::FailureKind;
+use photofinish_wire::judge::{CallsVerdict, Judgement, StructuredVerdict};
 
 subset! {
     /// Columns of an attempt.
@@ -30,6 +31,8 @@ subset! {
         eof_us: Option<i64>,
         cancel_us: Option<i64>,
         plain: bool,
+        calls: Option<CallsVerdict>,
+        structured: Option<StructuredVerdict>,
     }
 }
 
@@ -87,6 +90,8 @@ pub struct AttemptFacts<'a> {
     pub at_once: bool,
     pub output_tokens: Option<i64>,
     pub cost: Cost,
+    /// What its answer was, beside what the request asked for.
+    pub judged: Judgement,
     /// None while the row of the race is not yet written.
     pub request: Option<RequestFacts<'a>>,
 }
@@ -182,6 +187,7 @@ impl MeasuredAttempt {
             at_once: came_at_once(row.payload_events, self.decoding.output_tokens),
             output_tokens: self.decoding.tokens_out(),
             cost: self.cost,
+            judged: Judgement { calls: row.calls, structured: row.structured },
             request: request.map(|request| request.facts(Some(row.ordinal))),
         }
     }

@@ -16,8 +16,9 @@ use crate::record::names::{AttemptOutcome, LoserKind};
 use photofinish_base::failure::FailureKind;
 
 /// Version of the stored layout. Costs of the first version have no bounds, the second has no plain answers, and the third
-/// has one sum for all losers and no sizes of requests; all can still be read.
-const LAYOUT: u64 = 4;
+/// has one sum for all losers and no sizes of requests, and the fourth no judged answers; all can still be read.
+const LAYOUT: u64 = 5;
+const LAYOUT_WITHOUT_JUDGED: u64 = 4;
 const LAYOUT_WITHOUT_KINDS: u64 = 3;
 const LAYOUT_WITHOUT_PLAIN: u64 = 2;
 const LAYOUT_WITHOUT_BOUNDS: u64 = 1;
@@ -47,6 +48,8 @@ pub struct Summary {
     pub tokens_served: u64,
     /// Tokens of all other attempts.
     pub tokens_lost: u64,
+    /// Answers whose calls or structure were checked, and those of them that are broken; not of older versions.
+    pub judged: [u64; 2],
 }
 
 impl Summary {
@@ -80,6 +83,10 @@ impl Summary {
         if let Some(kind) = facts.loser {
             self.losers[kind as usize].add(&facts.cost);
         }
+        if let Some(broken) = facts.judged.is_broken() {
+            self.judged[0] += 1;
+            self.judged[1] += u64::from(broken);
+        }
         let tokens = u64::try_from(facts.output_tokens.unwrap_or(0)).unwrap_or(0);
         *(if request.is_some() { &mut self.tokens_served } else { &mut self.tokens_lost }) += tokens;
     }
@@ -98,6 +105,7 @@ impl Summary {
         self.inputs.iter_mut().zip(other.inputs).for_each(|(sum, more)| *sum += more);
         self.tokens_served += other.tokens_served;
         self.tokens_lost += other.tokens_lost;
+        self.judged.iter_mut().zip(other.judged).for_each(|(sum, more)| *sum += more);
     }
 
     pub fn outcome(&self, outcome: AttemptOutcome) -> u64 {
@@ -154,6 +162,7 @@ impl Summary {
         put(&mut bytes, self.tokens_lost);
         self.whole.encode(&mut bytes);
         encode_counts(&self.inputs, &mut bytes);
+        encode_counts(&self.judged, &mut bytes);
         bytes
     }
 
@@ -185,7 +194,10 @@ impl Summary {
         if layout > LAYOUT_WITHOUT_PLAIN {
             self.whole.absorb(bytes, weight)?;
         }
-        if layout > LAYOUT_WITHOUT_KINDS { absorb_counts(&mut self.inputs, bytes) } else { Ok(()) }
+        if layout > LAYOUT_WITHOUT_KINDS {
+            absorb_counts(&mut self.inputs, bytes)?;
+        }
+        if layout > LAYOUT_WITHOUT_JUDGED { absorb_counts(&mut self.judged, bytes) } else { Ok(()) }
     }
 }
 

@@ -84,6 +84,8 @@ type RaceCounts = [AtomicU64; RaceOutcome::ALL.len()];
 #[derive(Debug)]
 struct UpstreamMetrics {
     outcomes: [AtomicU64; AttemptOutcome::ALL.len()],
+    /// Judged answers: those that are good, and those that are broken.
+    judged: [AtomicU64; 2],
     ttft: MetricHistogram,
     tpot: MetricHistogram,
     /// In the order of [`TOKEN_KINDS`].
@@ -162,6 +164,9 @@ impl Metrics {
         self.starts.attempt(attempt);
         let upstream = self.named.load().upstreams.shared(&upstream_name(&attempt.provider, &attempt.model_sent));
         upstream.outcomes[attempt.outcome as usize].fetch_add(1, Relaxed);
+        if let Some(broken) = attempt.judgement().is_broken() {
+            upstream.judged[usize::from(broken)].fetch_add(1, Relaxed);
+        }
         if let Some(ttft) = attempt.first_token_us {
             upstream.ttft.observe_of(micros(ttft), &attempt.race_id);
         }
@@ -320,6 +325,7 @@ impl UpstreamMetrics {
     fn new() -> UpstreamMetrics {
         UpstreamMetrics {
             outcomes: Default::default(),
+            judged: Default::default(),
             ttft: ttft(),
             tpot: MetricHistogram::new(histogram::TPOT),
             tokens: Default::default(),
@@ -352,6 +358,16 @@ fn render_attempts(upstreams: &NamedSeries<UpstreamMetrics>, text: &mut MetricsT
         let counts = of.outcomes.iter().map(|count| count.load(Relaxed));
         for (outcome, count) in AttemptOutcome::ALL.iter().zip(counts).filter(|(_, count)| *count > 0) {
             text.sample(&[("upstream", upstream), ("outcome", outcome.as_str())], count);
+        }
+    }
+    let help =
+        "Answers to requests with tools or a schema whose calls or structure were checked, by upstream and verdict.";
+    text.family("judged_answers_total", "counter", help);
+    for (upstream, of) in upstreams.iter() {
+        let counts = of.judged.each_ref().map(|count| count.load(Relaxed));
+        // With its zeros: a rate needs the value before the first one.
+        for (verdict, count) in ["valid", "broken"].iter().zip(counts).filter(|_| counts != [0, 0]) {
+            text.sample(&[("upstream", upstream), ("verdict", verdict)], count);
         }
     }
     let help = "From an attempt's own dispatch to its first token, for attempts whose first token was seen. Attempts that were \

@@ -60,6 +60,8 @@ names! {
         Forbidden = "forbidden",
         /// A budget of its caller has too little left for it, or it has no price.
         Limit = "limit",
+        /// It answers requests with tools or a schema worse than the others.
+        Quality = "quality",
     }
 }
 

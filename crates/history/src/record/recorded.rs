@@ -4,6 +4,7 @@
 
 use super::names::{AttemptOutcome, RaceOutcome, RaceSource};
 use photofinish_base::failure::FailureKind;
+use photofinish_wire::judge::{CallsVerdict, Judgement, StructuredVerdict};
 
 /// One request. Times are microseconds after the request was read unless the field states otherwise.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +17,7 @@ pub struct Recorded {
     /// The policy of its plan.
     pub policy: Option<String>,
     pub stream: bool,
+    pub has_tools: bool,
     /// Bytes of the request / 4.
     pub input_tokens_estimate: i64,
     /// Ordinal of the attempt that served the client.
@@ -55,4 +57,17 @@ pub struct RecordedAttempt {
     pub cost_usd: Option<f64>,
     /// Its end: the end of the body, the cancel, or its last known event.
     pub ended_us: i64,
+    pub calls: Option<CallsVerdict>,
+    pub structured: Option<StructuredVerdict>,
+    /// Equal for requests with the same tools and schema.
+    pub tool_set: Option<i64>,
+}
+
+impl RecordedAttempt {
+    /// Its tool set, its upstream, and whether its answer is broken. None: nothing of it was judged.
+    pub fn judged(&self) -> Option<(u32, String, bool)> {
+        let broken = Judgement { calls: self.calls, structured: self.structured }.is_broken()?;
+        let class = u32::try_from(self.tool_set?).ok()?;
+        Some((class, format!("{}/{}", self.provider, self.model_sent), broken))
+    }
 }

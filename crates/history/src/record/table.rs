@@ -5,6 +5,7 @@
 //! compares it with the declarations, which are in `record`.
 
 use photofinish_base::failure::FailureKind;
+use photofinish_wire::judge::{CallsVerdict, StructuredVerdict};
 
 /// One column, as it is declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,6 +238,8 @@ cell! {
     String: Text, |value| value;
     &'static str: Text, |value| value;
     FailureKind: Text, |value| value.as_str();
+    CallsVerdict: Text, |value| value.as_str();
+    StructuredVerdict: Text, |value| value.as_str();
 }
 
 number! {
@@ -263,8 +266,13 @@ impl FromCell for Option<String> {
     }
 }
 
-impl FromCell for Option<FailureKind> {
-    fn fill(&mut self, cell: CellValue<'_>) {
-        *self = if let CellValue::Text(name) = cell { FailureKind::from_name(name) } else { None };
-    }
+/// A name that is not known, for example of a newer version, is none.
+macro_rules! by_name {
+    ($($type:ident),+) => { $(impl FromCell for Option<$type> {
+        fn fill(&mut self, cell: CellValue<'_>) {
+            *self = if let CellValue::Text(name) = cell { $type::from_name(name) } else { None };
+        }
+    })+ };
 }
+
+by_name! { FailureKind, CallsVerdict, StructuredVerdict }

@@ -10,6 +10,7 @@ use super::names::{
     TokenSource,
 };
 use super::table::{readable, table};
+use photofinish_wire::judge::{CallsVerdict, Judgement, StructuredVerdict};
 
 /// The edition of the definitions that the numbers of a row follow. Stored with each attempt.
 pub const DEFINITION_VERSION: i64 = 1;
@@ -75,7 +76,7 @@ table! {
         /// surface), `capability` (its dialect cannot express all of the request, or according to the catalogue the model lacks
         /// tools, a kind of input or JSON schemas), `too_long` (prompt and answer certainly exceed its context, or the answer
         /// exceeds its limit), `unlisted` (its provider does not list it now), `cooling_down`, `breaker`, `failovers` (as
-        /// many as may replace another were listed before it), `forbidden`, `limit` (by the [limits](limits.md) of its caller), such as `groq/llama@cooling_down openrouter/x@breaker`; at most 512 characters, `…` marks a cut; a
+        /// many as may replace another were listed before it), `forbidden`, `limit` (by the [limits](limits.md) of its caller), `quality` (it answers [worse](quality.md)), such as `groq/llama@cooling_down openrouter/x@breaker`; at most 512 characters, `…` marks a cut; a
         /// list in `/api/races`. Also set when the request was rejected because no upstream was left; null when no upstream was
         /// left out, when the request was rejected for another reason, and in rows of older versions. Upstreams without a key
         /// are not listed. The budget of a model is no reason, because it excludes no upstream; `why` has `budget` where an extra attempt
@@ -261,6 +262,14 @@ table! {
         /// the time to its first token (of a plain answer: to all of it) that was predicted when it was started: the geometric mean
         /// of what was expected, µs. Null where too little was known of its upstream, for rescues, and in rows of older versions
         predicted_us: Option<i64>,
+        /// the tool calls of an answer that came whole, where the request offered tools: `valid`, `not_json` (arguments that are no
+        /// JSON), `unknown_name` (a tool that was not offered), `breaks_schema` (arguments that break the schema of their tool),
+        /// `none` (no call), `not_checked`; the first defect counts: see [Quality](quality.md)
+        calls: Option<&'static str>,
+        /// the answer, where the request gave a schema for it: `valid`, `invalid`, `not_checked`; null if it made calls or refused
+        structured: Option<&'static str>,
+        /// equal for requests with the same tools and schema: a checksum of their text
+        tool_set: Option<i64>,
     }
 }
 
@@ -342,6 +351,14 @@ readable! {
 }
 
 impl AttemptRecord {
+    /// What its answer was, beside what the request asked for.
+    pub fn judgement(&self) -> Judgement {
+        Judgement {
+            calls: self.calls.and_then(CallsVerdict::from_name),
+            structured: self.structured.and_then(StructuredVerdict::from_name),
+        }
+    }
+
     /// An attempt that has just been started. `upstream`: its provider, and the name of the model there.
     pub fn new(race_id: String, ordinal: i64, upstream: (String, String), start_reason: StartReason) -> AttemptRecord {
         let (provider, model_sent) = upstream;

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use self::FigureCell::{Cost, Count, Mostly, Part, PerSecond, Share};
+use self::FigureCell::{Cost, Count, Mostly, Part, PerSecond, Share, ShareWithin};
 use super::dimension::{Dimension, GroupValue};
 use super::members::{MemberField, MemberKind, field, integer, text};
 use crate::estimate::class::Input;
@@ -69,6 +69,8 @@ pub struct GroupFigures {
     pub without_speed: u64,
     /// Requests in time, but of unknown pace.
     pub without_verdict: f64,
+    /// Answers whose calls or structure were checked, and those of them that are broken.
+    pub judged: [u64; 2],
 }
 
 /// Times of which some are censored.
@@ -129,6 +131,15 @@ impl GroupFigures {
         (all > 0).then(|| (Input::at(place as u8).name(), self.inputs[place] as f64 / all as f64))
     }
 
+    /// The share of checked answers that is broken, with its 95 % bounds (Wilson).
+    fn broken_share(&self) -> Option<[f64; 3]> {
+        let [judged, broken] = self.judged.map(|count| count as f64);
+        let (share, square) = (broken / judged, 1.96_f64.powi(2) / judged);
+        let (middle, half) = (share + square / 2.0, (square * (share * (1.0 - share) + square / 4.0)).sqrt());
+        let within = |bound: f64| (bound / (1.0 + square)).clamp(0.0, 1.0);
+        (judged > 0.0).then(|| [share, within(middle - half), within(middle + half)])
+    }
+
     fn failures_by_kind(&self) -> Map<String, Value> {
         self.failure_kinds.iter().map(|(kind, count)| (kind.as_str().to_owned(), json!(count))).collect()
     }
@@ -181,6 +192,7 @@ impl GroupFigures {
             client_ttft_effective: summary.client_ttft.effective(),
             without_speed: summary.without_speed(),
             without_verdict: judged.unknown,
+            judged: summary.judged,
         }
     }
 }
@@ -207,6 +219,8 @@ pub enum ColumnUse {
     Always,
     /// Those with plain attempts.
     Whole,
+    /// Those with judged answers.
+    Judged,
     /// Where groups are not by upstream.
     Clients,
 }
@@ -221,6 +235,8 @@ pub enum FigureCell {
     Time(Option<Estimate>, Firmness),
     TokensPerSecond(Option<f64>, Firmness),
     Share(Option<f64>),
+    /// A share with its 95 % bounds.
+    ShareWithin(Option<[f64; 3]>),
     PerSecond(Option<f64>),
     Cost(CostSum),
     /// The most common class, and its share.
@@ -362,6 +378,16 @@ figures! {
         common_input: Text ["tokens"] if_known = of.common_input().map(|(name, _)| name), Always "mostly": Mostly(of.common_input());
         /// its share of the attempts
         common_input_share: Number if_known = of.common_input().map(|(_, share)| share);
+        /// answers to requests with tools or a schema whose calls or structure were checked; left out without any
+        judged: Integer if_known = (of.judged[0] > 0).then_some(of.judged[0]);
+        /// those of them that are broken: no JSON, an unknown tool, or against the schema; the first defect of a request
+        broken: Integer if_known = (of.judged[0] > 0).then_some(of.judged[1]);
+        /// `broken` as a share of `judged`
+        broken_share: Number if_known = of.broken_share().map(|[share, ..]| share), Judged "broken": ShareWithin(of.broken_share());
+        /// its lower bound, with 95 % confidence (Wilson)
+        broken_share_min: Number if_known = of.broken_share().map(|[_, low, _]| low);
+        /// its upper bound
+        broken_share_max: Number if_known = of.broken_share().map(|[.., high]| high);
         /// output tokens that clients got, per second of the window
         aggregate_tok_s: Number ["tokens/s"] or_null = of.aggregate_tok_s.map(|[served, _]| served);
         /// the same of all attempts

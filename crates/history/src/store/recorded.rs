@@ -25,6 +25,7 @@ subset! {
         model: String,
         policy: Option<String>,
         stream: bool,
+        has_tools: bool,
         n_choices: Option<i64>,
         input_tokens_estimate: i64,
         winner: Option<i64>,
@@ -42,6 +43,7 @@ subset! {
         cached_input_tokens: Option<i64>,
         headers_us: Option<i64>,
         last_token_us: Option<i64>,
+        tool_set: Option<i64>,
     }
 }
 
@@ -190,6 +192,7 @@ fn recorded(race: &RecordedRow) -> Recorded {
         model: race.model.clone(),
         policy: race.policy.clone(),
         stream: race.stream,
+        has_tools: race.has_tools,
         input_tokens_estimate: race.input_tokens_estimate,
         winner: race.winner,
         client_ttft_us: race.first_token_sent_us,
@@ -220,5 +223,8 @@ fn recorded_attempt(attempt: &MeasuredAttempt, ending: &EndingColumns, n_choices
         output_tokens: decoding.tokens_out(),
         cost_usd: cost.cost_usd.filter(|_| cost.is_exact()),
         ended_us: ends.into_iter().flatten().max().unwrap_or(0).max(0),
+        calls: row.calls,
+        structured: row.structured,
+        tool_set: ending.tool_set,
     }
 }

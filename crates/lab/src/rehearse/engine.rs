@@ -11,7 +11,7 @@ use super::stage::{EngineBuffers, SharedStage, SimulatedCandidate, Wake, WakeTar
 use super::world::{Baseline, PlayedRace, SimulatedRequest, SimulatedWorld};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::RaceSettings;
+use photofinish_config::config::{QualityRule, RaceSettings};
 use photofinish_gateway::race::retries::Retries;
 use photofinish_gateway::race::{Race, RaceFinish};
 use photofinish_routing::learning::Learning;
@@ -122,7 +122,14 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
         let candidates = {
             let mut stage = self.stage.borrow_mut();
             let (with_trials, now) = (stage.settings.max_attempts > 1, stage.now());
-            stage.health.candidates(with_trials, now)
+            let mut candidates = stage.health.candidates(with_trials, now);
+            if stage.settings.quality == QualityRule::Exclude {
+                let is_worse = |place: &SimulatedCandidate| stage.world.is_worse(&request, place.upstream);
+                if candidates.iter().any(|place| !place.trial && !is_worse(place)) {
+                    candidates.retain(|place| !is_worse(place));
+                }
+            }
+            candidates
         };
         let (race, reasons, race_budget) = match candidates.is_empty() {
             true => (None, DecisionReasons::default(), None),
@@ -175,6 +182,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
                 weight: upstream.weight,
                 tier: upstream.tier,
                 in_flight_max: upstream.in_flight_max.into_iter().chain(place.room).min(),
+                worse: stage.settings.quality == QualityRule::Prefer && stage.world.is_worse(request, place.upstream),
                 first_token: upstream.first_token,
                 trial: place.trial,
                 started: None,

@@ -83,6 +83,11 @@ pub trait SimulatedWorld {
     fn prompt(&self, request: &SimulatedRequest, upstream: usize, at_us: i64) -> PromptTokens;
 
     fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse;
+
+    /// It is known to answer worse than others, and the request has tools or a schema.
+    fn is_worse(&self, _request: &SimulatedRequest, _upstream: usize) -> bool {
+        false
+    }
 }
 
 /// A policy of the comparison.

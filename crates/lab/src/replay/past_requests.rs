@@ -9,6 +9,7 @@ use photofinish_config::config::{ModelConfig, UpstreamConfig};
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_history::record::{AttemptOutcome, RaceOutcome};
 use photofinish_routing::money::tariff::{PromptTokens, Tariff, tariffs};
+use photofinish_routing::quality::JudgedAnswers;
 
 /// Requests that are played again: the newest.
 pub const REQUESTS_MAX: usize = 200_000;
@@ -37,6 +38,9 @@ pub struct PastRequests {
     pub gone: u64,
     /// Upstreams that were watched too seldom, with how often.
     pub left_out: Vec<(String, u64)>,
+    judged: JudgedAnswers,
+    /// By upstream: it answers worse, by what was judged until now.
+    worse: Vec<bool>,
 }
 
 /// One request.
@@ -79,6 +83,8 @@ pub(super) struct PastUpstream {
     pub tpot_us: Option<f32>,
     /// Tokens that it said it had cached.
     pub cached: Option<f32>,
+    /// By what was judged until then it answers worse, and the request has tools or a schema.
+    pub worse: bool,
 }
 
 /// What became of an attempt; microseconds since its start.
@@ -135,6 +141,8 @@ impl PastRequests {
             plain: 0,
             gone: 0,
             left_out: Vec::new(),
+            judged: JudgedAnswers::default(),
+            worse: Vec::new(),
         }
     }
 
@@ -167,10 +175,29 @@ impl PastRequests {
                 *cell = PastUpstream::new(attempt, took_of(recorded, attempt), output);
             }
         }
+        self.judge(recorded, first);
         self.gone += u64::from(!was.counts);
         let output_tokens = u32::try_from(output).unwrap_or(0);
         let Recorded { started_at: at_us, stream, .. } = *recorded;
         self.requests.push(PastRequest { at_us, whole: !stream, output_tokens, input, was });
+    }
+
+    /// Marks the upstreams that answered worse until this request, and learns from it.
+    fn judge(&mut self, recorded: &Recorded, first: usize) {
+        if recorded.has_tools || recorded.attempts.iter().any(|attempt| attempt.tool_set.is_some()) {
+            for (upstream, worse) in self.worse.iter().enumerate() {
+                self.cells[first + upstream].worse = *worse;
+            }
+        }
+        let judged: Vec<(u32, String, bool)> = recorded.attempts.iter().filter_map(RecordedAttempt::judged).collect();
+        for (class, upstream, broken) in &judged {
+            self.judged.add(*class, upstream, *broken, recorded.started_at);
+        }
+        if !judged.is_empty() {
+            let evidence = |known: &SimulatedUpstream| self.judged.evidence(&known.name, recorded.started_at);
+            let is_worse = |known: &SimulatedUpstream| evidence(known).is_some_and(|evidence| evidence.is_worse());
+            self.worse = self.upstreams.iter().map(is_worse).collect();
+        }
     }
 
     /// To be called after the last: fills in lengths that were not counted, and leaves out upstreams that were hardly tried.
@@ -250,6 +277,7 @@ impl PastUpstream {
             after_us: attempt.dispatch_us,
             tpot_us: served.or(attempt.tpot_us).map(|tpot_us| tpot_us as f32),
             cached: attempt.cached_input_tokens.map(|cached| cached as f32),
+            worse: false,
         }
     }
 }

@@ -119,6 +119,9 @@ impl World {
                 cached_input_tokens: None,
                 output_tokens: won.then_some(100),
                 cost_usd: won.then_some(0.001),
+                calls: None,
+                structured: None,
+                tool_set: None,
                 ended_us: if failed { 50_000 } else { ttft_us + if won { 99 * 15_000 } else { 0 } },
             }
         });
@@ -128,6 +131,7 @@ impl World {
             model: "m".into(),
             policy: Some("race".into()),
             stream: true,
+            has_tools: false,
             input_tokens_estimate: self.sizes[id] as i64,
             winner: best.map(|best| best.1 as i64),
             client_ttft_us: best.map(|best| best.0),

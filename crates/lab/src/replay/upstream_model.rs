@@ -530,6 +530,10 @@ impl SimulatedWorld for Imputation<'_> {
         PromptTokens { uncached: input - cached, cached }
     }
 
+    fn is_worse(&self, request: &SimulatedRequest, upstream: usize) -> bool {
+        self.past.cell(request.id, upstream).worse
+    }
+
     fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse {
         let (request, upstream) = (dispatch.request.id, dispatch.upstream);
         let (cell, expected) = (self.past.cell(request, upstream), &self.expected[upstream]);

@@ -130,7 +130,8 @@ impl Answers {
 
     pub(super) async fn give(&self, mut request: ValidRequest, number: u64) -> io::Result<Response<AnswerBody>> {
         let mut ticket = self.tally.start(number, Some(&request));
-        let (drawn, pace) = self.draws.draw(&self.simulation, request.seed);
+        let (drawn, mut pace) = self.draws.draw(&self.simulation, request.seed);
+        let call = self.simulation.bad_calls.and_then(|broken| pace.call(&request.tools, broken));
         let failure = match request.model.strip_prefix(FAIL_PREFIX).map(SimulatedFailure::from_name) {
             Some(None) => {
                 ticket.end(RequestOutcome::Failed);
@@ -156,7 +157,7 @@ impl Answers {
         ticket.begin(service.began(), cached);
         request.include_usage &= self.simulation.usage;
         let prefix = if request.kind == RequestKind::Completion { "cmpl" } else { "chatcmpl" };
-        let wire = AnswerWire::new(format!("{prefix}-simulated-{number}"), &request, cached_tokens);
+        let wire = AnswerWire::new(format!("{prefix}-simulated-{number}"), &request, cached_tokens).calling(call);
         match failure {
             Some(SimulatedFailure::Hang) => match std::future::pending::<Infallible>().await {},
             Some(SimulatedFailure::Stall | SimulatedFailure::Cut) => {
@@ -194,10 +195,11 @@ impl Answers {
     }
 
     /// The number of tokens in an answer, and its finish reason.
-    fn length(&self, request: &ValidRequest) -> (u32, &'static str) {
-        let wanted = self.simulation.tokens.min(TOKENS_MAX);
+    fn length(&self, request: &ValidRequest, wire: &AnswerWire) -> (u32, &'static str) {
+        let wanted = wire.tokens_of_call().unwrap_or(self.simulation.tokens).min(TOKENS_MAX);
         match request.tokens_max {
             Some(max) if max < wanted => (max, "length"),
+            _ if wire.tokens_of_call().is_some() => (wanted, "tool_calls"),
             _ => (wanted, "stop"),
         }
     }
@@ -211,7 +213,7 @@ impl Answers {
         service: Service,
         ticket: Ticket,
     ) -> Response<AnswerBody> {
-        let (tokens, reason) = self.length(request);
+        let (tokens, reason) = self.length(request, &wire);
         let (content_type, opening, cut_after) = match request.stream {
             true => ("text/event-stream; charset=utf-8", wire.role(), (tokens / 2).max(1)),
             false => ("application/json", Bytes::from_static(br#"{"object":"#), 0),
@@ -225,7 +227,8 @@ impl Answers {
             Some(SimulatedFailure::Empty) => BodyScript::whole(&wire, 0, "stop", request.include_usage),
             _ => BodyScript::whole(&wire, tokens, reason, request.include_usage),
         };
-        let body = TokenStream::new(course, wire, Arc::clone(&self.words), service, ticket);
+        let words = wire.words().unwrap_or_else(|| Arc::clone(&self.words));
+        let body = TokenStream::new(course, wire, words, service, ticket);
         let mut response = Response::new(Either::Right(body));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -244,7 +247,7 @@ impl Answers {
         let (tokens, reason) = match failure {
             Some(_) => (0, "stop"),
             None if request.kind.is_instant() => (1, "stop"),
-            None => self.length(request),
+            None => self.length(request, wire),
         };
         let mut due = service.first();
         tokio::time::sleep_until(due).await;
@@ -274,7 +277,10 @@ impl Answers {
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
                 response
             }
-            _ => whole(StatusCode::OK, &wire.whole(&self.words, tokens, reason, usage)),
+            _ => {
+                let words = wire.words().unwrap_or_else(|| Arc::clone(&self.words));
+                whole(StatusCode::OK, &wire.whole(&words, tokens, reason, usage))
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! Not for imitating one vendor: it accepts every model name and all credentials.
 
 mod answer;
+mod call;
 mod request;
 mod service;
 mod stream;

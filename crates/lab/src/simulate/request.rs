@@ -94,6 +94,8 @@ pub(super) struct ValidRequest {
     pub(super) dimensions: Option<u32>,
     /// The client wants vectors in base64, as OpenAI's own client does.
     pub(super) base64: bool,
+    /// The JSON of `tools`; empty if there are none, or none may be called.
+    pub(super) tools: String,
 }
 
 impl ValidRequest {
@@ -124,6 +126,7 @@ impl ValidRequest {
             user: None,
             dimensions: None,
             base64: false,
+            tools: String::new(),
         })
     }
 
@@ -167,6 +170,12 @@ impl ValidRequest {
             inputs,
             dimensions: raw.dimensions,
             base64: raw.encoding_format.as_deref() == Some("base64"),
+            tools: raw
+                .tools
+                .filter(|_| {
+                    kind == RequestKind::Chat && raw.tool_choice.is_none_or(|choice| choice.get() != "\"none\"")
+                })
+                .map_or(String::new(), |tools| tools.get().to_owned()),
         })
     }
 }
@@ -219,6 +228,10 @@ struct RawChatRequest<'a> {
     user: Option<String>,
     dimensions: Option<u32>,
     encoding_format: Option<String>,
+    #[serde(borrow)]
+    tools: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_choice: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -248,6 +261,7 @@ mod tests {
             inputs: Vec::new(),
             dimensions: None,
             base64: false,
+            tools: String::new(),
         };
         assert_eq!(request, expected);
     }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::call::SimulatedCall;
 use super::request::tokens_of;
 use photofinish_base::clock::Instant;
 use photofinish_config::config::{ServerStall, SimulatedFailure, Simulation};
@@ -228,6 +229,12 @@ impl SimulatedPace {
         // Without a tail there is no draw for it: a seed keeps its sequence.
         let times = if self.tail > 0.0 && self.rng.f64() < self.tail { self.pareto() } else { 1.0 };
         wait(body * times)
+    }
+
+    /// The call of one of these tools, broken with this probability. Without a call there is no draw: a seed keeps its sequence.
+    pub(super) fn call(&mut self, tools: &str, broken: f64) -> Option<SimulatedCall> {
+        let call = SimulatedCall::of(tools)?;
+        Some(if self.rng.f64() < broken { call.broken(&mut self.rng) } else { call })
     }
 
     /// From one token to the next, for a request that runs alone.

@@ -13,6 +13,7 @@ use http_body::{Body, Frame};
 use serde_json::{Value, json};
 use tokio::time::Sleep;
 
+use super::call::SimulatedCall;
 use super::request::{RequestKind, ValidRequest};
 use super::service::Service;
 use super::tally::{RequestOutcome, Ticket};
@@ -219,6 +220,8 @@ pub(super) struct AnswerWire {
     prompt_tokens: u64,
     /// None: the server has no prefix cache.
     cached_tokens: Option<u64>,
+    /// It calls a tool, and says nothing.
+    call: Option<SimulatedCall>,
 }
 
 impl AnswerWire {
@@ -241,7 +244,33 @@ impl AnswerWire {
             choices: request.choices,
             prompt_tokens: request.prompt_tokens,
             cached_tokens,
+            call: None,
         }
+    }
+
+    pub(super) fn calling(self, call: Option<SimulatedCall>) -> AnswerWire {
+        AnswerWire { call, ..self }
+    }
+
+    /// Tokens of its call.
+    pub(super) fn tokens_of_call(&self) -> Option<u32> {
+        self.call.as_ref().map(|call| u32::try_from(call.pieces().len()).unwrap_or(u32::MAX))
+    }
+
+    /// What it writes in place of a text: the arguments of its call.
+    pub(super) fn words(&self) -> Option<Arc<AnswerWords>> {
+        let opening = self.call.as_ref()?.pieces();
+        Some(Arc::new(AnswerWords { opening, filler: vec![String::new()] }))
+    }
+
+    /// Its call, with these arguments.
+    fn call_json(call: &SimulatedCall, arguments: &str) -> Value {
+        json!([{
+            "index": 0,
+            "id": "call_simulated",
+            "type": "function",
+            "function": { "name": call.name, "arguments": arguments },
+        }])
     }
 
     /// The beginning of a stream. A legacy completion has no role, so it begins with a comment.
@@ -249,12 +278,21 @@ impl AnswerWire {
         if self.is_legacy {
             return Bytes::from_static(b": simulated\n\n");
         }
+        if let Some(call) = &self.call {
+            let calls = AnswerWire::call_json(call, "");
+            let delta = json!({ "role": "assistant", "content": null, "tool_calls": calls });
+            return self.event(&delta.to_string(), "null");
+        }
         self.event(r#"{"role":"assistant","content":"","refusal":null}"#, "null")
     }
 
     /// The event of one or several tokens.
     pub(super) fn event_with(&self, text: &str) -> Bytes {
         let text = Value::from(text);
+        if self.call.is_some() {
+            let delta = format!(r#"{{"tool_calls":[{{"index":0,"function":{{"arguments":{text}}}}}]}}"#);
+            return self.event(&delta, "null");
+        }
         match self.is_legacy {
             true => self.event(&text.to_string(), "null"),
             false => self.event(&format!(r#"{{"content":{text}}}"#), "null"),
@@ -287,7 +325,7 @@ impl AnswerWire {
             true => json!({ "text": text, "index": index, "logprobs": null, "finish_reason": reason }),
             false => json!({
                 "index": index,
-                "message": { "role": "assistant", "content": text, "refusal": null },
+                "message": self.message(&text),
                 "logprobs": null,
                 "finish_reason": reason,
             }),
@@ -304,6 +342,17 @@ impl AnswerWire {
             answer["usage"] = self.usage_json(tokens);
         }
         answer
+    }
+
+    fn message(&self, text: &str) -> Value {
+        match &self.call {
+            None => json!({ "role": "assistant", "content": text, "refusal": null }),
+            Some(call) => {
+                let mut calls = AnswerWire::call_json(call, text);
+                calls[0].as_object_mut().map(|call| call.remove("index"));
+                json!({ "role": "assistant", "content": null, "tool_calls": calls })
+            }
+        }
     }
 
     /// One event per choice, with its delta or text.

@@ -1,5 +1,7 @@
 //! An upstream that a request may use, and why it may not start now. Not for its statistics: see `policy::CandidateState`.
 
+use std::sync::Arc;
+
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -26,6 +28,8 @@ pub struct Candidate {
     pub named: bool,
     /// Of its breaker: it starts in addition to the others.
     pub trial: bool,
+    /// Why it answers worse than others of the model, if the request has tools or a schema.
+    pub worse: Option<Arc<str>>,
     /// Of its breaker: how many attempts may run there at once before others go first. None: any number.
     pub room: Option<u32>,
 }

@@ -318,6 +318,7 @@ mod tests {
             surface: Surface::Chat,
             named: false,
             trial: false,
+            worse: None,
             room: None,
         };
         let Keys::Token(token) = &candidate.upstream.provider.keys else { panic!("it has a token") };

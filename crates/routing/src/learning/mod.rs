@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 
 use crate::money::{CostBudget, SharedCostBudget, lock};
+use crate::quality::Quality;
 use photofinish_base::clock::{Instant, micros_between, wall_micros};
 use photofinish_history::bill::PerByte;
 use prefixes::{KeptKeys, Prefixes};
@@ -52,6 +53,7 @@ pub struct Learning {
     kept: KeptKeys,
     /// The upstream of each session.
     pins: KeptKeys,
+    quality: Quality,
 }
 
 /// The clock of everything in here: microseconds since 1970 that never go back.
@@ -119,7 +121,13 @@ impl Learning {
             prompts: Prompts::default(),
             kept: KeptKeys::default(),
             pins: KeptKeys::default(),
+            quality: Quality::default(),
         }
+    }
+
+    /// Which hosts answer worse than others.
+    pub fn quality(&self) -> &Quality {
+        &self.quality
     }
 
     /// The time on the routing clock: microseconds since 1970 that never go back.
@@ -211,6 +219,7 @@ impl Learning {
     /// Drops the upstreams and the budgets of models that changed. Running attempts and races still report to the dropped ones.
     pub fn retain(&self, upstream_remains: impl Fn(&str) -> bool, model_remains: impl Fn(&str) -> bool) {
         let (mut named, mut brought) = (lock(&self.named), lock(&self.brought));
+        self.quality.retain(&upstream_remains);
         named.retain(|name| upstream_remains(name));
         brought.retain(|key| model_remains(&key.model));
         let mut next = Configured::clone(&self.configured.load());
@@ -310,6 +319,14 @@ impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
         let value = make();
         self.values.insert(key.clone(), (self.uses, value.clone()));
         value
+    }
+
+    /// The value of a key, if it is there.
+    pub fn get(&mut self, key: &K) -> Option<V> {
+        self.uses += 1;
+        let (used, value) = self.values.get_mut(key)?;
+        *used = self.uses;
+        Some(value.clone())
     }
 
     pub fn remove(&mut self, key: &K) -> Option<V> {

@@ -219,6 +219,9 @@ fn recorded(started_at: i64, attempts: &[(&str, Option<i64>, bool)]) -> Recorded
         cached_input_tokens: None,
         output_tokens: seen.then_some(100),
         cost_usd: None,
+        calls: None,
+        structured: None,
+        tool_set: None,
         ended_us: 3_000_000,
     };
     Recorded {
@@ -227,6 +230,7 @@ fn recorded(started_at: i64, attempts: &[(&str, Option<i64>, bool)]) -> Recorded
         model: "m".to_owned(),
         policy: None,
         stream: true,
+        has_tools: false,
         input_tokens_estimate: 500,
         winner: Some(0),
         client_ttft_us: attempts[0].1,

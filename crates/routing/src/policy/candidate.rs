@@ -29,6 +29,8 @@ pub struct CandidateState {
     pub tier: u32,
     /// While so many attempts run there, others are asked first.
     pub in_flight_max: Option<u32>,
+    /// It answers worse than others, so they are asked first.
+    pub worse: bool,
     /// Timeout from its start to its first token.
     pub first_token: Duration,
     /// Its breaker is half open: it starts in addition to the others and replaces none of them.

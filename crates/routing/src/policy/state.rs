@@ -55,12 +55,13 @@ pub struct PolicyState {
     pub(super) clock: LatencyClock,
     /// The candidate that is asked in addition: the drawn one, or one that may be again as it was.
     pub(super) beside: Option<usize>,
-    /// By candidate: its tier, and beyond all tiers if it was full when the race began. Higher ones go later.
+    /// By candidate: its tier, and beyond all tiers if it answers worse or was full when the race began. Higher ones go later.
     pub(super) standings: Vec<u32>,
 }
 
 /// Above every tier.
-const FULL: u32 = 100;
+const WORSE: u32 = 100;
+const FULL: u32 = 200;
 
 impl PolicyState {
     /// The number of candidates that are not trials.
@@ -75,13 +76,18 @@ impl PolicyState {
 
     /// Looks which candidates have room.
     pub(super) fn look_for_room(&mut self) {
-        let standing = |state: &CandidateState| state.tier + if state.is_full() { FULL } else { 0 };
+        let behind = |is: bool, by: u32| if is { by } else { 0 };
+        let standing = |state: &CandidateState| state.tier + behind(state.worse, WORSE) + behind(state.is_full(), FULL);
         if self.parts.candidates.len() > 1 {
+            let regular = &self.parts.candidates[..self.regular()];
+            if regular.iter().any(|state| state.worse) && !regular.iter().all(|state| state.worse) {
+                self.reasons.add(DecisionReason::Quality);
+            }
             self.standings = self.parts.candidates.iter().map(standing).collect();
         }
     }
 
-    /// Others go first: they are of a lower tier, or have room.
+    /// Others go first: they are of a lower tier, answer better, or have room.
     pub(super) fn is_later(&self, candidate: usize) -> bool {
         let least = self.standings.iter().take(self.regular()).min();
         least.is_some_and(|least| self.standings.get(candidate) > Some(least))

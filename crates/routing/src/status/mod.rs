@@ -3,7 +3,9 @@
 mod ranking;
 mod report;
 
-pub use report::{BreakerReport, CostUnit, ModelReport, PredictionReport, RoutingReport, StatusReason, UpstreamReport};
+pub use report::{
+    BreakerReport, CostUnit, ModelReport, PredictionReport, QualityReport, RoutingReport, StatusReason, UpstreamReport,
+};
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -18,6 +20,7 @@ use crate::health::{LiveConfig, UpstreamHealth, named, why_off};
 use crate::learning::{CostBudgetKey, LatencyClock, UpstreamStats};
 use crate::money::tariff::{Basis, PromptTokens};
 use crate::money::{BudgetSnapshot, CostBudget, SpentLately, lock};
+use crate::quality::HostQuality;
 use photofinish_base::clock::Instant;
 use photofinish_config::config::{RaceSettings, UpstreamConfig};
 use photofinish_config::keyring::{HashedKey, KeyOrder};
@@ -214,7 +217,23 @@ impl<'a> StatusView<'a> {
             },
             cooling_down_s: obstacles.cooling.map(seconds),
             last_observation_s: forecast.last_us().map(|last_us| rounded((self.now_us - last_us).max(0) as f64 / 1e6)),
+            quality: listing.models.iter().filter_map(|model| self.quality(name, model)).collect(),
         }
+    }
+
+    fn quality(&self, name: &str, model: &str) -> Option<QualityReport> {
+        let known = self.health.learning().quality().of(model, name, self.now_us);
+        if known == HostQuality::default() {
+            return None;
+        }
+        let calls = known.calls;
+        Some(QualityReport {
+            model: model.to_owned(),
+            worse: known.why_worse(),
+            judged: rounded(calls.map_or(0.0, |calls| calls.answers)),
+            broken_share: calls.map(|calls| rounded(calls.broken_share)),
+            others_broken_share: calls.map(|calls| rounded(calls.others_broken_share)),
+        })
     }
 
     pub(crate) fn model(&self, asked: &RequestedModel<'_>) -> ModelReport {

@@ -65,6 +65,23 @@ pub struct UpstreamReport {
     /// How long ago it was last used.
     #[schemars(extend("x-unit" = "s"))]
     pub last_observation_s: Option<f64>,
+    /// How it answers requests with tools or a schema, by model: only where such answers were judged, or a fact is known.
+    pub quality: Vec<QualityReport>,
+}
+
+/// How an upstream answers requests of one model with tools or a schema, beside the other upstreams. Old answers count less.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields, rename = "QualityNow")]
+pub struct QualityReport {
+    pub model: String,
+    /// Why it is worse than the others: `calls`, and names of facts; null if it is not known to be.
+    pub worse: Option<String>,
+    /// Its judged answers to tools that others got too.
+    pub judged: f64,
+    /// Share of them that is broken; null without such answers.
+    pub broken_share: Option<f64>,
+    /// The same share of the others, with its mix of tools.
+    pub others_broken_share: Option<f64>,
 }
 
 /// The prediction for an attempt sent now.

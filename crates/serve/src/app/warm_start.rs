@@ -12,6 +12,7 @@ use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_history::store::OpenError;
 use photofinish_routing::learning::RequestMemory;
 use photofinish_routing::money::tariff::{Basis, PromptTokens};
+use photofinish_routing::quality::JudgedAnswer;
 use photofinish_routing::verdict::slows_hedging;
 
 /// Maximum number of attempts per configured upstream to learn from: the newest. Older ones would have almost no
@@ -56,12 +57,18 @@ fn remember(gateway: &Gateway) {
             let cost_budget = model.map(|model| {
                 learning.cost_budget(&model.name, model.race.budget, Basis::of(model.upstreams.iter()).is_money())
             });
+            for (class, upstream, broken) in recorded.attempts.iter().filter_map(RecordedAttempt::judged) {
+                let Some(model) = config.model(&recorded.model) else { continue };
+                let (model, at_us) = (model.name.as_str(), recorded.started_at.min(learning.now_us()));
+                learning.quality().remember(&JudgedAnswer { model, upstream: &upstream, class, broken, at_us });
+            }
             let cost = |attempt: &RecordedAttempt| cost(attempt, &recorded, config);
             learning.remember(&recorded, &RequestMemory { counts: &slows_hedging, cost_budget, cost: &cost });
         };
         Ok(reader.recorded_of(&upstreams, REMEMBERED_MAX, each)?)
     });
     learning.publish();
+    learning.quality().look_at_all(learning.now_us());
     match read {
         Ok(()) => tracing::info!(requests, after = ?began.elapsed(), "learnt from the history"),
         Err(error) => {

@@ -91,12 +91,19 @@ fn counts(gateway: &Gateway, text: &mut MetricsText) {
     counter("records_set_aside_total", help, recorder.set_aside());
     let help = "Rows that the database never takes; they are in a file next to it.";
     counter("records_refused_total", help, recorder.refused());
+    let help = "Answers that were not checked against their request because too many waited.";
+    counter("unjudged_answers_total", help, gateway.judge().crowded_out());
     let help = "Requests refused for lack of a valid token; they have no race.";
     counter("unauthorized_total", help, totals.unauthorized_so_far());
     counter("wrong_tokens_total", "Requests with a wrong token, on any path.", totals.wrong_tokens_so_far());
     text.family("shed_total", "counter", "Requests refused for lack of room before they had a race, by reason.");
     for (reason, count) in totals.shed.so_far() {
         text.sample(&[("reason", reason)], count);
+    }
+    let help = "1 while an upstream answers requests with tools or a schema worse than the others of its model.";
+    text.family("upstream_worse", "gauge", help);
+    for (model, upstream, _) in gateway.learning().quality().worse_now() {
+        text.sample(&[("model", &model), ("upstream", &upstream)], 1_u64);
     }
     text.family("limited_total", "counter", "Requests that a limit of their caller refused, by level and limit.");
     for ((level, kind), count) in totals.limited.so_far() {

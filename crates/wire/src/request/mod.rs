@@ -336,6 +336,25 @@ impl ApiRequest {
         self.prompt.each_ref().map(|part| &self.body[part.clone()])
     }
 
+    /// The member that asks for an answer by a schema, as it was written.
+    pub fn format(&self) -> Option<&str> {
+        let mut found = None;
+        Json::nested(std::str::from_utf8(&self.body).ok()?, DEPTH_MAX)
+            .object(|name, json| {
+                let value = json.skip()?;
+                let asks = match name {
+                    "response_format" | "text" | "output_format" | "output_config" => value.contains("\"json_schema\""),
+                    "generationConfig" => self.surface == Surface::Gemini,
+                    "format" => value.starts_with('{'),
+                    _ => false,
+                };
+                found = found.or(asks.then_some(value));
+                Ok(())
+            })
+            .ok()?;
+        found
+    }
+
     /// The client can do nothing before the whole answer is there: it does not stream, or it is an agent that sent the result of a tool.
     pub fn waits_for_answer(&self) -> bool {
         !self.stream || self.has_tools && ends_with_result(self.prompt()[PROMPT_PARTS - 1])

@@ -11,7 +11,7 @@ use crate::proxy::door::caller::Caller;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::{self, FailedUpstream, Rejection};
 use photofinish_base::failure::Failure;
-use photofinish_config::config::{ModelConfig, Policy, RaceSettings, UpstreamConfig};
+use photofinish_config::config::{ModelConfig, Policy, QualityRule, RaceSettings, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
 use photofinish_history::record::{LeftOutReason, LeftOutUpstream};
 pub use photofinish_routing::health::Candidate;
@@ -214,6 +214,7 @@ pub fn resolve(
     let mut off: Vec<String> =
         without_host.and_then(|model| live.config.why_not_served(&model.name)).into_iter().collect();
     let needs = RequestNeeds::of(request);
+    let judged = known.filter(|_| request.has_tools || request.has_schema);
     let mut conversation = LazyConversation { gateway, request, known: None };
     let (upstreams, forbidden) = allowed_by(levels, (live, known), upstreams, &mut outbound);
     for upstream in upstreams.into_iter().map(|upstream| timed(upstream, request.surface)) {
@@ -232,10 +233,12 @@ pub fn resolve(
         let Some(request_translation) = outbound.for_upstream(&upstream, lessons)? else { continue };
         let Some(endpoint) = route.endpoint(request_translation.dialect()).cloned() else { continue };
         let surface = request_translation.asked();
-        let candidate = Candidate { upstream, name, endpoint, surface, keys, named, trial: false, room: None };
+        let worse = judged.and_then(|model| gateway.learning().quality().why_worse(&model.name, &name));
+        let candidate = Candidate { upstream, name, endpoint, surface, keys, named, trial: false, room: None, worse };
         let unmet = needs.unmet_by(&candidate.upstream);
         let is_lossy = outbound.is_second_choice(&request_translation);
-        choices.add(unmet, is_lossy, (candidate, request_translation));
+        let is_excluded = settings.quality == QualityRule::Exclude && candidate.worse.is_some();
+        choices.add(unmet, (is_lossy, is_excluded), (candidate, request_translation));
     }
     let cooling = choices.admit(&mut admission, &mut outbound);
     let BreakerAdmission { candidates, uploads, trials, .. } = admission;
@@ -267,6 +270,8 @@ pub fn resolve(
 enum ChoiceRank {
     /// It gets the whole request and lacks nothing.
     Whole,
+    /// It answers worse than others, and is left out while another can be asked.
+    Worse,
     /// Its dialect cannot express all of it.
     Lossy,
     /// By the catalogue the model cannot serve it. The catalogue may be wrong, so the provider decides if no other is left.
@@ -277,7 +282,7 @@ enum ChoiceRank {
 }
 
 impl ChoiceRank {
-    const COUNT: usize = 5;
+    const COUNT: usize = 6;
 }
 
 /// The upstreams that could be asked, by rank.
@@ -289,11 +294,17 @@ type RankedChoice = (LeftOutReason, (Candidate, Arc<RequestTranslation>));
 
 impl Choices {
     /// `unmet`: what it surely cannot do. `is_lossy`: its dialect cannot express all of the request.
-    fn add(&mut self, unmet: Option<LeftOutReason>, is_lossy: bool, choice: (Candidate, Arc<RequestTranslation>)) {
+    fn add(
+        &mut self,
+        unmet: Option<LeftOutReason>,
+        (is_lossy, is_worse): (bool, bool),
+        choice: (Candidate, Arc<RequestTranslation>),
+    ) {
         let (rank, reason) = match (choice.0.upstream.unlisted.is_some(), unmet) {
             (true, Some(_)) => (ChoiceRank::UnlistedAndUnfit, LeftOutReason::Unlisted),
             (true, None) => (ChoiceRank::Unlisted, LeftOutReason::Unlisted),
             (false, Some(reason)) => (ChoiceRank::Unfit, reason),
+            (false, None) if is_worse && !is_lossy => (ChoiceRank::Worse, LeftOutReason::Quality),
             (false, None) if is_lossy => (ChoiceRank::Lossy, LeftOutReason::Capability),
             (false, None) => (ChoiceRank::Whole, LeftOutReason::Capability),
         };

@@ -48,6 +48,7 @@ pub fn about_race(
         ("server-timing", format!("{timing};dur={client_ms}, gateway;dur={overhead_ms}")),
         ("x-photofinish-dropped", lost.join(", ")),
         ("x-photofinish-left-out", candidates.passed_over().join(", ")),
+        ("x-photofinish-quality", candidates.list[candidate].worse.as_deref().unwrap_or_default().to_owned()),
     ];
     let written = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     written

@@ -11,7 +11,7 @@ use tracing::Instrument;
 use super::gate::Gate;
 use super::race_guard::RaceGuard;
 use super::raced_attempt::{AttemptStage, RacedAttempt};
-use crate::attempt::{self, Attempt, AttemptSpec, ExchangeSpec, InFlightGuard, JobCost, ReadyAttempt};
+use crate::attempt::{self, AnswerTape, Attempt, AttemptSpec, ExchangeSpec, InFlightGuard, JobCost, ReadyAttempt};
 use crate::proxy::gateway::Gateway;
 use crate::proxy::request::candidate_set::CandidateSet;
 use crate::proxy::request::outbound;
@@ -21,7 +21,7 @@ use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::telemetry::attempt_span;
 use photofinish_config::config::{
-    BreakerSettings, CancelBilling, Drains, Lossy, Objective, RaceSettings, UpstreamStream,
+    BreakerSettings, CancelBilling, Drains, Lossy, Objective, QualityRule, RaceSettings, UpstreamStream,
 };
 use photofinish_config::keyring::HashedKey;
 use photofinish_history::record::StartReason;
@@ -38,6 +38,7 @@ use photofinish_routing::policy::plan::RacePlan;
 use photofinish_routing::policy::question::AttemptView;
 use photofinish_routing::policy::{CandidateState, ContextFits, LookDraw, PolicyDriver, PolicyDriverParts};
 use photofinish_wire::answer::error::{RefusedMember, too_long};
+use photofinish_wire::judge::Asked;
 use photofinish_wire::quirks::RefusalLesson;
 use photofinish_wire::{AnswerForm, ApiRequest, Dialect, RequestTranslation};
 
@@ -68,6 +69,9 @@ pub struct Launcher {
     pub(super) trials: Vec<(usize, TrialPermit)>,
     conversation: Option<ConversationId>,
     job: Option<JobCost>,
+    /// What its answer is judged by.
+    asked: Option<Arc<Asked>>,
+    model: String,
 }
 
 impl Launcher {
@@ -109,6 +113,8 @@ impl Launcher {
             trials: std::mem::take(&mut candidates.trials),
             conversation: candidates.conversation,
             job: candidates.job.clone(),
+            asked: if request.has_tools || request.has_schema { gateway.judge().asked(request) } else { None },
+            model: candidates.model.clone(),
         }
     }
 
@@ -186,6 +192,12 @@ impl Launcher {
             },
             slot: Some(InFlightGuard::enter(observer_spec.known.running())),
             attempt_observer: tells.then(|| AttemptObserver::start(observer_spec)),
+            // Another request than the client's has only a part of the answer.
+            tape: self
+                .asked
+                .clone()
+                .filter(|_| given.is_none() && tells)
+                .map(|asked| AnswerTape::new(asked, gateway.judge().clone(), self.model.clone(), gateway.memory())),
         };
         attempt::start(spec, reservation)
     }
@@ -513,6 +525,7 @@ impl RacePolicy {
                 weight: candidate.upstream.weight,
                 tier: candidate.upstream.tier,
                 in_flight_max: candidate.upstream.in_flight_max.into_iter().chain(candidate.room).min(),
+                worse: candidates.settings.quality == QualityRule::Prefer && candidate.worse.is_some(),
                 first_token: candidate.upstream.timeouts.first_token,
                 trial: candidate.trial,
                 started: None,

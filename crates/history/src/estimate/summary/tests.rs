@@ -10,6 +10,7 @@ use crate::record::names::{CostBasis, RaceOutcome};
 /// Attempt of race `race` that served its client: TTFT 100 ms, 50 ms a token.
 fn served(race: u64) -> AttemptFacts<'static> {
     AttemptFacts {
+        judged: Default::default(),
         race,
         again: false,
         started_at: 0,
@@ -151,7 +152,22 @@ fn what_is_no_summary_is_refused() {
     for cut in 0..stored.len() {
         assert!(Summary::default().absorb(&stored[..cut], 1.0, true).is_err(), "{cut}");
     }
-    assert!(Summary::default().absorb(&[5, 0], 1.0, true).is_err());
+    assert!(Summary::default().absorb(&[6, 0], 1.0, true).is_err());
+}
+
+#[test]
+fn a_summary_of_the_edition_without_judged_answers_is_read() {
+    let summary = Summary { judged: [0, 0], ..summed(&[served(1), lost(1)], true) };
+    let mut bytes = summary.encode();
+    // It ends before the counts of judged answers, of which there are none.
+    assert_eq!(bytes.pop(), Some(0));
+    bytes[0] = LAYOUT_WITHOUT_JUDGED as u8;
+    let mut old = Summary { judged: [3, 1], ..Summary::default() };
+    old.absorb(&bytes, 1.0, true).unwrap();
+    assert_eq!((old.attempts, old.judged), (2, [3, 1]));
+    let with = Summary { judged: [30, 4], ..summary };
+    old.absorb(&with.encode(), 1.0, true).unwrap();
+    assert_eq!((old.attempts, old.judged), (4, [33, 5]));
 }
 
 #[test]

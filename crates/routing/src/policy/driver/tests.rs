@@ -91,6 +91,9 @@ fn by_history(learning: &Arc<Learning>, n: i64, (name, token_ms, whole_ms): (&st
             cached_input_tokens: None,
             output_tokens: Some(100),
             cost_usd: None,
+            calls: None,
+            structured: None,
+            tool_set: None,
             ended_us,
         };
         let recorded = Recorded {
@@ -99,6 +102,7 @@ fn by_history(learning: &Arc<Learning>, n: i64, (name, token_ms, whole_ms): (&st
             model: "m".to_owned(),
             policy: None,
             stream: !plain,
+            has_tools: false,
             input_tokens_estimate: 500,
             winner: Some(0),
             client_ttft_us: Some(if plain { ended_us } else { spread(token_ms, n) }),
@@ -143,6 +147,7 @@ fn driver(learning: &Arc<Learning>, race: &str, others: &[&str], plain: bool) ->
         weight: 1.0,
         tier: 1,
         in_flight_max: None,
+        worse: false,
         first_token: Duration::from_secs(3),
         trial: false,
         started: None,

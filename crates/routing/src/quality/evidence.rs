@@ -1,0 +1,157 @@
+//! Whether one host of a model breaks more answers than the others, by a rule that may be looked at after every answer (pure).
+//!
+//! A host is worse if its answers are 200 times as likely with a share of its own as with that of all, and it breaks more than
+//! 5 points more: see the tests for how often the rule is wrong and how soon it is right.
+
+use std::collections::{BTreeMap, HashMap};
+
+/// Tool sets of one model that are compared, the last used ones.
+const CLASSES_MAX: usize = 64;
+/// Upstreams of one tool set.
+const HOSTS_MAX: usize = 64;
+/// After this time an answer counts half: providers change engines and templates within days, and a host that is not asked any more
+/// must come back to be judged anew. µs.
+const HALF_LIFE_US: f64 = 3.0 * 86_400e6;
+/// How much more likely the answers must be: 100 times, and twice that because all hosts of a model are looked at.
+const FACTOR: f64 = 200.0;
+/// How much larger the share of broken answers must be.
+const POINTS: f64 = 0.05;
+/// What is expected of a share before any answer, as a Beta distribution: about one answer in twenty is broken, and it counts as
+/// little as twenty answers.
+const PRIOR: (f64, f64) = (1.0, 19.0);
+
+/// Answers of one host, old ones less.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Tally {
+    answers: f64,
+    broken: f64,
+    at_us: i64,
+}
+
+impl Tally {
+    fn at(self, now_us: i64) -> Tally {
+        let left = (-((now_us - self.at_us).max(0) as f64) / HALF_LIFE_US).exp2();
+        Tally { answers: self.answers * left, broken: self.broken * left, at_us: self.at_us.max(now_us) }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Class {
+    hosts: BTreeMap<String, Tally>,
+    at_us: i64,
+}
+
+/// The judged answers of one model, by tool set and host. Only answers to the same tools are compared.
+#[derive(Debug, Default)]
+pub struct JudgedAnswers {
+    classes: HashMap<u32, Class>,
+}
+
+/// What the answers of one host say, over the tool sets that others got too.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CallsEvidence {
+    /// Judged answers of the host, old ones less, and the share of them that is broken.
+    pub answers: f64,
+    pub broken_share: f64,
+    /// The same of the others, with the host's mix of tool sets.
+    pub others: f64,
+    pub others_broken_share: f64,
+    /// How much more likely the answers are with a share of its own; natural logarithm.
+    pub ln_factor: f64,
+}
+
+impl CallsEvidence {
+    /// It breaks more answers than the others.
+    pub fn is_worse(&self) -> bool {
+        self.broken_share - self.others_broken_share > POINTS && self.ln_factor >= FACTOR.ln()
+    }
+}
+
+impl JudgedAnswers {
+    /// An answer to the tools of `class`.
+    pub fn add(&mut self, class: u32, upstream: &str, broken: bool, at_us: i64) {
+        if self.classes.len() >= CLASSES_MAX && !self.classes.contains_key(&class) {
+            let oldest = self.classes.iter().min_by_key(|(_, class)| class.at_us).map(|(class, _)| *class);
+            oldest.map(|oldest| self.classes.remove(&oldest));
+        }
+        let Class { hosts, at_us: used_us } = self.classes.entry(class).or_default();
+        *used_us = at_us.max(*used_us);
+        if hosts.len() >= HOSTS_MAX && !hosts.contains_key(upstream) {
+            return;
+        }
+        let tally = hosts.entry(upstream.to_owned()).or_default();
+        *tally = tally.at(at_us);
+        tally.answers += 1.0;
+        tally.broken += f64::from(u8::from(broken));
+    }
+
+    pub fn retain(&mut self, remains: impl Fn(&str) -> bool) {
+        self.classes.values_mut().for_each(|class| class.hosts.retain(|host, _| remains(host)));
+    }
+
+    pub fn hosts(&self) -> Vec<String> {
+        let mut all: Vec<String> = self.classes.values().flat_map(|class| class.hosts.keys().cloned()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// None: nothing can be compared.
+    pub fn evidence(&self, upstream: &str, now_us: i64) -> Option<CallsEvidence> {
+        let mut sum = CallsEvidence::default();
+        for class in self.classes.values() {
+            let Some(own) = class.hosts.get(upstream).map(|tally| tally.at(now_us)) else { continue };
+            let others = class.hosts.iter().filter(|(host, _)| *host != upstream).map(|(_, tally)| tally.at(now_us));
+            let rest = others.fold(Tally::default(), |sum, tally| Tally {
+                answers: sum.answers + tally.answers,
+                broken: sum.broken + tally.broken,
+                at_us: now_us,
+            });
+            if rest.answers < 1.0 || own.answers <= 0.0 {
+                continue;
+            }
+            sum.answers += own.answers;
+            sum.broken_share += own.broken;
+            sum.others += rest.answers;
+            sum.others_broken_share += own.answers * rest.broken / rest.answers;
+            sum.ln_factor += ln_apart(own, rest);
+        }
+        (sum.answers > 0.0).then(|| CallsEvidence {
+            broken_share: sum.broken_share / sum.answers,
+            others_broken_share: sum.others_broken_share / sum.answers,
+            ..sum
+        })
+    }
+}
+
+/// How much more likely two tallies are with a share each than with one for both.
+fn ln_apart(own: Tally, rest: Tally) -> f64 {
+    let both = Tally { answers: own.answers + rest.answers, broken: own.broken + rest.broken, at_us: 0 };
+    ln_likely(own) + ln_likely(rest) - ln_likely(both)
+}
+
+/// The likelihood of a tally, over all shares.
+fn ln_likely(tally: Tally) -> f64 {
+    let (broken, whole) = PRIOR;
+    ln_beta(broken + tally.broken, whole + tally.answers - tally.broken) - ln_beta(broken, whole)
+}
+
+fn ln_beta(a: f64, b: f64) -> f64 {
+    ln_gamma(a) + ln_gamma(b) - ln_gamma(a + b)
+}
+
+/// Stirling's series, from 8 on; below by the recurrence. Right to 10 digits for positive numbers.
+fn ln_gamma(x: f64) -> f64 {
+    let (mut x, mut below) = (x, 0.0);
+    while x < 8.0 {
+        below += x.ln();
+        x += 1.0;
+    }
+    let inverse = 1.0 / x;
+    let square = inverse * inverse;
+    let series = inverse * (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1_260.0 - square / 1_680.0)));
+    (x - 0.5) * x.ln() - x + 0.5 * (2.0 * std::f64::consts::PI).ln() + series - below
+}
+
+#[cfg(test)]
+mod tests;

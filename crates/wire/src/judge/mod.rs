@@ -1,0 +1,297 @@
+//! Whether the calls and the structured output of an answer are what its request asked for. Not for when to check, nor for what
+//! follows from it.
+//!
+//! Per request the first defect counts: arguments that are no JSON, a tool that was not offered, arguments that break the
+//! schema of their tool.
+
+mod calls;
+mod schema;
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use crate::dialect::Surface;
+use crate::request::ApiRequest;
+use calls::AnswerContent;
+use schema::{Schema, Verdict};
+
+/// Bytes of the tools of a request and of the schema of its answer together.
+const ASKED_MAX: usize = 128 << 10;
+/// Bytes of the events of an answer.
+pub const ANSWER_MAX: usize = 512 << 10;
+/// Bytes of the arguments of all calls of an answer, and of its text.
+const ARGUMENTS_MAX: usize = 64 << 10;
+
+photofinish_base::named! {
+    /// The calls of an answer.
+    pub enum CallsVerdict {
+        Valid = "valid",
+        /// The arguments of a call are no JSON.
+        NotJson = "not_json",
+        /// A call names a tool that was not offered.
+        UnknownName = "unknown_name",
+        /// The arguments of a call break the schema of its tool.
+        BreaksSchema = "breaks_schema",
+        /// It made no call.
+        None = "none",
+        /// It was not checked: too large, too dear, cut by its own limit of tokens, or too many waited.
+        NotChecked = "not_checked",
+    }
+}
+
+photofinish_base::named! {
+    /// An answer that has to follow a schema.
+    pub enum StructuredVerdict {
+        Valid = "valid",
+        Invalid = "invalid",
+        NotChecked = "not_checked",
+    }
+}
+
+/// What an answer is, beside what was asked for. None: this was not asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Judgement {
+    pub calls: Option<CallsVerdict>,
+    pub structured: Option<StructuredVerdict>,
+}
+
+impl Judgement {
+    /// Whether the answer is broken. None: nothing of it was checked.
+    pub fn is_broken(self) -> Option<bool> {
+        let calls = match self.calls {
+            None | Some(CallsVerdict::None | CallsVerdict::NotChecked) => None,
+            Some(calls) => Some(calls != CallsVerdict::Valid),
+        };
+        let structured = match self.structured {
+            None | Some(StructuredVerdict::NotChecked) => None,
+            Some(structured) => Some(structured == StructuredVerdict::Invalid),
+        };
+        calls.into_iter().chain(structured).reduce(|one, other| one || other)
+    }
+}
+
+/// What requests ask of answers: the tools that they offer, and the schema that the answer must follow.
+pub struct Asked {
+    surface: Surface,
+    tools: Box<str>,
+    format: Box<str>,
+    class: u32,
+    contract: OnceLock<Contract>,
+}
+
+/// The texts of what a request asks for. None: nothing that can be checked, or more than that.
+fn texts(request: &ApiRequest) -> Option<(&str, &str)> {
+    if !request.has_tools && !request.has_schema || request.legacy_functions {
+        return None;
+    }
+    let [tools, ..] = request.prompt();
+    let tools = if request.has_tools { std::str::from_utf8(tools).ok()? } else { "" };
+    let format = if request.has_schema { request.format()? } else { "" };
+    let is_chat = matches!(
+        request.surface,
+        Surface::Chat
+            | Surface::Responses
+            | Surface::Messages
+            | Surface::OllamaChat
+            | Surface::OllamaGenerate
+            | Surface::Gemini
+    );
+    is_chat.then_some((tools, format))
+}
+
+impl Asked {
+    /// What its tools and its schema are, in short: equal for equal texts. None: see [`Asked::new`].
+    pub fn class_of(request: &ApiRequest) -> Option<u32> {
+        let (tools, format) = texts(request)?;
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(tools.as_bytes());
+        hasher.update(format.as_bytes());
+        Some(hasher.finalize())
+    }
+
+    /// None: the request asks for nothing that can be checked.
+    pub fn new(request: &ApiRequest) -> Option<Asked> {
+        let (class, (tools, format)) = (Asked::class_of(request)?, texts(request)?);
+        let kept = if tools.len() + format.len() > ASKED_MAX { ("", "") } else { (tools, format) };
+        let contract = OnceLock::new();
+        if kept.0.len() + kept.1.len() != tools.len() + format.len() {
+            // Too large to be looked at.
+            let _ = contract.set(Contract::too_large(!tools.is_empty(), !format.is_empty()));
+        }
+        Some(Asked { surface: request.surface, tools: kept.0.into(), format: kept.1.into(), class, contract })
+    }
+
+    /// Whether this request asks for the same.
+    pub fn is_of(&self, request: &ApiRequest) -> bool {
+        self.surface == request.surface && texts(request) == Some((&self.tools, &self.format))
+    }
+
+    pub fn class(&self) -> u32 {
+        self.class
+    }
+
+    pub fn surface(&self) -> Surface {
+        self.surface
+    }
+
+    /// The answer has to follow a schema.
+    pub fn has_format(&self) -> bool {
+        !self.format.is_empty()
+    }
+
+    /// What is said of an answer that cannot be looked at.
+    pub fn unchecked(&self) -> Judgement {
+        let contract = self.contract.get();
+        let has = |text: &str, known: fn(&Contract) -> bool| !text.is_empty() || contract.is_some_and(known);
+        Judgement {
+            calls: has(&self.tools, |contract| contract.offers).then_some(CallsVerdict::NotChecked),
+            structured: has(&self.format, |contract| contract.format.is_some())
+                .then_some(StructuredVerdict::NotChecked),
+        }
+    }
+
+    /// Judges an answer by its events, in the form of the surface.
+    pub fn judge(&self, events: bytes::Bytes) -> Judgement {
+        let mut assembly = self.surface.assembly();
+        let mut scanner = self.surface.framing().decoder(usize::MAX);
+        scanner.push(events);
+        let mut taken = true;
+        while let Some(event) = scanner.next_event().ok().flatten().or_else(|| scanner.finish()) {
+            taken &= assembly.add(&self.surface.mended(&event).unwrap_or(event));
+        }
+        if !taken {
+            return self.unchecked();
+        }
+        match assembly.finish() {
+            // The arguments of a call are an object where they are written as one.
+            None => Judgement { calls: self.unchecked().calls.and(Some(CallsVerdict::NotJson)), ..self.unchecked() },
+            Some(whole) => self.judge_whole(&whole.body),
+        }
+    }
+
+    /// The same for a whole answer.
+    pub fn judge_whole(&self, answer: &[u8]) -> Judgement {
+        let unchecked = self.unchecked();
+        let Ok(answer) = serde_json::from_slice::<Value>(answer) else { return unchecked };
+        let contract = self.contract.get_or_init(|| Contract::read(self.surface, &self.tools, &self.format));
+        let content = AnswerContent::of(self.surface, &answer);
+        if content.is_cut {
+            return unchecked;
+        }
+        let calls = unchecked.calls.map(|_| contract.calls(&content));
+        // An answer that makes calls, or refuses, is not the one that must follow the schema.
+        let answers = content.calls.is_empty() && !content.refuses;
+        Judgement { calls, structured: unchecked.structured.filter(|_| answers).map(|_| contract.structured(&content)) }
+    }
+}
+
+/// What an [`Asked`] says, read once.
+struct Contract {
+    offers: bool,
+    /// By name.
+    tools: HashMap<String, Tool>,
+    /// It has tools whose names are not known here, such as those of a server.
+    is_open: bool,
+    format: Option<Schema>,
+    is_too_large: bool,
+}
+
+struct Tool {
+    /// JSON. Empty: none.
+    text: String,
+    /// Compiled when it is first called.
+    schema: OnceLock<Schema>,
+    /// Its input is free text.
+    is_free: bool,
+}
+
+impl Contract {
+    fn too_large(offers: bool, has_format: bool) -> Contract {
+        let format = has_format.then_some(Schema::TooDear);
+        Contract { offers, tools: HashMap::new(), is_open: true, format, is_too_large: true }
+    }
+
+    fn read(surface: Surface, tools: &str, format: &str) -> Contract {
+        let mut contract = Contract {
+            offers: !tools.is_empty(),
+            tools: HashMap::new(),
+            is_open: false,
+            format: (!format.is_empty()).then(|| Schema::compile(&calls::schema_in(surface, format))),
+            is_too_large: false,
+        };
+        let offered: Vec<Value> = serde_json::from_str(tools).unwrap_or_default();
+        for tool in &offered {
+            let found = calls::tools_in(surface, tool);
+            contract.is_open |= found.is_none();
+            for (name, schema, is_free) in found.into_iter().flatten() {
+                let text = schema.map(Value::to_string).unwrap_or_default();
+                contract.tools.insert(name.to_owned(), Tool { text, schema: OnceLock::new(), is_free });
+            }
+        }
+        contract
+    }
+
+    fn calls(&self, content: &AnswerContent<'_>) -> CallsVerdict {
+        if content.calls.is_empty() {
+            return CallsVerdict::None;
+        }
+        let bytes: usize = content.calls.iter().map(|call| call.size()).sum();
+        if self.is_too_large || bytes > ARGUMENTS_MAX {
+            return CallsVerdict::NotChecked;
+        }
+        let mut worst = CallsVerdict::Valid;
+        for call in &content.calls {
+            match self.call(call, bytes) {
+                CallsVerdict::Valid => {}
+                CallsVerdict::NotChecked => worst = CallsVerdict::NotChecked,
+                defect => return defect,
+            }
+        }
+        worst
+    }
+
+    /// `bytes`: of the arguments of all calls, so that many calls cost no more than one.
+    fn call(&self, call: &calls::Call<'_>, bytes: usize) -> CallsVerdict {
+        let Some(tool) = self.tools.get(call.name) else {
+            // Of a known tool the arguments come first.
+            return match call.value() {
+                None => CallsVerdict::NotJson,
+                Some(_) if self.is_open => CallsVerdict::NotChecked,
+                Some(_) => CallsVerdict::UnknownName,
+            };
+        };
+        if tool.is_free {
+            return CallsVerdict::Valid;
+        }
+        let Some(value) = call.value() else { return CallsVerdict::NotJson };
+        let compile = || if tool.text.is_empty() { Schema::None } else { Schema::compile(&tool.text) };
+        match tool.schema.get_or_init(compile).check(&value, bytes) {
+            Verdict::Obeyed => CallsVerdict::Valid,
+            Verdict::Broken => CallsVerdict::BreaksSchema,
+            Verdict::Unknown => CallsVerdict::NotChecked,
+        }
+    }
+
+    fn structured(&self, content: &AnswerContent<'_>) -> StructuredVerdict {
+        let Some(format) = &self.format else { return StructuredVerdict::NotChecked };
+        let bytes: usize = content.texts.iter().map(|text| text.len()).sum();
+        if bytes > ARGUMENTS_MAX || self.is_too_large {
+            return StructuredVerdict::NotChecked;
+        }
+        let mut worst = StructuredVerdict::Valid;
+        for text in &content.texts {
+            let Ok(value) = serde_json::from_str::<Value>(text) else { return StructuredVerdict::Invalid };
+            match format.check(&value, bytes) {
+                Verdict::Obeyed => {}
+                Verdict::Broken => return StructuredVerdict::Invalid,
+                Verdict::Unknown => worst = StructuredVerdict::NotChecked,
+            }
+        }
+        if content.texts.is_empty() { StructuredVerdict::NotChecked } else { worst }
+    }
+}
+
+#[cfg(test)]
+mod tests;
