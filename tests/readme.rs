@@ -45,7 +45,7 @@ fn the_defaults_are_those_of_the_program() {
     assert_eq!(documented.store, default.store);
     assert_eq!(documented.race, default.race);
     let simulation = documented.providers["slow-demo"].simulate.clone().unwrap();
-    assert_eq!(Simulation { seed: None, stall: None, ..simulation }, Simulation::default());
+    assert_eq!(Simulation { seed: None, stall: None, bad_calls: None, ..simulation }, Simulation::default());
 }
 
 #[test]

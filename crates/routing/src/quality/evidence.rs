@@ -22,29 +22,29 @@ const PRIOR: (f64, f64) = (1.0, 19.0);
 
 /// Answers of one host, old ones less.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Tally {
+struct AnswerTally {
     answers: f64,
     broken: f64,
     at_us: i64,
 }
 
-impl Tally {
-    fn at(self, now_us: i64) -> Tally {
+impl AnswerTally {
+    fn at(self, now_us: i64) -> AnswerTally {
         let left = (-((now_us - self.at_us).max(0) as f64) / HALF_LIFE_US).exp2();
-        Tally { answers: self.answers * left, broken: self.broken * left, at_us: self.at_us.max(now_us) }
+        AnswerTally { answers: self.answers * left, broken: self.broken * left, at_us: self.at_us.max(now_us) }
     }
 }
 
 #[derive(Debug, Default)]
-struct Class {
-    hosts: BTreeMap<String, Tally>,
+struct ToolSetTallies {
+    hosts: BTreeMap<String, AnswerTally>,
     at_us: i64,
 }
 
 /// The judged answers of one model, by tool set and host. Only answers to the same tools are compared.
 #[derive(Debug, Default)]
 pub struct JudgedAnswers {
-    classes: HashMap<u32, Class>,
+    classes: HashMap<u32, ToolSetTallies>,
 }
 
 /// What the answers of one host say, over the tool sets that others got too.
@@ -74,7 +74,7 @@ impl JudgedAnswers {
             let oldest = self.classes.iter().min_by_key(|(_, class)| class.at_us).map(|(class, _)| *class);
             oldest.map(|oldest| self.classes.remove(&oldest));
         }
-        let Class { hosts, at_us: used_us } = self.classes.entry(class).or_default();
+        let ToolSetTallies { hosts, at_us: used_us } = self.classes.entry(class).or_default();
         *used_us = at_us.max(*used_us);
         if hosts.len() >= HOSTS_MAX && !hosts.contains_key(upstream) {
             return;
@@ -102,7 +102,7 @@ impl JudgedAnswers {
         for class in self.classes.values() {
             let Some(own) = class.hosts.get(upstream).map(|tally| tally.at(now_us)) else { continue };
             let others = class.hosts.iter().filter(|(host, _)| *host != upstream).map(|(_, tally)| tally.at(now_us));
-            let rest = others.fold(Tally::default(), |sum, tally| Tally {
+            let rest = others.fold(AnswerTally::default(), |sum, tally| AnswerTally {
                 answers: sum.answers + tally.answers,
                 broken: sum.broken + tally.broken,
                 at_us: now_us,
@@ -125,13 +125,13 @@ impl JudgedAnswers {
 }
 
 /// How much more likely two tallies are with a share each than with one for both.
-fn ln_apart(own: Tally, rest: Tally) -> f64 {
-    let both = Tally { answers: own.answers + rest.answers, broken: own.broken + rest.broken, at_us: 0 };
+fn ln_apart(own: AnswerTally, rest: AnswerTally) -> f64 {
+    let both = AnswerTally { answers: own.answers + rest.answers, broken: own.broken + rest.broken, at_us: 0 };
     ln_likely(own) + ln_likely(rest) - ln_likely(both)
 }
 
 /// The likelihood of a tally, over all shares.
-fn ln_likely(tally: Tally) -> f64 {
+fn ln_likely(tally: AnswerTally) -> f64 {
     let (broken, whole) = PRIOR;
     ln_beta(broken + tally.broken, whole + tally.answers - tally.broken) - ln_beta(broken, whole)
 }

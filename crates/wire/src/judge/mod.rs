@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::dialect::Surface;
 use crate::request::ApiRequest;
 use calls::AnswerContent;
-use schema::{Schema, Verdict};
+use schema::{Schema, SchemaVerdict};
 
 /// Bytes of the tools of a request and of the schema of its answer together.
 const ASKED_MAX: usize = 128 << 10;
@@ -191,14 +191,14 @@ impl Asked {
 struct Contract {
     offers: bool,
     /// By name.
-    tools: HashMap<String, Tool>,
+    tools: HashMap<String, OfferedSchema>,
     /// It has tools whose names are not known here, such as those of a server.
     is_open: bool,
     format: Option<Schema>,
     is_too_large: bool,
 }
 
-struct Tool {
+struct OfferedSchema {
     /// JSON. Empty: none.
     text: String,
     /// Compiled when it is first called.
@@ -227,7 +227,7 @@ impl Contract {
             contract.is_open |= found.is_none();
             for (name, schema, is_free) in found.into_iter().flatten() {
                 let text = schema.map(Value::to_string).unwrap_or_default();
-                contract.tools.insert(name.to_owned(), Tool { text, schema: OnceLock::new(), is_free });
+                contract.tools.insert(name.to_owned(), OfferedSchema { text, schema: OnceLock::new(), is_free });
             }
         }
         contract
@@ -268,9 +268,9 @@ impl Contract {
         let Some(value) = call.value() else { return CallsVerdict::NotJson };
         let compile = || if tool.text.is_empty() { Schema::None } else { Schema::compile(&tool.text) };
         match tool.schema.get_or_init(compile).check(&value, bytes) {
-            Verdict::Obeyed => CallsVerdict::Valid,
-            Verdict::Broken => CallsVerdict::BreaksSchema,
-            Verdict::Unknown => CallsVerdict::NotChecked,
+            SchemaVerdict::Obeyed => CallsVerdict::Valid,
+            SchemaVerdict::Broken => CallsVerdict::BreaksSchema,
+            SchemaVerdict::Unknown => CallsVerdict::NotChecked,
         }
     }
 
@@ -284,9 +284,9 @@ impl Contract {
         for text in &content.texts {
             let Ok(value) = serde_json::from_str::<Value>(text) else { return StructuredVerdict::Invalid };
             match format.check(&value, bytes) {
-                Verdict::Obeyed => {}
-                Verdict::Broken => return StructuredVerdict::Invalid,
-                Verdict::Unknown => worst = StructuredVerdict::NotChecked,
+                SchemaVerdict::Obeyed => {}
+                SchemaVerdict::Broken => return StructuredVerdict::Invalid,
+                SchemaVerdict::Unknown => worst = StructuredVerdict::NotChecked,
             }
         }
         if content.texts.is_empty() { StructuredVerdict::NotChecked } else { worst }

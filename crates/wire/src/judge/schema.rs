@@ -25,7 +25,7 @@ const PATTERN_MAX: usize = 64 << 10;
 
 /// What a schema says of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum SchemaVerdict {
     Obeyed,
     Broken,
     /// The check could take too long.
@@ -73,14 +73,14 @@ impl Schema {
     }
 
     /// `bytes`: of the text of `value`.
-    pub fn check(&self, value: &Value, bytes: usize) -> Verdict {
+    pub fn check(&self, value: &Value, bytes: usize) -> SchemaVerdict {
         match self {
-            Schema::None => Verdict::Obeyed,
-            Schema::TooDear => Verdict::Unknown,
-            Schema::Check { looks, .. } if looks.saturating_mul(bytes as u64) > WORK_MAX => Verdict::Unknown,
-            Schema::Check { .. } if is_deeper(value, VALUE_DEPTH_MAX) => Verdict::Unknown,
-            Schema::Check { validator, .. } if validator.is_valid(value) => Verdict::Obeyed,
-            Schema::Check { .. } => Verdict::Broken,
+            Schema::None => SchemaVerdict::Obeyed,
+            Schema::TooDear => SchemaVerdict::Unknown,
+            Schema::Check { looks, .. } if looks.saturating_mul(bytes as u64) > WORK_MAX => SchemaVerdict::Unknown,
+            Schema::Check { .. } if is_deeper(value, VALUE_DEPTH_MAX) => SchemaVerdict::Unknown,
+            Schema::Check { validator, .. } if validator.is_valid(value) => SchemaVerdict::Obeyed,
+            Schema::Check { .. } => SchemaVerdict::Broken,
         }
     }
 }
@@ -95,19 +95,19 @@ fn is_deeper(value: &Value, levels: u8) -> bool {
 
 /// The most that a schema does for a value and, of what is inside it, the dearest way down.
 #[derive(Clone, Copy, Default)]
-struct Cost {
+struct CheckCost {
     looks: u64,
     /// Schemas inside each other.
     height: u32,
 }
 
-impl Cost {
-    fn and(self, other: Cost) -> Cost {
-        Cost { looks: self.looks.saturating_add(other.looks), height: self.height.max(other.height) }
+impl CheckCost {
+    fn and(self, other: CheckCost) -> CheckCost {
+        CheckCost { looks: self.looks.saturating_add(other.looks), height: self.height.max(other.height) }
     }
 
-    fn or(self, other: Cost) -> Cost {
-        Cost { looks: self.looks.max(other.looks), height: self.height.max(other.height) }
+    fn or(self, other: CheckCost) -> CheckCost {
+        CheckCost { looks: self.looks.max(other.looks), height: self.height.max(other.height) }
     }
 }
 
@@ -115,7 +115,7 @@ impl Cost {
 struct Bound<'s> {
     root: &'s Value,
     /// By the target of a reference, and the levels below. None: it is being searched, so it goes round in a circle.
-    known: HashMap<(&'s str, u8), Option<Cost>>,
+    known: HashMap<(&'s str, u8), Option<CheckCost>>,
     steps: u32,
     /// All references are JSON pointers into the schema.
     pointers_only: bool,
@@ -123,22 +123,22 @@ struct Bound<'s> {
 
 impl<'s> Bound<'s> {
     /// `levels`: how deep the value may go on. None: no bound was found.
-    fn of(&mut self, schema: &'s Value, levels: u8) -> Option<Cost> {
+    fn of(&mut self, schema: &'s Value, levels: u8) -> Option<CheckCost> {
         self.steps += 1;
         if self.steps > STEPS_MAX {
             return None;
         }
-        let Value::Object(members) = schema else { return Some(Cost { looks: 1, height: 1 }) };
-        let mut cost = Cost { looks: 1, height: 0 };
+        let Value::Object(members) = schema else { return Some(CheckCost { looks: 1, height: 1 }) };
+        let mut cost = CheckCost { looks: 1, height: 0 };
         for (name, value) in members {
             cost = cost.and(self.of_keyword(name, value, levels)?);
         }
-        Some(Cost { height: cost.height + 1, ..cost })
+        Some(CheckCost { height: cost.height + 1, ..cost })
     }
 
-    fn of_keyword(&mut self, name: &str, value: &'s Value, levels: u8) -> Option<Cost> {
+    fn of_keyword(&mut self, name: &str, value: &'s Value, levels: u8) -> Option<CheckCost> {
         let below = levels.checked_sub(1);
-        let looks = |looks| Some(Cost { looks, height: 0 });
+        let looks = |looks| Some(CheckCost { looks, height: 0 });
         match (name, value) {
             ("$ref", Value::String(target)) => self.of_target(target, levels),
             // What they mean depends on what was looked at before.
@@ -152,10 +152,10 @@ impl<'s> Bound<'s> {
             // A member has one name, and an item one place.
             ("properties", Value::Object(schemas)) => self.dearest(schemas, below),
             ("items" | "prefixItems", Value::Array(schemas)) => below.map_or(looks(0), |below| {
-                schemas.iter().try_fold(Cost::default(), |most, schema| Some(most.or(self.of(schema, below)?)))
+                schemas.iter().try_fold(CheckCost::default(), |most, schema| Some(most.or(self.of(schema, below)?)))
             }),
             ("patternProperties", Value::Object(schemas)) => below.map_or(looks(0), |below| {
-                let patterns = Cost { looks: PATTERN_LOOKS * schemas.len() as u64, height: 0 };
+                let patterns = CheckCost { looks: PATTERN_LOOKS * schemas.len() as u64, height: 0 };
                 Some(self.sum(schemas.values(), below)?.and(patterns))
             }),
             ("items" | "additionalItems" | "additionalProperties" | "contains" | "propertyNames", schema) => {
@@ -165,16 +165,16 @@ impl<'s> Bound<'s> {
         }
     }
 
-    fn sum(&mut self, schemas: impl Iterator<Item = &'s Value>, levels: u8) -> Option<Cost> {
-        schemas.into_iter().try_fold(Cost::default(), |sum, schema| Some(sum.and(self.of(schema, levels)?)))
+    fn sum(&mut self, schemas: impl Iterator<Item = &'s Value>, levels: u8) -> Option<CheckCost> {
+        schemas.into_iter().try_fold(CheckCost::default(), |sum, schema| Some(sum.and(self.of(schema, levels)?)))
     }
 
-    fn dearest(&mut self, schemas: &'s Map<String, Value>, below: Option<u8>) -> Option<Cost> {
-        let Some(below) = below else { return Some(Cost::default()) };
-        schemas.values().try_fold(Cost::default(), |most, schema| Some(most.or(self.of(schema, below)?)))
+    fn dearest(&mut self, schemas: &'s Map<String, Value>, below: Option<u8>) -> Option<CheckCost> {
+        let Some(below) = below else { return Some(CheckCost::default()) };
+        schemas.values().try_fold(CheckCost::default(), |most, schema| Some(most.or(self.of(schema, below)?)))
     }
 
-    fn of_target(&mut self, target: &'s str, levels: u8) -> Option<Cost> {
+    fn of_target(&mut self, target: &'s str, levels: u8) -> Option<CheckCost> {
         if let Some(known) = self.known.get(&(target, levels)) {
             return *known;
         }
@@ -182,7 +182,7 @@ impl<'s> Bound<'s> {
         let root = self.root;
         let Some(schema) = pointed.and_then(|pointer| root.pointer(&decoded(pointer))) else {
             self.pointers_only = false;
-            return Some(Cost::default());
+            return Some(CheckCost::default());
         };
         self.known.insert((target, levels), None);
         let cost = self.of(schema, levels)?;

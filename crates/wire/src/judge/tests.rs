@@ -1,3 +1,5 @@
+//! Answers of each surface against what was asked for.
+
 use bytes::Bytes;
 use serde_json::json;
 

@@ -214,7 +214,6 @@ pub fn resolve(
     let mut off: Vec<String> =
         without_host.and_then(|model| live.config.why_not_served(&model.name)).into_iter().collect();
     let needs = RequestNeeds::of(request);
-    let judged = known.filter(|_| request.has_tools || request.has_schema);
     let mut conversation = LazyConversation { gateway, request, known: None };
     let (upstreams, forbidden) = allowed_by(levels, (live, known), upstreams, &mut outbound);
     for upstream in upstreams.into_iter().map(|upstream| timed(upstream, request.surface)) {
@@ -233,12 +232,10 @@ pub fn resolve(
         let Some(request_translation) = outbound.for_upstream(&upstream, lessons)? else { continue };
         let Some(endpoint) = route.endpoint(request_translation.dialect()).cloned() else { continue };
         let surface = request_translation.asked();
-        let worse = judged.and_then(|model| gateway.learning().quality().why_worse(&model.name, &name));
+        let worse = why_worse(gateway, known, request, &name);
         let candidate = Candidate { upstream, name, endpoint, surface, keys, named, trial: false, room: None, worse };
-        let unmet = needs.unmet_by(&candidate.upstream);
-        let is_lossy = outbound.is_second_choice(&request_translation);
-        let is_excluded = settings.quality == QualityRule::Exclude && candidate.worse.is_some();
-        choices.add(unmet, (is_lossy, is_excluded), (candidate, request_translation));
+        let lacks = (needs.unmet_by(&candidate.upstream), outbound.is_second_choice(&request_translation));
+        choices.add(lacks, settings.quality, (candidate, request_translation));
     }
     let cooling = choices.admit(&mut admission, &mut outbound);
     let BreakerAdmission { candidates, uploads, trials, .. } = admission;
@@ -296,10 +293,11 @@ impl Choices {
     /// `unmet`: what it surely cannot do. `is_lossy`: its dialect cannot express all of the request.
     fn add(
         &mut self,
-        unmet: Option<LeftOutReason>,
-        (is_lossy, is_worse): (bool, bool),
+        (unmet, is_lossy): (Option<LeftOutReason>, bool),
+        rule: QualityRule,
         choice: (Candidate, Arc<RequestTranslation>),
     ) {
+        let is_worse = rule == QualityRule::Exclude && choice.0.worse.is_some();
         let (rank, reason) = match (choice.0.upstream.unlisted.is_some(), unmet) {
             (true, Some(_)) => (ChoiceRank::UnlistedAndUnfit, LeftOutReason::Unlisted),
             (true, None) => (ChoiceRank::Unlisted, LeftOutReason::Unlisted),
@@ -333,6 +331,17 @@ impl Choices {
         }
         cooling
     }
+}
+
+/// Why this upstream of the model answers worse than others, if that matters for the request.
+fn why_worse(
+    gateway: &Gateway,
+    known: Option<&Arc<ModelConfig>>,
+    request: &ApiRequest,
+    name: &str,
+) -> Option<Arc<str>> {
+    let model = known.filter(|_| request.has_tools || request.has_schema)?;
+    gateway.learning().quality().why_worse(&model.name, name)
 }
 
 /// The upstreams of the model, or those that the request names; and their settings.

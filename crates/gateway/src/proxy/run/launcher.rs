@@ -129,6 +129,11 @@ impl Launcher {
         self.gate.reserve(self.gateway.learning(), &self.outcome_reporter.candidates[candidate], ordinal, bytes)
     }
 
+    /// Another request than the client's has only a part of the answer, and no tape.
+    fn tape(&self, asked: Arc<Asked>) -> AnswerTape {
+        AnswerTape::new(asked, self.gateway.judge().clone(), self.model.clone(), self.gateway.memory())
+    }
+
     /// Starts an attempt; `given`: a request other than the candidate's own.
     pub fn start(
         &mut self,
@@ -192,12 +197,7 @@ impl Launcher {
             },
             slot: Some(InFlightGuard::enter(observer_spec.known.running())),
             attempt_observer: tells.then(|| AttemptObserver::start(observer_spec)),
-            // Another request than the client's has only a part of the answer.
-            tape: self
-                .asked
-                .clone()
-                .filter(|_| given.is_none() && tells)
-                .map(|asked| AnswerTape::new(asked, gateway.judge().clone(), self.model.clone(), gateway.memory())),
+            tape: self.asked.clone().filter(|_| given.is_none() && tells).map(|asked| self.tape(asked)),
         };
         attempt::start(spec, reservation)
     }

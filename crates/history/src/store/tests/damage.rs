@@ -29,8 +29,8 @@ fn races(of: std::ops::Range<i64>) -> Vec<Record> {
 async fn with_rows() -> (TempDir, PathBuf, Store) {
     let (directory, path, store) = new_store().await;
     store.write(&races(0..20)).unwrap();
-    // By its own connection, which keeps its pages in memory.
-    let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+    // By its own connection, which keeps its pages in memory. A free page would be read again from the file.
+    let checkpoint = "PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)";
     store.slot().opened.as_ref().unwrap().connection.execute_batch(checkpoint).unwrap();
     (directory, path, store)
 }

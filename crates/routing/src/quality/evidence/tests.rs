@@ -1,3 +1,5 @@
+//! How often the rule is wrong, how soon it is right, and what it holds. Seeded.
+
 use super::*;
 
 const HOUR_US: i64 = 3_600_000_000;

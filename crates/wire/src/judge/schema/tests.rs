@@ -1,10 +1,12 @@
+//! The official suite, hostile schemas, and what is no schema.
+
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::*;
 
-fn check(schema: &Value, value: &Value) -> Verdict {
+fn check(schema: &Value, value: &Value) -> SchemaVerdict {
     Schema::compile(&schema.to_string()).check(value, value.to_string().len())
 }
 
@@ -62,12 +64,12 @@ fn the_official_suite_agrees() {
             let name = (file.as_str(), group["description"].as_str().unwrap());
             let schema = Schema::compile(&group["schema"].to_string());
             for test in group["tests"].as_array().unwrap() {
-                let expected = if test["valid"] == true { Verdict::Obeyed } else { Verdict::Broken };
+                let expected = if test["valid"] == true { SchemaVerdict::Obeyed } else { SchemaVerdict::Broken };
                 let verdict = match &schema {
-                    Schema::None => Verdict::Unknown,
+                    Schema::None => SchemaVerdict::Unknown,
                     schema => schema.check(&test["data"], test["data"].to_string().len()),
                 };
-                if verdict == Verdict::Unknown {
+                if verdict == SchemaVerdict::Unknown {
                     unchecked.push(name);
                     break;
                 }
@@ -84,7 +86,7 @@ fn the_official_suite_agrees() {
 /// The time of compiling and checking, in a test's build, is many times that of a release.
 const HOSTILE_FOR: Duration = Duration::from_secs(2);
 
-fn hostile(name: &str, schema: &str, value: &Value) -> Verdict {
+fn hostile(name: &str, schema: &str, value: &Value) -> SchemaVerdict {
     let began = Instant::now();
     let verdict = Schema::compile(schema).check(value, value.to_string().len());
     println!("{name}: {verdict:?} after {:?}", began.elapsed());
@@ -121,7 +123,7 @@ fn a_hostile_schema_is_not_checked_or_soon_done() {
     ];
     for (name, schema, value) in unknown {
         let verdict = hostile(name, &schema, &value);
-        assert!(verdict == Verdict::Unknown || name == "deep", "{name}: {verdict:?}");
+        assert!(verdict == SchemaVerdict::Unknown || name == "deep", "{name}: {verdict:?}");
     }
     for pattern in ["^(a+)+$", "^(a|aa)+$", "^(([a-z])+.)+[A-Z]([a-z])+$", "(.*a){20}", "^(\\w{1,300}){1,3}$"] {
         hostile(pattern, &json!({"pattern": pattern}).to_string(), &long);
@@ -136,7 +138,7 @@ fn a_hostile_schema_is_not_checked_or_soon_done() {
     );
     assert_eq!(
         hostile("tree", r##"{"properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}}"##, &tree(6)),
-        Verdict::Obeyed
+        SchemaVerdict::Obeyed
     );
 }
 
@@ -146,7 +148,7 @@ fn a_recursive_schema_is_checked() {
         "v": {"type": "integer"}, "below": {"type": "array", "items": {"$ref": "#"}}}});
     let good = json!({"v": 1, "below": [{"v": 2, "below": []}, {"v": 3}]});
     let bad = json!({"v": 1, "below": [{"v": 2, "below": [{"v": "3"}]}]});
-    assert_eq!((check(&schema, &good), check(&schema, &bad)), (Verdict::Obeyed, Verdict::Broken));
+    assert_eq!((check(&schema, &good), check(&schema, &bad)), (SchemaVerdict::Obeyed, SchemaVerdict::Broken));
 }
 
 #[test]
@@ -159,11 +161,15 @@ fn what_is_no_schema_or_is_elsewhere_asks_for_nothing() {
         json!({"properties": {"a": {"$ref": "other.json#/a"}}}),
         json!({"pattern": "(?=a)"}),
     ] {
-        assert_eq!(check(&schema, &json!({"a": 1})), Verdict::Obeyed, "{schema}");
+        assert_eq!(check(&schema, &json!({"a": 1})), SchemaVerdict::Obeyed, "{schema}");
     }
     let draft_2020 =
         json!({"$schema": "https://json-schema.org/draft/2020-12/schema", "prefixItems": [{"type": "string"}]});
-    assert_eq!(check(&draft_2020, &json!([1])), Verdict::Broken);
-    assert_eq!(check(&json!({"prefixItems": [{"type": "string"}]}), &json!([1])), Verdict::Obeyed, "draft 7 has none");
-    assert_eq!(check(&json!({"format": "date"}), &json!("tomorrow")), Verdict::Obeyed, "an annotation");
+    assert_eq!(check(&draft_2020, &json!([1])), SchemaVerdict::Broken);
+    assert_eq!(
+        check(&json!({"prefixItems": [{"type": "string"}]}), &json!([1])),
+        SchemaVerdict::Obeyed,
+        "draft 7 has none"
+    );
+    assert_eq!(check(&json!({"format": "date"}), &json!("tomorrow")), SchemaVerdict::Obeyed, "an annotation");
 }
