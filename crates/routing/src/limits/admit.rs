@@ -77,7 +77,7 @@ pub fn admit(
     tokens: u64,
     costs: &[AttemptCost],
     now: LimitClock,
-) -> Result<(Admission, Vec<bool>), LimitRefusal> {
+) -> Result<(Admission, Vec<bool>), Box<LimitRefusal>> {
     let mut all = levels.lock();
     let mut refusals = Vec::new();
     for (level, used) in levels.0.iter().zip(all.iter_mut().flatten()) {
@@ -109,7 +109,7 @@ pub fn admit(
         refusals.extend(who_refuses(&levels, &all, costs));
     }
     if let Some((level, by)) = refusals.into_iter().max_by_key(|(_, by)| by.wait_us(now)) {
-        return Err(LimitRefusal { level: level.clone(), by, left: LimitsLeft::of(&levels, &all) });
+        return Err(Box::new(LimitRefusal { level: level.clone(), by, left: LimitsLeft::of(&levels, &all) }));
     }
     let kept = || costs.iter().zip(&fitting).filter(|(_, fits)| **fits).map(|(cost, _)| cost);
     let (mut first, mut periods) = ([0; LEVELS_MAX], [[0; 2]; LEVELS_MAX]);
