@@ -27,7 +27,7 @@ use crate::bill::BillBounds;
 use crate::estimate::incident::usual::IncidentAttempt;
 use crate::metrics::Metrics;
 use crate::record::{AttemptRecord, IncidentRecord, LeftOutReason, RaceRecord, RaceSource, RunRecord};
-use crate::store::{OpenError, Record, Store, StoreReader};
+use crate::store::{OpenError, Record, Store, StoreReader, WriteError};
 use live::LiveFeed;
 pub use live::{LiveWatcher, WATCHERS_MAX};
 use photofinish_base::shutdown::Shutdown;
@@ -66,6 +66,9 @@ pub struct WriterTask {
     task: JoinHandle<()>,
     state: Arc<StoreState>,
 }
+
+/// See [`Recorder::before_rows`].
+pub type BeforeRows = dyn Fn() -> Result<(), WriteError> + Send + Sync;
 
 /// See [`Recorder::hold`].
 pub struct RowHold(Arc<StoreState>);
@@ -282,6 +285,12 @@ impl Recorder {
     /// Attempts whose row contradicted itself. They were written anyway.
     pub fn violations(&self) -> u64 {
         self.state.violations.load(Relaxed)
+    }
+
+    /// From now on each batch waits until this has succeeded: it brings into the store what must be there before the rows. It may
+    /// block. Only the first call counts.
+    pub fn before_rows(&self, before_rows: Box<BeforeRows>) {
+        let _ = self.state.before_rows.set(before_rows);
     }
 
     /// The condition of the store.

@@ -39,6 +39,15 @@ def messages_whole_with_headers():
 
 
 @check
+def a_spent_budget_is_asked_once():
+    def spend(options):
+        spent = anthropic.Anthropic(base_url=kit.URL, api_key=kit.SPENT_TOKEN, http_client=anthropic.DefaultHttpxClient(**options))
+        spent.messages.create(**ASK | {"model": "spent"})
+
+    kit.refused_once(anthropic.RateLimitError, spend)
+
+
+@check
 def messages_bearer_token():
     good(anthropic.Anthropic(base_url=kit.URL, auth_token=kit.TOKEN, api_key=None, max_retries=0).messages.create(**ASK))
 

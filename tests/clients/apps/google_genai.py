@@ -41,6 +41,15 @@ def good(response):
 
 
 @check
+def a_spent_budget_is_asked_once():
+    def spend(options):
+        spent = genai.Client(api_key=kit.SPENT_TOKEN, http_options=types.HttpOptions(base_url=kit.URL, client_args=options))
+        spent.models.generate_content(model="spent", contents="Say hello", config=BRIEF)
+
+    kit.refused_once(errors.ClientError, spend)
+
+
+@check
 def models_list_and_get():
     assert f"models/{kit.MODEL}" in [model.name for model in client.models.list()]
     found = client.models.get(model=kit.MODEL)

@@ -8,6 +8,7 @@ import traceback
 
 URL = os.environ["PF_URL"]
 TOKEN = os.environ["PF_TOKEN"]
+SPENT_TOKEN = os.environ["PF_SPENT_TOKEN"]  # of a user whose budget is spent
 MODEL = os.environ["PF_MODEL"]
 LONG_MODEL = os.environ["PF_LONG_MODEL"]  # generates until its client leaves
 EMBEDDER = os.environ.get("PF_EMBEDDER", MODEL)
@@ -49,6 +50,18 @@ def has(text, *parts):
 def cannot_say(*dialects):
     """Whether all upstreams use one of these dialects, which cannot express a feature."""
     return set(DIALECTS) <= set(dialects)
+
+
+def refused_once(kind, ask):
+    """Checks that a spent budget is an error of the SDK's own, and is not asked for again. `ask` gets options of an httpx client."""
+    sent = []
+    try:
+        ask({"event_hooks": {"request": [sent.append]}})
+    except kind as error:
+        assert "may spend" in str(error), error
+        assert len(sent) == 1, f"{len(sent)} requests"
+        return
+    raise AssertionError(f"no {kind.__name__}")
 
 
 def run():

@@ -94,6 +94,15 @@ def chat_abort():
 
 
 @check
+def a_spent_budget_is_asked_once():
+    def spend(options):
+        spent = openai.OpenAI(base_url=kit.URL + "/v1", api_key=kit.SPENT_TOKEN, http_client=openai.DefaultHttpxClient(**options))
+        spent.chat.completions.create(model="spent", messages=HELLO)
+
+    kit.refused_once(openai.RateLimitError, spend)
+
+
+@check
 def chat_errors():
     def raised(kind, message, **members):
         try:

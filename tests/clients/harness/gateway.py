@@ -13,6 +13,7 @@ import time
 from . import upstreams
 
 TOKEN = "tester-token"
+SPENT_TOKEN = "spent-token"
 COUNTS = ("count_tokens", "gemini_count_tokens")
 # The gateway itself answers these without an upstream: a token count that no upstream offers, and loading a model.
 OWN_ANSWERS = (*COUNTS, "ollama_chat", "ollama_generate")
@@ -24,7 +25,7 @@ class Gateway:
     def __init__(self, binary, folder, config):
         self.folder = folder
         (folder / "config.toml").write_text(config)
-        env = {"PATH": upstreams.PATH, "HOME": str(folder), "TESTER_TOKEN": TOKEN} | upstreams.ENV
+        env = {"PATH": upstreams.PATH, "HOME": str(folder), "TESTER_TOKEN": TOKEN, "SPENT_TOKEN": SPENT_TOKEN} | upstreams.ENV
         self.log = folder / "gateway.log"
         with open(self.log, "wb") as log:
             command = [str(binary), "--config", "config.toml", "serve"]

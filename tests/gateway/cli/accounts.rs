@@ -113,8 +113,38 @@ async fn a_running_gateway_is_asked() {
     let shown = done(&served.setup, &format!("user show eve/x {at} --json")).await.out;
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!((&shown["rpm"], &shown["admin"], &shown["version"]), (&json!(5), &json!(true), &json!(2)));
+    let made = done(&served.setup, &format!("key create --user eve/x --name ci {at}")).await;
+    assert_eq!(status(&served, made.out.trim()).await, 200);
+    let named = async {
+        let counted = "photofinish_user_races_total{user=\"eve/x\",outcome=\"ok\"} 1";
+        while !served.get("/metrics", &[("x-api-key", "root-token")]).await.body.contains(counted) {}
+    };
+    soon("its race counts under its name", named).await;
     let ran = served.setup.run(&["user", "set", "ann", "--rpm", "5", "--url", &url, "--token", "root-token"]).await;
     assert!(ran.code == Some(1) && ran.said().contains("config.toml"), "{}", ran.err);
+}
+
+/// A row is in the store only after its cost is in the budget, whenever the process is killed.
+#[tokio::test]
+async fn after_a_kill_a_budget_has_no_less_than_the_rows() {
+    let fake = fake().await;
+    let mut setup = setup(&fake, "budget = { day = 1000.0 }\n");
+    for _ in 0..6 {
+        let served = setup.serve().await;
+        let before = served.setup.number("SELECT count(*) FROM attempt").await;
+        for _ in 0..3 {
+            assert_eq!(status(&served, "ann-token").await, 200);
+        }
+        let written = async { while served.setup.number("SELECT count(*) FROM attempt").await == before {} };
+        soon("the rows are written", written).await;
+        served.process.signal("KILL");
+        assert_eq!(served.process.ended().await, None);
+        setup = served.setup;
+        let of_rows = setup.number("SELECT sum(CAST(round(cost_usd * 1e9) AS INTEGER)) FROM attempt").await;
+        let sql = "SELECT coalesce(max(spent + reserved), 0) FROM budget_window WHERE subject = 'user:ann' AND span = 'month'";
+        let of_budget = setup.number(sql).await;
+        assert!(of_rows > 0 && of_budget >= of_rows, "{of_budget} of {of_rows}");
+    }
 }
 
 /// What a process that was killed had reserved counts as spent.

@@ -6,6 +6,7 @@ mod examples;
 mod models;
 mod rates;
 mod routes;
+mod storms;
 mod surfaces;
 
 use photofinish_config::config::Limits;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{ANN, BOB, answer, ask, asking, get, priced, send, spent, usage, user};
-use crate::harness::answer::read_response;
+use crate::harness::answer::{Response, read_response};
 use crate::harness::gateway::{CHAT, assert_row};
 use crate::harness::surface::Surface;
 use crate::support::{FakeProvider, Gate, Script};
@@ -108,6 +108,12 @@ async fn each_dialect_gets_its_own_refusal_and_headers() {
         let refused = read_response(&mut send(&gateway, "ann", &path, &body).await).await;
         assert_eq!(refused.status, 429, "{surface:?}: {}", refused.body);
         assert!(!refused.header("retry-after").is_empty());
+        let about_limits = |response: &Response| -> Vec<String> {
+            let names = response.headers.iter().map(|(name, _)| name.to_owned());
+            names.filter(|name| name.contains("ratelimit") || name.contains("budget")).collect()
+        };
+        assert_eq!(about_limits(&refused), about_limits(&served), "{surface:?}");
+        assert_eq!(about_limits(&refused).len(), 4, "{:?}", refused.headers);
         let error = refused.json();
         let shaped = match surface {
             Surface::Chat | Surface::Responses => error["error"]["type"] == "rate_limit_error",

@@ -21,6 +21,7 @@ use crate::attempt::{AnswerJudge, InFlightGuard};
 use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Fingerprint, ProviderLists, User};
+use photofinish_history::metrics::USERS_MAX;
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::health::{LiveConfig, MadeCallers, UpstreamHealth};
 use photofinish_routing::learning::Learning;
@@ -88,7 +89,7 @@ impl Totals {
 
 impl Gateway {
     pub fn new(live: LiveConfig, client: UpstreamClient, recorder: Recorder, shutdown: Shutdown) -> Gateway {
-        recorder.metrics().configure(&live.config);
+        recorder.metrics().configure(&live.config, &[]);
         let health = Arc::new(UpstreamHealth::new(&live));
         let memory = Memory::new(live.config.server.memory);
         Gateway {
@@ -150,9 +151,9 @@ impl Gateway {
     /// Changes the teams, users and keys that were made at run time. In force when it returns.
     pub fn change_made(&self, change: impl FnOnce(&mut MadeCallers)) {
         let callers = self.live().callers.clone();
-        let before = callers.made_teams();
+        let before = (callers.made_teams(), callers.made_user_names(USERS_MAX));
         callers.change_made(change);
-        if callers.made_teams() != before {
+        if (callers.made_teams(), callers.made_user_names(USERS_MAX)) != before {
             self.replace(LiveConfig::with_made_teams);
         }
     }
@@ -161,7 +162,7 @@ impl Gateway {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.live();
         let live = make(&before);
-        self.recorder.metrics().configure(&live.config);
+        self.recorder.metrics().configure(&live.config, &live.callers.made_user_names(USERS_MAX));
         self.health.keep_known(&before, &live);
         self.live.store(Arc::new(live));
     }

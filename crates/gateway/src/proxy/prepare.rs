@@ -87,7 +87,7 @@ pub async fn prepare(
     let mut candidates = candidates;
     let now = LimitClock { us: gateway.learning().now_us(), wall_us: race.started_at() };
     let gate = Gate::pass(gateway, levels, &request, &mut candidates, now)?;
-    race.admitted(gateway, gate.admission(), now);
+    race.admitted(gateway, gate.admission());
     Ok(PreparedRequest::Race(plan((gateway, gate), headers, request, candidates, race)))
 }
 

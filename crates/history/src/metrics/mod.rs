@@ -35,8 +35,8 @@ pub use text::{MetricsFormat, MetricsText};
 const MODELS_MAX: usize = 32;
 /// Maximum upstreams with a separate series, first by model; further ones share `other`.
 const UPSTREAMS_MAX: usize = 64;
-/// Maximum users with a separate series, first by name; further ones share `other`.
-const USERS_MAX: usize = 64;
+/// Maximum users with a separate series, those of the configuration first, each by name; further ones share `other`.
+pub const USERS_MAX: usize = 64;
 
 /// Counts from rows since the start.
 #[derive(Debug)]
@@ -122,15 +122,16 @@ impl Metrics {
         }
     }
 
-    /// Creates separate series for the models of `config`, their upstreams and its users. The series of removed names are dropped.
-    pub fn configure(&self, config: &Config) {
+    /// Creates separate series for the models of `config`, their upstreams, its users and then these that were made at run time. The
+    /// series of removed names are dropped.
+    pub fn configure(&self, config: &Config, made_users: &[String]) {
         self.named.rcu(|before| {
             let models = before.models.renamed(config.models.keys().cloned(), MODELS_MAX, ModelMetrics::new);
             let upstreams = config.models.values().flat_map(|model| &model.upstreams);
             let upstreams = upstreams.map(|upstream| upstream_name(&upstream.provider.name, &upstream.model));
             let upstreams = before.upstreams.renamed(upstreams, UPSTREAMS_MAX, UpstreamMetrics::new);
             upstreams.iter().for_each(|(_, upstream)| upstream.costs.keep(&models));
-            let users = config.users.iter().map(|user| user.name.clone());
+            let users = config.users.iter().map(|user| &user.name).chain(made_users).cloned();
             ConfiguredNames { models, upstreams, users: before.users.renamed(users, USERS_MAX, UserMetrics::default) }
         });
     }
@@ -583,7 +584,7 @@ mod regressions_tests {
     fn what_is_current_and_what_began() {
         let models = "providers.groq.base_url = \"http://h/v1\"\nmodels.m.upstreams = [\"groq/a\"]";
         let metrics = Metrics::new();
-        metrics.configure(&parse(models, Path::new("x"), &|_| None).unwrap());
+        metrics.configure(&parse(models, Path::new("x"), &|_| None).unwrap(), &[]);
         assert_eq!(page(&metrics), [""; 0]);
         let found = [("groq/a", TestedFigure::Tpot), ("x/1", TestedFigure::Ttft), ("x/2", TestedFigure::Ttft)];
         found.iter().for_each(|(upstream, figure)| metrics.regression(upstream, *figure));

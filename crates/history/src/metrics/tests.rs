@@ -14,7 +14,7 @@ fn config(models: &str) -> Config {
 
 fn configured(models: &str) -> Metrics {
     let metrics = Metrics::new();
-    metrics.configure(&config(models));
+    metrics.configure(&config(models), &[]);
     metrics
 }
 
@@ -163,7 +163,7 @@ fn costs_are_summed_by_upstream_model_and_user() {
     ];
     assert_eq!(costs(&metrics), expected);
 
-    metrics.configure(&config("[models.a]\nupstreams = [\"groq/llama-70b\"]"));
+    metrics.configure(&config("[models.a]\nupstreams = [\"groq/llama-70b\"]"), &[]);
     let kept = ["user_races_total{user=\"other\",outcome=\"ok\"} 1", "user_cost_usd_total{user=\"other\"} 0.5"];
     let of_another = |family: &str| format!("{family}{of_another} ");
     let expected = [
@@ -287,10 +287,10 @@ fn an_open_breaker_is_a_one() {
 fn a_reload_keeps_what_was_counted() {
     let metrics = configured(LLAMA);
     metrics.attempt(&sample::won(0), None, 5_000);
-    metrics.configure(&config(&format!("{LLAMA}\n[models.a]\nupstreams = [\"groq/a\"]")));
+    metrics.configure(&config(&format!("{LLAMA}\n[models.a]\nupstreams = [\"groq/a\"]")), &[]);
     metrics.attempt(&sample::won(1), None, 5_000);
     assert_has(&page(&metrics), &["photofinish_attempts_total{upstream=\"groq/llama-70b\",outcome=\"won\"} 2"]);
-    metrics.configure(&config(""));
+    metrics.configure(&config(""), &[]);
     assert!(!page(&metrics).contains("llama-70b"));
 }
 

@@ -5,12 +5,13 @@
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::BeforeRows;
 use super::attempt_feed::AttemptFeed;
 use crate::store::Taken;
 use photofinish_base::clock::micros_between;
@@ -54,6 +55,7 @@ pub(super) struct StoreState {
     /// A reader says that the database is damaged.
     pub doubted: Notify,
     pub attempts: AttemptFeed,
+    pub before_rows: OnceLock<Box<BeforeRows>>,
     pub overflow: LogThrottle,
     pub refusal: LogThrottle,
     pub violation: LogThrottle,
@@ -87,6 +89,7 @@ impl StoreState {
             problems: Mutex::default(),
             doubted: Notify::new(),
             attempts: AttemptFeed::default(),
+            before_rows: OnceLock::new(),
             overflow: LogThrottle::new(),
             refusal: LogThrottle::new(),
             violation: LogThrottle::new(),

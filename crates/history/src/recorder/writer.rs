@@ -198,9 +198,13 @@ impl WriterState {
         loop {
             self.advance().await;
             if self.is_due(batch) && !self.tasks.is_cancelled() {
-                let rows = Arc::clone(batch);
+                let (rows, state) = (Arc::clone(batch), Arc::clone(&self.state));
+                let take = move |store: &Store, _: &Spill| {
+                    state.before_rows.get().map_or(Ok(()), |before_rows| before_rows())?;
+                    store.take(&rows)
+                };
                 let taken = tokio::select! {
-                    taken = self.aside(move |store, _| store.take(&rows)) => Some(taken),
+                    taken = self.aside(take) => Some(taken),
                     () = self.tasks.cancelled() => None,
                 };
                 match taken {

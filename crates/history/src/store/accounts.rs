@@ -262,6 +262,11 @@ const AUDIT: &str = "\
     SELECT id, at, who, origin, subject, before, after FROM audit \
     WHERE (?1 IS NULL OR subject = ?1) AND id < ?2 ORDER BY id DESC LIMIT ?3";
 
+/// Lines of the audit that are kept, the newest. Its triggers let no others be removed.
+const LINES_KEPT_MAX: i64 = 1_000_000;
+
+const FORGET_LINES: &str = "DELETE FROM audit WHERE id <= ?1";
+
 const ENTER: &str = "INSERT INTO audit (at, who, origin, subject, before, after) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
 /// False: the entry is not as `change` expects it.
@@ -295,6 +300,7 @@ fn make(connection: &Connection, change: &AccountChange, by: &Author, now_us: i6
     };
     if changed == 1 {
         connection.execute(ENTER, params![now_us, by.who, by.origin, of.subject(), before, after])?;
+        connection.execute(FORGET_LINES, [connection.last_insert_rowid() - LINES_KEPT_MAX])?;
     }
     Ok(changed == 1)
 }

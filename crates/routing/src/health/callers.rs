@@ -32,7 +32,7 @@ pub struct MadeCallers {
     /// By name. The configuration's of the same name count instead.
     pub teams: BTreeMap<String, Arc<Team>>,
     /// Likewise; the hash of their token is of no token.
-    pub users: HashMap<String, Arc<User>>,
+    pub users: BTreeMap<String, Arc<User>>,
     /// By the hash of their text.
     pub keys: HashMap<[u8; 32], MadeKey>,
 }
@@ -90,6 +90,11 @@ impl Callers {
     /// Users that were made at run time.
     pub fn made_users(&self) -> usize {
         self.known().made.as_ref().map_or(0, |made| made.users.len())
+    }
+
+    /// The first of their names.
+    pub fn made_user_names(&self, at_most: usize) -> Vec<String> {
+        self.known().made.iter().flat_map(|made| made.users.keys()).take(at_most).cloned().collect()
     }
 
     /// Whether there is a user of this name. Before what was made is read, there may be.

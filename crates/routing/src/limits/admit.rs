@@ -1,9 +1,7 @@
 //! Whether a request may begin: all its levels are checked, then all of them give. Not for what becomes of it: see `hold`.
 
-use std::sync::MutexGuard;
-
-use super::book::{LEVELS_MAX, LevelName, LimitLevels, Used};
-use super::hold::{Admission, AttemptCost, Hold};
+use super::book::{LEVELS_MAX, LevelName, LimitLevels, LockedLevels};
+use super::hold::{Admission, AttemptCost, Hold, LimitsLeft};
 use super::window::{Calendar, LimitClock};
 
 /// Why a request may not begin now.
@@ -11,6 +9,8 @@ use super::window::{Calendar, LimitClock};
 pub struct LimitRefusal {
     pub level: LevelName,
     pub by: RefusedBy,
+    /// Of all levels.
+    pub left: LimitsLeft,
 }
 
 /// The limit that refuses.
@@ -77,13 +77,13 @@ pub fn admit(
     tokens: u64,
     costs: &[AttemptCost],
     now: LimitClock,
-) -> Result<(Admission, Vec<bool>), LimitRefusal> {
-    let mut all: Vec<MutexGuard<'_, Used>> = levels.0.iter().map(|level| level.subject.used()).collect();
+) -> Result<(Admission, Vec<bool>), Box<LimitRefusal>> {
+    let mut all = levels.lock();
     let mut refusals = Vec::new();
-    for (level, used) in levels.0.iter().zip(&mut all) {
+    for (level, used) in levels.0.iter().zip(all.iter_mut().flatten()) {
         let limits = &*level.limits;
         used.pass(limits, now);
-        let mut refuse = |by| refusals.push(LimitRefusal { level: level.subject.name.clone(), by });
+        let mut refuse = |by| refusals.push((&level.subject.name, by));
         if let Some((rate, wait_us)) = limits.rpm.map(|rate| (rate, used.requests.wait_us(rate, 1)))
             && wait_us > 0
         {
@@ -99,7 +99,7 @@ pub fn admit(
         }
     }
     let fits = |cost: &AttemptCost| {
-        levels.0.iter().zip(&all).all(|(level, used)| {
+        levels.0.iter().zip(all.iter().flatten()).all(|(level, used)| {
             !cost.is_refused(&level.limits)
                 && used.budgets(&level.limits).all(|(_, _, left)| cost.at(&level.limits) <= left)
         })
@@ -108,12 +108,12 @@ pub fn admit(
     if !fitting.contains(&true) {
         refusals.extend(who_refuses(&levels, &all, costs));
     }
-    if let Some(longest) = refusals.into_iter().max_by_key(|refusal| refusal.by.wait_us(now)) {
-        return Err(longest);
+    if let Some((level, by)) = refusals.into_iter().max_by_key(|(_, by)| by.wait_us(now)) {
+        return Err(Box::new(LimitRefusal { level: level.clone(), by, left: LimitsLeft::of(&levels, &all) }));
     }
     let kept = || costs.iter().zip(&fitting).filter(|(_, fits)| **fits).map(|(cost, _)| cost);
     let (mut first, mut periods) = ([0; LEVELS_MAX], [[0; 2]; LEVELS_MAX]);
-    for (place, (level, used)) in levels.0.iter().zip(&mut all).enumerate() {
+    for (place, (level, used)) in levels.0.iter().zip(all.iter_mut().flatten()).enumerate() {
         used.requests.take(1);
         used.tokens.take(tokens);
         used.streams += 1;
@@ -125,28 +125,30 @@ pub fn admit(
         }
         level.subject.note(used);
     }
+    let left = LimitsLeft::of(&levels, &all);
     drop(all);
-    Ok((Admission::of(Hold::new(levels, periods, first, tokens)), fitting))
+    Ok((Admission::of(Hold::new(levels, periods, first, tokens, left)), fitting))
 }
 
 /// The budgets that no attempt fits.
-fn who_refuses(levels: &LimitLevels, all: &[MutexGuard<'_, Used>], costs: &[AttemptCost]) -> Vec<LimitRefusal> {
+fn who_refuses<'l>(
+    levels: &'l LimitLevels,
+    all: &LockedLevels<'_>,
+    costs: &[AttemptCost],
+) -> Vec<(&'l LevelName, RefusedBy)> {
     let priced = |cost: &&AttemptCost| !levels.0.iter().any(|level| cost.is_refused(&level.limits));
     let Some(cheapest) = costs.iter().filter(priced).min_by_key(|cost| cost.usual) else {
         let by = levels.0.iter().find(|level| costs.iter().any(|cost| cost.is_refused(&level.limits)));
-        return by
-            .map(|level| LimitRefusal { level: level.subject.name.clone(), by: RefusedBy::Unpriced })
-            .into_iter()
-            .collect();
+        return by.map(|level| (&level.subject.name, RefusedBy::Unpriced)).into_iter().collect();
     };
     let mut refusals = Vec::new();
-    for (level, used) in levels.0.iter().zip(all) {
+    for (level, used) in levels.0.iter().zip(all.iter().flatten()) {
         let asked = cheapest.at(&level.limits);
         for (place, budget, _) in used.budgets(&level.limits).filter(|(_, _, left)| asked > *left) {
             let period = used.windows[place].current();
             let (spent, reserved, end_us) = (period.spent, period.reserved, period.end_us);
             let by = RefusedBy::Budget { calendar: Calendar::ALL[place], budget, spent, reserved, asked, end_us };
-            refusals.push(LimitRefusal { level: level.subject.name.clone(), by });
+            refusals.push((&level.subject.name, by));
         }
     }
     refusals

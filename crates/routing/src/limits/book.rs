@@ -113,7 +113,14 @@ impl fmt::Debug for LimitLevels {
     }
 }
 
+/// What each level of a request has used, locked in the order of the levels.
+pub(super) type LockedLevels<'l> = [Option<MutexGuard<'l, Used>>; LEVELS_MAX];
+
 impl LimitLevels {
+    pub(super) fn lock(&self) -> LockedLevels<'_> {
+        std::array::from_fn(|place| self.0.get(place).map(|level| level.subject.used()))
+    }
+
     /// Nothing is limited.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -46,7 +46,12 @@ impl Bucket {
 
     /// What fits now.
     pub fn left(&self, rate: Rate) -> u64 {
-        u64::try_from((parts(rate.burst) - self.used).max(0) / PARTS).unwrap_or(u64::MAX)
+        u64::try_from(self.room(rate).max(0) / PARTS).unwrap_or(u64::MAX)
+    }
+
+    /// What fits now, in parts of a unit; less than nothing if it is overdrawn.
+    pub(super) fn room(&self, rate: Rate) -> i128 {
+        parts(rate.burst) - self.used
     }
 }
 

@@ -3,10 +3,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::book::{LEVELS_MAX, LimitLevel, LimitLevels, Used};
-use super::bucket::RateLeft;
-use super::window::LimitClock;
-use photofinish_config::config::{Limits, OwnKeys, Reserve, Unpriced, nano_usd};
+use super::book::{LEVELS_MAX, LimitLevel, LimitLevels, LockedLevels};
+use super::bucket::{Bucket, RateLeft};
+use photofinish_config::config::{Limits, OwnKeys, Rate, Reserve, Unpriced, nano_usd};
 use photofinish_history::record::{AttemptRecord, CostBasis};
 
 /// What an attempt at one upstream may cost, in nano-USD.
@@ -110,6 +109,7 @@ pub struct Hold {
     levels: LimitLevels,
     /// The numbers of the day and the month in which it began, at each level: its cost counts there.
     periods: [[u32; 2]; LEVELS_MAX],
+    left: LimitsLeft,
     state: Mutex<HoldState>,
 }
 
@@ -136,10 +136,11 @@ impl Hold {
         periods: [[u32; 2]; LEVELS_MAX],
         first: [i64; LEVELS_MAX],
         tokens: u64,
+        left: LimitsLeft,
     ) -> Hold {
         let state =
             HoldState { first: Some(first), attempts: Vec::new(), tokens, has_stream: true, refused: Vec::new() };
-        Hold { levels, periods, state: Mutex::new(state) }
+        Hold { levels, periods, left, state: Mutex::new(state) }
     }
 
     pub fn levels(&self) -> &LimitLevels {
@@ -149,9 +150,10 @@ impl Hold {
     /// Reserves an attempt. None, and nothing is reserved, if a budget does not have that much left.
     fn start(self: &Arc<Hold>, upstream: &str, ordinal: i64, cost: AttemptCost) -> Option<AttemptReservation> {
         let mut state = self.state();
-        let mut all: Vec<MutexGuard<'_, Used>> = self.levels.0.iter().map(|level| level.subject.used()).collect();
+        let mut all = self.levels.lock();
         let (spare, mut reserved) = (state.first.unwrap_or_default(), [0; LEVELS_MAX]);
-        for (place, (LimitLevel { limits, .. }, used)) in self.levels.0.iter().zip(&mut all).enumerate() {
+        for (place, (LimitLevel { limits, .. }, used)) in self.levels.0.iter().zip(all.iter_mut().flatten()).enumerate()
+        {
             reserved[place] = cost.at(limits);
             let budgets = [limits.budget.day, limits.budget.month];
             let fits =
@@ -166,7 +168,7 @@ impl Hold {
                 return None;
             }
         }
-        for (place, (level, used)) in self.levels.0.iter().zip(&mut all).enumerate() {
+        for (place, (level, used)) in self.levels.0.iter().zip(all.iter_mut().flatten()).enumerate() {
             for (window, number) in used.windows.iter_mut().zip(self.periods[place]) {
                 let period = window.period(number);
                 period.into_iter().for_each(|period| period.reserve(reserved[place] - spare[place]));
@@ -230,20 +232,9 @@ impl Hold {
         }
     }
 
-    /// The tightest of its levels, for its client.
-    pub fn left(&self, now: LimitClock) -> LimitsLeft {
-        let mut left = LimitsLeft::default();
-        for level in &self.levels.0 {
-            let (limits, mut used) = (&*level.limits, level.subject.used());
-            used.pass(limits, now);
-            let requests = limits.rpm.map(|rate| RateLeft::of(rate, &used.requests));
-            let tokens = limits.tpm.map(|rate| RateLeft::of(rate, &used.tokens));
-            left.requests = tightest(left.requests, requests);
-            left.tokens = tightest(left.tokens, tokens);
-            let least = used.budgets(limits).map(|(_, _, left)| left.max(0)).min();
-            left.budget = left.budget.into_iter().chain(least).min();
-        }
-        left
+    /// What was left when it began.
+    pub fn left(&self) -> LimitsLeft {
+        self.left
     }
 
     fn in_periods(&self, place: usize, change: impl Fn(&mut super::window::Period)) {
@@ -282,10 +273,6 @@ impl Drop for Hold {
     }
 }
 
-fn tightest(one: Option<RateLeft>, other: Option<RateLeft>) -> Option<RateLeft> {
-    one.into_iter().chain(other).min_by_key(|rate| rate.left)
-}
-
 /// What is left to a caller, of the tightest level each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitsLeft {
@@ -293,4 +280,20 @@ pub struct LimitsLeft {
     pub tokens: Option<RateLeft>,
     /// Nano-USD.
     pub budget: Option<i64>,
+}
+
+impl LimitsLeft {
+    pub(super) fn of(levels: &LimitLevels, all: &LockedLevels<'_>) -> LimitsLeft {
+        let each = || levels.iter().map(LimitLevel::limits).zip(all.iter().flatten());
+        let budgets = each().flat_map(|(limits, used)| used.budgets(limits)).map(|(_, _, left)| left.max(0));
+        LimitsLeft {
+            requests: tightest(each().filter_map(|(limits, used)| Some((limits.rpm?, &used.requests)))),
+            tokens: tightest(each().filter_map(|(limits, used)| Some((limits.tpm?, &used.tokens)))),
+            budget: budgets.min(),
+        }
+    }
+}
+
+fn tightest<'b>(rates: impl Iterator<Item = (Rate, &'b Bucket)>) -> Option<RateLeft> {
+    rates.min_by_key(|(rate, bucket)| bucket.room(*rate)).map(|(rate, bucket)| RateLeft::of(rate, bucket))
 }

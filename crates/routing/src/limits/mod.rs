@@ -10,6 +10,8 @@ mod bucket;
 mod hold;
 #[cfg(test)]
 mod model_check;
+#[cfg(test)]
+mod storm;
 mod window;
 
 pub use admit::{LimitRefusal, RefusedBy, admit};

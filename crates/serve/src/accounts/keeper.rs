@@ -13,7 +13,7 @@ use super::{AccountAnswer, AccountRefusal, AccountRequest, budgets, made_callers
 use photofinish_base::clock::wall_micros;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_gateway::proxy::Gateway;
-use photofinish_history::store::{AccountChange, AccountEntry, Author, BudgetRow, Store, StoreReader};
+use photofinish_history::store::{AccountChange, AccountEntry, Author, BudgetRow, Store, StoreReader, WriteError};
 use photofinish_routing::limits::{BudgetChange, LimitClock};
 
 /// How often changed budgets are kept.
@@ -44,7 +44,12 @@ struct KeptState {
 impl AccountKeeper {
     pub fn new(gateway: Arc<Gateway>) -> Arc<AccountKeeper> {
         let store = Store::unopened(&gateway.live().config.store.path);
-        Arc::new(AccountKeeper { gateway, store, state: Mutex::default() })
+        let keeper = Arc::new(AccountKeeper { gateway, store, state: Mutex::default() });
+        // So after a crash a budget has no less than the rows that it paid.
+        let weak = Arc::downgrade(&keeper);
+        let save = move || weak.upgrade().map_or(Ok(()), |keeper| keeper.save(&mut keeper.state()));
+        keeper.gateway.recorder().before_rows(Box::new(save));
+        keeper
     }
 
     /// Does what the request wants; it is in force when this returns. Blocks.
@@ -67,8 +72,7 @@ impl AccountKeeper {
         let mut state = self.state();
         let is_new = state.seen.is_none() || !state.has_budgets;
         let looked = if looks || is_new { self.look(&mut state) } else { Ok(()) };
-        // Before it knows those of before the start, they would be lost.
-        let saved = if state.has_budgets { self.save(&mut state) } else { Ok(()) };
+        let saved = self.save(&mut state).map_err(|error| error.to_string());
         let problem = looked.and(saved).err();
         if problem != state.told {
             match &problem {
@@ -116,7 +120,9 @@ impl AccountKeeper {
         let newest = reader.account_changes().map_err(told)?;
         if state.seen.is_some_and(|seen| newest < seen) {
             return Err(
-                "the store lost what was made at run time: what is known counts until the gateway ends".to_owned()
+                "the store lost the keys, users and teams that were made at run time: those that are known count until the gateway \
+                 ends. Restore their tables from a copy, or make them again"
+                    .to_owned()
             );
         }
         match state.seen {
@@ -139,13 +145,17 @@ impl AccountKeeper {
         Ok(())
     }
 
-    fn save(&self, state: &mut KeptState) -> Result<(), String> {
+    fn save(&self, state: &mut KeptState) -> Result<(), WriteError> {
+        // Before it knows those of before the start, they would be lost.
+        if !state.has_budgets {
+            return Ok(());
+        }
         for row in self.gateway.usage().take_changes().into_iter().map(budgets::row) {
             state.waiting.insert((row.subject.clone(), row.span.clone(), row.start), row);
         }
         if !state.waiting.is_empty() {
             let rows: Vec<BudgetRow> = state.waiting.values().cloned().collect();
-            self.store.save_budgets(&rows).map_err(|error| error.to_string())?;
+            self.store.save_budgets(&rows)?;
             state.waiting.clear();
         }
         Ok(())

@@ -210,7 +210,7 @@ impl Passing {
         let cost = AttemptCost { unpriced: true, own_key, ..AttemptCost::default() };
         let now = LimitClock { us: gateway.learning().now_us(), wall_us: guard.started_at() };
         let (admission, _) = enter(gateway, levels, 0, &[cost], now)?;
-        guard.admitted(gateway, &admission, now);
+        guard.admitted(gateway, &admission);
         admission.reserve(name, 0, || cost).ok_or_else(Rejection::internal)
     }
 

@@ -19,7 +19,7 @@ impl Rejection {
     pub fn limited(refusal: &LimitRefusal) -> Rejection {
         let level = named(&refusal.level);
         let ask = |key: &str| format!("An admin of the gateway can raise {key} of {level}.");
-        match refusal.by {
+        let rejection = match refusal.by {
             RefusedBy::Requests { per_minute, wait_us } => {
                 let wait = after(wait_us);
                 let message = format!(
@@ -68,7 +68,8 @@ impl Rejection {
                 );
                 Rejection::new(code::UNPRICED, message)
             }
-        }
+        };
+        rejection.telling(refusal.left)
     }
 
     /// The lists of this level forbid the model.

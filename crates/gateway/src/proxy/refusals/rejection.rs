@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::code::{self, ErrorCode};
 use crate::proxy::door::load::ShedReason;
+use crate::proxy::run::limit_headers;
 use photofinish_base::coding::{ContentCoding, Undecodable, UnknownCoding};
 use photofinish_base::failure::{Failure, FailureKind};
 use photofinish_base::printable::quoted;
@@ -20,6 +21,7 @@ use photofinish_config::config::units::format_bytes;
 use photofinish_history::record::LeftOutUpstream;
 use photofinish_routing::health::cooldown::{ASK_AGAIN_FOR, CooldownReason};
 use photofinish_routing::health::{CooldownState, cooling_down};
+use photofinish_routing::limits::LimitsLeft;
 use photofinish_wire::client_error::{ErrorShape, Invalid};
 use photofinish_wire::request::{AmbiguousMember, InvalidRequest};
 use photofinish_wire::{Losses, Surface};
@@ -45,6 +47,8 @@ struct RejectionParts {
     retry_after: Option<Duration>,
     /// A further header, such as what the gateway takes instead.
     instead: Option<(HeaderName, &'static str)>,
+    /// A limit of the caller refuses: what is left to it.
+    limits_left: Option<LimitsLeft>,
     /// Attempts were made: an answer of the race, not a refusal before it.
     after_race: bool,
     /// No upstream supports such a call.
@@ -62,6 +66,7 @@ impl Rejection {
             attempts: Vec::new(),
             retry_after: None,
             instead: None,
+            limits_left: None,
             after_race: false,
             unspoken: false,
             left_out: Vec::new(),
@@ -85,6 +90,12 @@ impl Rejection {
     /// Sets a further header.
     pub(super) fn naming(mut self, name: HeaderName, value: &'static str) -> Rejection {
         self.0.instead = Some((name, value));
+        self
+    }
+
+    /// Tells what is left, as an answer to the same caller does.
+    pub(super) fn telling(mut self, left: LimitsLeft) -> Rejection {
+        self.0.limits_left = Some(left);
         self
     }
 
@@ -363,6 +374,9 @@ impl Rejection {
         }
         if let Some((name, value)) = &self.0.instead {
             headers.insert(name.clone(), HeaderValue::from_static(value));
+        }
+        if let Some(left) = self.0.limits_left {
+            limit_headers::tell(headers, left, surface);
         }
         if let Some(wait) = self.0.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));

@@ -30,7 +30,7 @@ use photofinish_history::record::{
 };
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::health::OutcomeReporter;
-use photofinish_routing::limits::{Admission, Hold, LimitClock, LimitsLeft};
+use photofinish_routing::limits::{Admission, Hold};
 use photofinish_routing::money::RaceBudget;
 use photofinish_routing::policy::DecisionReasons;
 use photofinish_wire::{ApiRequest, Surface};
@@ -64,7 +64,7 @@ pub struct RaceGuard {
     /// Keeps the answer, if its client wants to name it again.
     keeper: Option<Box<Keeper>>,
     /// What it takes of its caller's limits. None: nothing limits it.
-    hold: Option<Box<(Arc<Hold>, LimitsLeft)>>,
+    hold: Option<Arc<Hold>>,
     /// Held until the response body ends.
     place: RequestPlace,
 }
@@ -196,17 +196,17 @@ impl RaceGuard {
     }
 
     /// Its caller's limits let it begin.
-    pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission, now: LimitClock) {
+    pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission) {
         if let Some(hold) = admission.hold() {
             self.recorder.paid_by(Arc::new(GatePayer::new(gateway, hold.clone())));
-            self.hold = Some(Box::new((hold.clone(), hold.left(now))));
+            self.hold = Some(hold.clone());
         }
     }
 
     /// Tells a limited caller what is left.
     pub fn tell_limits(&self, headers: &mut HeaderMap) {
         if let Some(hold) = &self.hold {
-            limit_headers::tell(headers, hold.1, self.surface);
+            limit_headers::tell(headers, hold.left(), self.surface);
         }
     }
 
@@ -382,8 +382,8 @@ impl<'g> ParsedRace<'g> {
     }
 
     /// See [`RaceGuard::admitted`].
-    pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission, now: LimitClock) {
-        self.0.admitted(gateway, admission, now);
+    pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission) {
+        self.0.admitted(gateway, admission);
     }
 
     /// See [`RaceGuard::started_at`].
@@ -480,7 +480,6 @@ impl Drop for RaceGuard {
         let overhead_us = self.overhead_us();
         let reasons = self.pay().unwrap_or_default();
         if let Some(hold) = self.hold.take() {
-            let (hold, _) = *hold;
             hold.end_stream();
             let limited = |upstream| LeftOutUpstream { upstream, reason: LeftOutReason::Limit };
             self.left_out.extend(hold.refused().into_iter().map(limited));

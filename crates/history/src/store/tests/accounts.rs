@@ -69,6 +69,18 @@ async fn a_change_and_its_line_of_the_audit_are_one() {
 }
 
 #[tokio::test]
+async fn of_the_audit_the_newest_million_lines_are_kept() {
+    let (_directory, path, store) = new_store().await;
+    let [first, second, third] = ["a", "b", "c"].map(|name| made(&entry(AccountKind::Team, name, json!({}), 1)));
+    store.change(&[first, second], &author(), 7).unwrap();
+    let line = "INSERT INTO audit (id, at, who, origin, subject) VALUES (1000000, 8, 'root', '', 'team:x')";
+    sqlx::raw_sql(line).execute(&mut plain(&path).await).await.unwrap();
+    store.change(&[third], &author(), 9).unwrap();
+    let audit = StoreReader::open(&path).unwrap().audit(None, None, 9).unwrap();
+    assert_eq!(audit.iter().map(|line| line.id).collect::<Vec<_>>(), [1_000_001, 1_000_000, 2]);
+}
+
+#[tokio::test]
 async fn budgets_are_kept_and_old_ones_are_not() {
     let (_directory, path, store) = new_store().await;
     let row = |start, spent| BudgetRow {

@@ -1,0 +1,94 @@
+//! Requests of many threads at once, which end at any moment: no level has more of them than its limit, and in the end nothing is
+//! held and what is spent is what they cost. `PHOTOFINISH_STORM` sets how many. Not for the decisions themselves: see `model_check`.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+
+use super::book::{LevelName, LimitLevels, UsageBook};
+use super::{AttemptCost, KnownCost, LimitClock, RefusedBy, admit};
+use photofinish_config::config::{Budget, Limits};
+
+/// Unless the environment says.
+const REQUESTS: usize = 100_000;
+const THREADS: usize = 8;
+const STREAMS: u32 = 5;
+const NOW: LimitClock = LimitClock { us: 1, wall_us: 1_796_000_000_000_000 };
+
+/// What the requests of one thread did.
+#[derive(Default)]
+struct Told {
+    spent: i64,
+    refused: usize,
+    /// The most that were seen at once.
+    most: u32,
+}
+
+/// Sends so many requests, one after the other.
+fn thread(requests: usize, seed: u64, book: &UsageBook, levels: &LimitLevels) -> Told {
+    let (mut random, mut told) = (Rng::with_seed(seed), Told::default());
+    for _ in 0..requests {
+        let usual = random.i64(1..=1_000);
+        let cost = AttemptCost { usual, max: usual, ..AttemptCost::default() };
+        let (admission, _) = match admit(levels.clone(), 0, &[cost], NOW) {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                assert_eq!(refusal.by, RefusedBy::Streams { limit: STREAMS });
+                told.refused += 1;
+                std::thread::yield_now();
+                continue;
+            }
+        };
+        for level in levels.iter() {
+            told.most = told.most.max(book.usage_of(level.name(), level.limits(), NOW).streams.0);
+        }
+        // Some leave before an attempt starts, some while it runs.
+        for attempt in 0..random.usize(0..=2) {
+            let Some(reservation) = admission.reserve("p/m", attempt, || cost) else { continue };
+            std::thread::yield_now();
+            told.spent += match random.u8(0..3) {
+                0 => usual,
+                1 => {
+                    reservation.book(KnownCost::Within(0, Some(usual / 2)));
+                    usual / 2
+                }
+                _ => {
+                    let exact = random.i64(0..=2_000);
+                    reservation.book(KnownCost::Exact(exact));
+                    exact
+                }
+            };
+        }
+    }
+    told
+}
+
+#[test]
+fn requests_of_many_threads_leave_nothing_held() {
+    let requests = std::env::var("PHOTOFINISH_STORM").map_or(REQUESTS, |count| count.parse().unwrap()) / THREADS;
+    let limits = Limits {
+        streams: Some(STREAMS),
+        budget: Budget { day: Some(1 << 50), month: Some(1 << 50) },
+        ..Limits::default()
+    };
+    let names =
+        [LevelName::Everybody, LevelName::Team("t".into()), LevelName::User("u".into()), LevelName::Key("k".into())];
+    let book = UsageBook::default();
+    let limits = Arc::new(limits);
+    let levels = book.levels_of(names.into_iter().map(|name| (name, limits.clone())));
+    let told: Vec<Told> = std::thread::scope(|scope| {
+        let (book, levels) = (&book, &levels);
+        let threads: Vec<_> =
+            (0..THREADS as u64).map(|seed| scope.spawn(move || thread(requests, seed, book, levels))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let (spent, refused): (i64, usize) =
+        (told.iter().map(|told| told.spent).sum(), told.iter().map(|told| told.refused).sum());
+    let most = told.iter().map(|told| told.most).max();
+    assert!(most == Some(STREAMS) && refused > 0, "{most:?} at once, {refused} refused");
+    for level in levels.iter() {
+        let used = book.usage_of(level.name(), level.limits(), NOW);
+        let periods = used.periods.map(|period| (period.spent, period.reserved));
+        assert_eq!((used.streams.0, periods), (0, [(spent, 0); 2]), "{}", level.name());
+    }
+}
