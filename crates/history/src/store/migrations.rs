@@ -34,6 +34,7 @@ pub(super) fn migrator() -> Migrator {
         migration(15, "predicted", include_str!("../../migrations/0015_predicted.sql")),
         migration(16, "caller", include_str!("../../migrations/0016_caller.sql")),
         migration(17, "keys", include_str!("../../migrations/0017_keys.sql")),
+        migration(19, "verdict", include_str!("../../migrations/0019_verdict.sql")),
     ])
 }
 

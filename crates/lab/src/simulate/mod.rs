@@ -4,8 +4,10 @@
 //! Not for imitating one vendor: it accepts every model name and all credentials.
 
 mod answer;
+mod obedient;
 mod request;
 mod service;
+pub mod source;
 mod stream;
 mod tally;
 
