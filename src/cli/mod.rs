@@ -20,6 +20,7 @@ pub mod routing;
 pub mod simulate;
 pub mod stats;
 pub mod usage;
+pub mod verify;
 
 mod first_token;
 mod no_keys;
@@ -171,6 +172,13 @@ enum Command {
     /// Each probe is a ping and then one request, read to its end, whose prompt no cache knows. It costs money, at most the
     /// day's cap of `[probes]` and --max-cost. The exit code is 1 if one was not answered.
     Probe(probe::ProbeOptions),
+    /// What is exactly different between the hosts of a model: templates, contexts, switches that are ignored, broken tool calls.
+    ///
+    /// About 50 small requests to each host at temperature 0, of 5 to 50 tokens, 128 for calls and 512 for reasoning. It says before what
+    /// that costs, and keeps what it found. The exit code is 3 when a fact differs from the reference, 1 if a host did not
+    /// answer, 130 after Ctrl-C.
+    #[command(after_help = verify::EXAMPLES)]
+    Verify(verify::VerifyOptions),
     Simulate(simulate::SimulateOptions),
     /// Measure upstreams, models or any server under load.
     ///
@@ -395,10 +403,10 @@ async fn without_keys(config: Config, command: &Command, is_bare: bool) -> anyho
     }
 }
 
-/// Asks on the terminal, where only a yes counts.
-fn consent() -> anyhow::Result<bool> {
+/// Asks on the terminal, where only a yes counts. `what` asks.
+fn consent(what: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(WrongUse("--all asks before it sends, and this is no terminal: add --yes".to_owned()).into());
+        return Err(WrongUse(format!("{what} asks before it sends, and this is no terminal: add --yes")).into());
     }
     write!(io::stderr(), "Ask them all? [y/N] ")?;
     let mut answer = String::new();
@@ -409,7 +417,7 @@ fn consent() -> anyhow::Result<bool> {
 /// Lines of the log would break its picture or its table.
 fn shows_failures(command: &Command) -> bool {
     match command {
-        Command::Race(_) | Command::Bench(_) | Command::Probe(_) => true,
+        Command::Race(_) | Command::Bench(_) | Command::Probe(_) | Command::Verify(_) => true,
         Command::Check(options) => options.live,
         _ => false,
     }
@@ -428,7 +436,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             let usable = check::render(&config, screen, &mut out)?;
             let mut outcome = CommandOutcome::Done;
             if options.live {
-                let asked = check::live::run(config, &options, screen, &mut out, consent).await;
+                let asked = check::live::run(config, &options, screen, &mut out, || consent("--all")).await;
                 outcome = asked.map_err(|error| with_usage("check", error))?;
             }
             out.flush()?;
@@ -464,6 +472,11 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             let screen = ScreenSettings::of_stdout();
             let ended = probe::run(config, &options, screen, &mut out, &mut err).await;
             return ended.map(ExitCode::from).map_err(|error| with_usage("probe", error));
+        }
+        Command::Verify(options) => {
+            let (screen, asks) = (ScreenSettings::of_stdout(), || consent("verify"));
+            let ended = Box::pin(verify::run(config, &options, screen, asks, &mut out, &mut err)).await;
+            return ended.map(ExitCode::from).map_err(|error| with_usage("verify", error));
         }
         Command::Routing(_) | Command::Env(_) => {
             let at = routing::GatewayAddress::listening(&config.server.listen, config.server.tls.is_some())?;

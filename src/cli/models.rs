@@ -16,6 +16,7 @@ use super::provider_state::ProviderState;
 use super::routing::{self, GatewayAddress};
 use super::screen::ScreenSettings;
 use super::text::{GREEN, GREY, ShadedRow, YELLOW, write_columns, write_folded, write_shaded};
+use super::verify;
 use photofinish_config::config::{
     Config, ModelConfig, Objective, Price, PriceSource, RaceSettings, UpstreamConfig, units,
 };
@@ -43,6 +44,10 @@ pub fn run(
     }
     if let Some(name) = &options.name {
         write_details(config, name, options.json, screen, out)?;
+        if !options.json {
+            let model = config.model(name).map_or(name.as_str(), |model| &model.name);
+            verify::write_known(&config.store.path, model, screen, out)?;
+        }
     } else if options.json {
         let models: Vec<Value> = options.chosen(config).map(|model| object(config, model)).collect();
         let place = config.catalogue_place.to_string();

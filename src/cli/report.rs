@@ -9,6 +9,7 @@ use std::io;
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::Config;
 use photofinish_history::report::probes::{self, ProbesQuestion};
+use photofinish_history::report::verdicts;
 use photofinish_history::store::StoreReader;
 
 pub const EXAMPLES: &str = include_str!("help/report.txt").trim_ascii_end();
@@ -29,6 +30,13 @@ pub struct ReportOptions {
     json: bool,
 }
 
+#[derive(serde::Serialize)]
+struct WithVerdicts<'a> {
+    #[serde(flatten)]
+    report: &'a probes::ProbeReport,
+    verdicts: serde_json::Value,
+}
+
 /// `width`: of the terminal; none in a pipe.
 pub fn run(
     config: &Config,
@@ -37,18 +45,23 @@ pub fn run(
     out: &mut impl io::Write,
 ) -> anyhow::Result<()> {
     let mut out = io::BufWriter::new(out);
-    let report = probes::ask(&StoreReader::open(&config.store.path)?, &options.question, config, wall_micros())?;
+    let (reader, now_us) = (StoreReader::open(&config.store.path)?, wall_micros());
+    let report = probes::ask(&reader, &options.question, config, now_us)?;
+    // Its names are those of this configuration.
+    let found = if options.question.public { Vec::new() } else { verdicts::ask(&reader)? };
+    let page = || [words::page(&report), words::verified(&found, now_us)].concat();
     if options.json {
-        serde_json::to_writer_pretty(&mut out, &report)?;
+        let verdicts = verdicts::json(&found, now_us)["verdicts"].take();
+        serde_json::to_writer_pretty(&mut out, &WithVerdicts { report: &report, verdicts })?;
         io::Write::write_all(&mut out, b"\n")?;
-    } else if report.is_empty() {
+    } else if report.is_empty() && found.is_empty() {
         anyhow::bail!("{}", words::NOTHING);
     } else if options.html {
-        page::write_html(words::TITLE, &words::page(&report), &mut out)?;
+        page::write_html(words::TITLE, &page(), &mut out)?;
     } else if options.md {
-        page::write_markdown(&words::page(&report), &mut out)?;
+        page::write_markdown(&page(), &mut out)?;
     } else {
-        page::write_text(&words::page(&report), width, &mut out)?;
+        page::write_text(&page(), width, &mut out)?;
     }
     Ok(io::Write::flush(&mut out)?)
 }

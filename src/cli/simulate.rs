@@ -9,7 +9,7 @@ use clap::Args;
 use photofinish_base::machine;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::units::{duration_within, within};
-use photofinish_config::config::{ServerStall, SimulatedFailure, Simulation};
+use photofinish_config::config::{HostFact, ServerStall, SimulatedFailure, Simulation};
 use photofinish_lab::simulate::{Simulator, TruthFile};
 
 /// How long running streams may continue after the first signal.
@@ -84,12 +84,32 @@ pub struct SimulateOptions {
     pub stall: Option<ServerStall>,
 
     /// Answer requests with tools by a call, and break this share of the calls, 0 to 1.
-    #[arg(long, value_name = "SHARE", value_parser = |text: &str| within(text, Simulation::BAD_CALLS))]
+    #[arg(long, value_name = "SHARE", value_parser = |text: &str| within(text, Simulation::SHARE))]
     pub bad_calls: Option<f64>,
 
     /// Leave the usage out of answers.
     #[arg(long)]
     pub no_usage: bool,
+
+    /// Chat answers do what the request says: counts, tools, schemas, reasoning, sampling.
+    #[arg(long)]
+    pub obeys: bool,
+
+    /// With --obeys: facts of `photofinish verify` that it does wrong, with commas between.
+    #[arg(long, value_name = "FACTS", value_delimiter = ',', requires = "obeys")]
+    pub wrong: Vec<HostFact>,
+
+    /// With --obeys: total variation by which the distribution of sampled words is moved, 0 to 1.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = |text: &str| within(text, Simulation::SHARE))]
+    pub moved: f64,
+
+    /// Share of requests that a moved replica answers, 0 to 1.
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = |text: &str| within(text, Simulation::SHARE))]
+    pub replicas: f64,
+
+    /// Total variation, at most, by which the distribution also moves with each day, 0 to 1.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = |text: &str| within(text, Simulation::SHARE))]
+    pub daily: f64,
 
     /// Writes what happened to each request, as JSON lines; replaces the file.
     #[arg(long, value_name = "FILE")]
@@ -118,6 +138,11 @@ impl SimulateOptions {
             stall: self.stall,
             bad_calls: self.bad_calls,
             usage: !self.no_usage,
+            obeys: self.obeys,
+            wrong: self.wrong.clone(),
+            moved: self.moved,
+            replicas: self.replicas,
+            daily: self.daily,
             seed: self.seed,
         }
     }

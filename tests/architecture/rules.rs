@@ -29,8 +29,8 @@ pub const ONE_ROOM: &[Rule] = &[
         found: |at| at[0].is("TcpSocket"),
     },
     Rule {
-        message: "only wire knows a provider's JSON (simulate speaks it, cli reads it)",
-        rooms: &["wire", "simulate", "cli"],
+        message: "only wire knows a provider's JSON (simulate speaks it, verify and cli read it)",
+        rooms: &["wire", "simulate", "verify", "cli"],
         found: is_provider_json,
     },
 ];

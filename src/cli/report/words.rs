@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use super::page::{ChartLine, LINES_MAX, PageBlock, PageChart};
 use crate::cli::text::{amount, counted, mark, or_dash};
 use photofinish_history::report::probes::{LoadLevel, MeasuredLoad, ProbeReport, ProbedFigure, ProbedUpstream};
+use photofinish_history::report::verdicts::{HostVerdicts, age};
+use photofinish_history::store::VerdictRow;
 
 pub const TITLE: &str = "Measured LLM providers";
 
@@ -69,6 +71,25 @@ pub fn page(report: &ProbeReport) -> Vec<PageBlock> {
     page.push(PageBlock::Heading(2, "Method".to_owned()));
     page.extend(METHOD.map(|text| PageBlock::Paragraph(text.to_owned())));
     page
+}
+
+/// What `photofinish verify` found; nothing if it never ran.
+pub fn verified(found: &[HostVerdicts], now_us: i64) -> Vec<PageBlock> {
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let mut table = vec![["model", "host", "verified", "differs from the reference in"].map(str::to_owned).to_vec()];
+    table.extend(found.iter().map(|host| {
+        let one = |row: &VerdictRow| match row.detail.as_str() {
+            "" => row.fact.clone(),
+            detail => format!("{} ({detail})", row.fact),
+        };
+        let wrong: Vec<String> = host.wrong.iter().map(one).collect();
+        let differs = if wrong.is_empty() { format!("nothing, in {} facts", host.said) } else { wrong.join("; ") };
+        vec![host.model.clone(), host.host.clone(), age(host.at, now_us), differs]
+    }));
+    let about = "By photofinish verify: the newest verdict about each fact. A difference is no judgement of quality.";
+    vec![PageBlock::Heading(2, "Facts".to_owned()), PageBlock::Paragraph(about.to_owned()), PageBlock::Table(table)]
 }
 
 fn scope(report: &ProbeReport) -> String {

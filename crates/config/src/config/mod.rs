@@ -63,6 +63,6 @@ pub use server::{Cors, LISTEN_VARIABLE, Listen, StoredLimits};
 pub use settings::{
     Config, ConfigSource, Fingerprint, ModelConfig, Retention, Server, StoreConfig, USUAL_FILE, UpstreamConfig, User,
 };
-pub use simulation::{ServerStall, SimulatedFailure, Simulation};
+pub use simulation::{HostFact, ServerStall, SimulatedFailure, Simulation};
 pub use transport::{Authorities, Proxy, Transport};
 pub use user::{Override, Permit, token_hash};

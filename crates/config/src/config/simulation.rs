@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::keys::{Flag, ParsedText, RealNumber, TimeSpan, WholeNumber, choice, keys};
+use super::keys::{Flag, ParsedText, ParsedTexts, RealNumber, Texts, TimeSpan, WholeNumber, choice, keys};
 use super::names::names;
 use super::units::{format_duration, parse_duration};
 
@@ -42,9 +42,20 @@ keys! {
         stall: Option<ServerStall> = STALL;
         /// It answers requests with tools by a call of the first one, and breaks this share of the calls: no JSON, an unknown name, or
         /// arguments that are no object. Without it no call is made.
-        bad_calls: Option<f64> = RealNumber(Simulation::BAD_CALLS);
+        bad_calls: Option<f64> = RealNumber(Simulation::SHARE);
         /// Whether answers have their usage.
         usage: bool = Flag, or true;
+        /// Chat answers do what the request says, as a model would: counts, tools, schemas, reasoning, sampling. They come at once
+        /// after the time to first token.
+        obeys: bool = Flag, or false;
+        /// What such a provider does wrong: facts of `photofinish verify`.
+        wrong: Vec<HostFact> = WRONG, or Vec::new();
+        /// Total variation by which the distribution of each sampled word is moved, where `obeys` is set.
+        moved: f64 = RealNumber(Simulation::SHARE), or 0.0;
+        /// Share of requests that a moved replica answers.
+        replicas: f64 = RealNumber(Simulation::SHARE), or 1.0;
+        /// Total variation, at most, by which the distribution also moves with each day.
+        daily: f64 = RealNumber(Simulation::SHARE), or 0.0;
         /// Seeds the draws: the same seed gives the same sequence. A request with a `seed` of its own always gets the same answer.
         /// Without it the clock seeds them.
         seed: Option<u64> = WholeNumber(0..=i64::MAX.unsigned_abs());
@@ -58,7 +69,7 @@ impl Simulation {
     pub const TOKENS_PER_SECOND: RangeInclusive<f64> = 0.01..=1e6;
     pub const TOKENS: RangeInclusive<u32> = 1..=100_000;
     pub const FAILURES: RangeInclusive<f64> = 0.0..=1.0;
-    pub const BAD_CALLS: RangeInclusive<f64> = 0.0..=1.0;
+    pub const SHARE: RangeInclusive<f64> = 0.0..=1.0;
     pub const SLOTS: RangeInclusive<u32> = 0..=100_000;
     pub const SLOWDOWN: RangeInclusive<f64> = 0.0..=100.0;
     pub const PREFILL: RangeInclusive<f64> = 0.0..=1e9;
@@ -99,6 +110,70 @@ const STALL: ParsedText<ServerStall> = ParsedText {
     pattern: r"\d+(\.\d+)?\s*(ms|s|m|h|d) every \d+(\.\d+)?\s*(ms|s|m|h|d)",
     format: |stall| format!("{} every {}", format_duration(stall.length), format_duration(stall.every)),
 };
+
+const WRONG: ParsedTexts<HostFact> = ParsedTexts {
+    texts: Texts { max: HostFact::ALL.len(), noun: "facts" },
+    parse: HostFact::from_name,
+    expected: "facts of `photofinish verify`, such as \"stop\" or \"tool_named\"",
+    pattern: "[a-z_]+",
+};
+
+names! {
+    /// What can be said of a host without statistics: what `photofinish verify` asks, and what a simulated provider can do wrong.
+    #[derive(Hash, PartialOrd, Ord)]
+    pub enum HostFact {
+        /// Temperature 0 is taken.
+        Temperature = "temperature",
+        /// The same prompts have as many tokens as elsewhere.
+        Template = "template",
+        /// A prompt as long as the declared context is read whole.
+        Context = "context",
+        /// No answer is longer than `max_tokens`.
+        MaxTokens = "max_tokens",
+        /// The answer ends before a `stop` text.
+        Stop = "stop",
+        /// The same `seed` gives the same answer.
+        Seed = "seed",
+        /// `n` answers come.
+        N = "n",
+        /// `logprobs` come.
+        Logprobs = "logprobs",
+        /// A tiny `top_p` leaves one answer.
+        TopP = "top_p",
+        /// Answers keep to a JSON schema.
+        Schema = "schema",
+        /// `tool_choice` none: no call.
+        ToolNone = "tool_none",
+        /// `tool_choice` auto: a call where the prompt asks for it.
+        ToolAuto = "tool_auto",
+        /// `tool_choice` required: a call in any case.
+        ToolRequired = "tool_required",
+        /// A named tool is the one that is called.
+        ToolNamed = "tool_named",
+        /// Several calls in one answer.
+        Parallel = "parallel",
+        /// Arguments keep to the schema of their tool, nested and enum ones too.
+        Arguments = "arguments",
+        /// More `reasoning_effort` is more reasoning.
+        Effort = "effort",
+        /// Which member of the answer has the reasoning.
+        ReasoningPlace = "reasoning_place",
+        /// A whole answer has its usage.
+        UsageWhole = "usage_whole",
+        /// A stream has its usage.
+        UsageStream = "usage_stream",
+        /// Both count the same.
+        UsageEqual = "usage_equal",
+        /// Random answers differ: they come from no cache.
+        Fresh = "fresh",
+        /// Letters and signs of all scripts come back intact.
+        Unicode = "unicode",
+        /// The answer is in the language that was asked for.
+        Language = "language",
+        /// The host names its build as `system_fingerprint`.
+        Fingerprint = "fingerprint",
+    }
+}
 
 names! {
     /// How a simulated provider fails. A request for the model `fail-NAME` always fails like that.

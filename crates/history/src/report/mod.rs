@@ -21,3 +21,4 @@ pub mod stats;
 #[cfg(test)]
 mod tests;
 pub mod usage;
+pub mod verdicts;

@@ -35,6 +35,7 @@ pub(super) fn migrator() -> Migrator {
         migration(16, "caller", include_str!("../../migrations/0016_caller.sql")),
         migration(17, "keys", include_str!("../../migrations/0017_keys.sql")),
         migration(18, "calls", include_str!("../../migrations/0018_calls.sql")),
+        migration(19, "verdict", include_str!("../../migrations/0019_verdict.sql")),
         migration(20, "audit", include_str!("../../migrations/0020_audit.sql")),
     ])
 }

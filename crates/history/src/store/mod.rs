@@ -27,6 +27,7 @@ mod spill;
 mod symptom;
 #[cfg(test)]
 mod tests;
+mod verdicts;
 mod write;
 
 use std::collections::BTreeMap;
@@ -54,6 +55,7 @@ pub use selection::{AttemptFilter, Class, Coverage, Gather, RollupCell, Selectio
 pub use set_aside::{SetAside, set_aside_files};
 pub use spill::{MoveError, Spill, SpillProgress};
 pub use symptom::Symptom;
+pub use verdicts::{SampleRow, VerdictRow};
 pub use write::{Record, WriteError};
 use write::{RefusedRow, TableRow};
 

@@ -69,14 +69,14 @@ fn of_probes() -> String {
     ];
     format!(
         "SELECT {} FROM race LEFT JOIN attempt ON attempt.race_id = race.race_id \
-         WHERE {} AND race.race_id >= ?1 AND race.race_id < ?2 ORDER BY race.race_id",
+         WHERE {} AND coalesce(race.workload, '') NOT LIKE 'verify:%' AND race.race_id >= ?1 AND race.race_id < ?2 ORDER BY race.race_id",
         columns.join(", "),
         SourceFilter::Probe.condition()
     )
 }
 
 impl StoreReader {
-    /// Passes each request of a probe to `each`, oldest first. Times are microseconds since 1970, UTC.
+    /// Passes each request of a probe to `each`, oldest first; not those of `photofinish verify`. Times are microseconds since 1970, UTC.
     ///
     /// # Errors
     /// It takes too long, or the file cannot be read.

@@ -54,8 +54,22 @@ impl LoadClient {
         origin: RequestOrigin,
         within: Duration,
     ) -> LoadAnswer {
-        members.insert("model".to_owned(), model.into());
         members.insert("stream".to_owned(), true.into());
+        let fetched = self.fetch(model, members, headers, origin, within, 0).await;
+        LoadAnswer { said: fetched.said(), race_id: fetched.race_id }
+    }
+
+    /// Sends a chat request as it is, and keeps the first `keep` bytes of its answer.
+    pub async fn fetch(
+        &self,
+        model: &str,
+        mut members: Map<String, Value>,
+        headers: HeaderMap,
+        origin: RequestOrigin,
+        within: Duration,
+        keep: usize,
+    ) -> FetchedAnswer {
+        members.insert("model".to_owned(), model.into());
         let mut request = Request::new(Body::from(Value::Object(members).to_string()));
         *request.method_mut() = Method::POST;
         *request.headers_mut() = headers;
@@ -64,14 +78,15 @@ impl LoadClient {
         let response = Box::pin(proxy::serve_as(Arc::clone(&self.gateway), Surface::Chat, by, request)).await;
         let race_id = response.headers().get("x-photofinish-race").and_then(|id| id.to_str().ok()).map(str::to_owned);
         let refused = !response.status().is_success();
+        let keep = if refused { REFUSAL_MAX } else { keep };
         let (mut body, mut kept) = (response.into_body(), Vec::new());
         // What breaks an answer is in its row.
         while let Some(Ok(frame)) = body.frame().await {
-            if let Some(data) = frame.data_ref().filter(|_| refused && kept.len() < REFUSAL_MAX) {
+            if let Some(data) = frame.data_ref().filter(|_| kept.len() < keep) {
                 kept.extend_from_slice(data);
             }
         }
-        LoadAnswer { race_id, said: if refused { said(&kept) } else { None } }
+        FetchedAnswer { race_id, refused, body: kept }
     }
 
     /// What the rows of a race say, once all of them are there. Its times count from the scheduled time. None: they do not
@@ -87,6 +102,22 @@ pub struct LoadAnswer {
     pub race_id: Option<String>,
     /// In the words of the server that refused it. They may quote the prompt.
     pub said: Option<String>,
+}
+
+/// An answer as it came.
+pub struct FetchedAnswer {
+    /// None: the gateway refused it before there was a race.
+    pub race_id: Option<String>,
+    pub refused: bool,
+    /// The first bytes of the answer or of the refusal.
+    pub body: Vec<u8>,
+}
+
+impl FetchedAnswer {
+    /// In the words of the server that refused it. They may quote the prompt.
+    pub fn said(&self) -> Option<String> {
+        if self.refused { said(&self.body) } else { None }
+    }
 }
 
 /// Bytes of a refusal that are read; what is longer has no words.

@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
+use super::obedient::ObedientModel;
 use super::request::{RequestKind, ValidRequest};
 use super::service::{RandomDraws, Service, SharedServer};
 use super::stream::{AnswerWire, AnswerWords, BodyScript, TokenStream, error_json};
@@ -54,6 +55,8 @@ pub(super) struct Answers {
     broken: Mutex<Option<SimulatedFailure>>,
     words: Arc<AnswerWords>,
     tally: Arc<Tally>,
+    /// None: its answers are always the same words.
+    obedient: Option<ObedientModel>,
     /// For request ids.
     requests: AtomicU64,
 }
@@ -64,10 +67,11 @@ impl Answers {
             name: name.to_owned(),
             draws: RandomDraws::new(simulation.seed),
             server,
-            simulation,
             broken: Mutex::default(),
             words: Arc::new(AnswerWords::new(name)),
             tally,
+            obedient: simulation.obeys.then(|| ObedientModel::new(name, &simulation)),
+            simulation,
             requests: AtomicU64::new(1),
         }
     }
@@ -115,12 +119,17 @@ impl Answers {
             }
             Err(error) => return Err(io::Error::other(error)),
         };
+        let said = self
+            .obedient
+            .as_ref()
+            .filter(|_| kind == RequestKind::Chat)
+            .and_then(|_| serde_json::from_slice(&body).ok());
         let request = match kind {
             RequestKind::Passed(call) => ValidRequest::parse_passed(call, body, head.headers.get(CONTENT_TYPE)),
             _ => ValidRequest::parse(kind, &body),
         };
         match request {
-            Ok(request) => self.give(request, number).await,
+            Ok(request) => self.give(request, said, number).await,
             Err(message) => {
                 self.tally.start(number, None).end(RequestOutcome::Failed);
                 Ok(refusal(StatusCode::BAD_REQUEST, &format!("The simulated provider: {message}.")))
@@ -128,7 +137,13 @@ impl Answers {
         }
     }
 
-    pub(super) async fn give(&self, mut request: ValidRequest, number: u64) -> io::Result<Response<AnswerBody>> {
+    /// `said`: the whole request, for a model that obeys it.
+    pub(super) async fn give(
+        &self,
+        mut request: ValidRequest,
+        said: Option<Value>,
+        number: u64,
+    ) -> io::Result<Response<AnswerBody>> {
         let mut ticket = self.tally.start(number, Some(&request));
         let (drawn, mut pace) = self.draws.draw(&self.simulation, request.seed);
         let call = self.simulation.bad_calls.and_then(|broken| pace.call(&request.tools, broken));
@@ -153,8 +168,20 @@ impl Answers {
         let prompt = std::mem::take(&mut request.prompt);
         let cached_tokens = if request.kind.is_instant() { None } else { self.server.cached_tokens(&prompt) };
         let cached = cached_tokens.unwrap_or(0);
-        let service = Service::new(slot, pace, request.prompt_tokens.saturating_sub(cached));
+        let mut service = Service::new(slot, pace, request.prompt_tokens.saturating_sub(cached));
         ticket.begin(service.began(), cached);
+        if let (Some(model), Some(said), None) = (&self.obedient, &said, failure) {
+            let due = service.first();
+            tokio::time::sleep_until(due).await;
+            service.end(due);
+            ticket.free(due);
+            ticket.whole(1);
+            return Ok(match model.answer(said, &format!("chatcmpl-simulated-{number}")) {
+                Ok(answer) if request.stream => events(&answer, request.include_usage),
+                Ok(answer) => whole(StatusCode::OK, &answer),
+                Err(message) => refusal(StatusCode::BAD_REQUEST, message),
+            });
+        }
         request.include_usage &= self.simulation.usage;
         let prefix = if request.kind == RequestKind::Completion { "cmpl" } else { "chatcmpl" };
         let wire = AnswerWire::new(format!("{prefix}-simulated-{number}"), &request, cached_tokens).calling(call);
@@ -297,6 +324,38 @@ fn whole(status: StatusCode, json: &Value) -> Response<AnswerBody> {
     let mut response = Response::new(Either::Left(Full::from(json.to_string())));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A whole answer as a stream: its role, everything it says, its end, its usage.
+fn events(answer: &Value, include_usage: bool) -> Response<AnswerBody> {
+    let mut text = String::new();
+    let mut event = |choices: Value, usage: Option<&Value>| {
+        let mut event = json!({
+            "id": answer["id"], "object": "chat.completion.chunk", "created": 0, "model": answer["model"], "choices": choices,
+        });
+        if let Some(usage) = usage {
+            event["usage"] = usage.clone();
+        }
+        text.push_str(&format!("data: {event}\n\n"));
+    };
+    for choice in answer["choices"].as_array().into_iter().flatten() {
+        let of =
+            |delta: Value, end: &Value| json!([{ "index": choice["index"], "delta": delta, "finish_reason": end }]);
+        let mut delta = choice["message"].clone();
+        for (index, call) in delta["tool_calls"].as_array_mut().into_iter().flatten().enumerate() {
+            call["index"] = index.into();
+        }
+        event(of(json!({ "role": "assistant", "content": "" }), &Value::Null), None);
+        event(of(delta, &Value::Null), None);
+        event(of(json!({}), &choice["finish_reason"]), None);
+    }
+    if let Some(usage) = answer.get("streamed_usage").filter(|usage| include_usage && usage.is_object()) {
+        event(json!([]), Some(usage));
+    }
+    text.push_str("data: [DONE]\n\n");
+    let mut response = Response::new(Either::Left(Full::from(text)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     response
 }
 

@@ -5,8 +5,10 @@
 
 mod answer;
 mod call;
+mod obedient;
 mod request;
 mod service;
+pub mod source;
 mod stream;
 mod tally;
 

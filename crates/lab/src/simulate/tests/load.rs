@@ -46,7 +46,7 @@ impl Server {
     async fn ask(&self, at: Duration, request: Value) -> Vec<TimedEvent> {
         sleep_until(self.start + at).await;
         let request = ValidRequest::parse(RequestKind::Chat, &request.to_string().into()).unwrap();
-        let mut body = self.answers.give(request, 1).await.unwrap().into_body();
+        let mut body = self.answers.give(request, None, 1).await.unwrap().into_body();
         let mut events = Vec::new();
         while let Some(frame) = body.frame().await {
             let text = String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap();

@@ -17,4 +17,6 @@ pub use ask::{DatabaseReads, json as json_answer};
 pub use config::config;
 pub use events::{REPLAYS_MAX, live, replay};
 pub use openapi::document;
-pub use questions::{costs, distribution, history, incidents, race, races, reload, routing, run, runs, stats};
+pub use questions::{
+    costs, distribution, history, incidents, race, races, reload, routing, run, runs, stats, verdicts,
+};

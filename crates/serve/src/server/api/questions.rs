@@ -22,7 +22,7 @@ use photofinish_history::report::races::{self, RacesQuestion};
 use photofinish_history::report::runs::{self, RunError, RunsQuestion};
 use photofinish_history::report::series::{self, SeriesError, SeriesQuestion};
 use photofinish_history::report::stats::{self, ReportQuestion};
-use photofinish_history::report::{compare, figures, regressions};
+use photofinish_history::report::{compare, figures, regressions, verdicts as found};
 use photofinish_history::store::StoreReader;
 
 /// Answers an admin's question about the history.
@@ -97,6 +97,19 @@ pub async fn incidents(State(site): State<ServedPaths>, client: Client, uri: Uri
         let answer = incidents::ask(reader, question, now_us).map_err(unread)?;
         Ok(json(format!("{}\n", answer.json())))
     })
+    .await
+}
+
+/// It has no parameters.
+#[derive(Args, Clone, Debug)]
+pub struct VerdictsQuestion {}
+
+pub async fn verdicts(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
+    ask(
+        (site, client, uri),
+        |_: &VerdictsQuestion, _| None,
+        |reader, _, now_us| Ok(json(found::json(&found::ask(reader).map_err(unread)?, now_us).to_string())),
+    )
     .await
 }
 

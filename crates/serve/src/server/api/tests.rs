@@ -17,8 +17,10 @@ use photofinish_gateway::proxy::Rejection;
 use photofinish_history::record::{AttemptRecord, RaceRecord, sample};
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::question::from_pairs;
-use photofinish_history::report::{costs, distribution, figures, incidents, races, regressions, series, stats};
-use photofinish_history::store::{Record, Store, StoreReader};
+use photofinish_history::report::{
+    costs, distribution, figures, incidents, races, regressions, series, stats, verdicts,
+};
+use photofinish_history::store::{Record, Store, StoreReader, VerdictRow};
 
 /// One race with every column filled in, and one with every optional column empty. Both have such attempts.
 async fn stored() -> (TempDir, PathBuf) {
@@ -153,6 +155,26 @@ fn the_document_has_the_parameters_of_the_questions() {
         }
         assert_eq!(one(path, "since")["schema"]["type"], "string");
     }
+}
+
+#[tokio::test]
+async fn verdicts_are_as_the_document_says() {
+    let (_directory, path) = stored().await;
+    let (reader, document) = (StoreReader::open(&path).unwrap(), openapi());
+    let verdict = VerdictRow {
+        at: 1,
+        model: "m".into(),
+        host: "a/m".into(),
+        fact: "stop".into(),
+        answer: "no".into(),
+        reference: "yes".into(),
+        detail: String::new(),
+        wrong: true,
+    };
+    Store::open(&path).unwrap().save_verdicts(&[verdict]).unwrap();
+    let found = verdicts::json(&verdicts::ask(&reader).unwrap(), 2);
+    assert_eq!(found["verdicts"][0]["wrong"][0]["fact"], "stop");
+    assert_fits(&document, answer_of(&document, "/api/verdicts"), &found, "verdicts");
 }
 
 #[tokio::test]

@@ -13,6 +13,8 @@ const KEYS = 3;
 export function Models() {
   const asked = useApi("/api/config", {}, 15);
   const routing = useApi("/api/routing", {}, 15);
+  const verified = useApi("/api/verdicts", {}, 60);
+  const found = new Map((verified.data?.verdicts ?? []).map((one) => /** @type {[string, Api.HostVerdicts]} */ ([`${one.model} ${one.upstream}`, one])));
   const [choices, choose] = useChoices();
   const find = (choices.get("find") ?? "").toLowerCase();
   const why = new Map((routing.data?.models ?? []).flatMap((model) => model.why.map((one) => /** @type {[string, string]} */ ([`${model.model} ${one.upstream}`, one.text]))));
@@ -29,7 +31,7 @@ export function Models() {
     { name: "policy", title: "Policy", order: (/** @type {Row} */ row) => row.policy, cell: (/** @type {Row} */ row) => html`<a href=${link("routing", { model: row.model })}>${row.policy}</a>` },
     {
       name: "hosts", title: "Hosts", wide: true,
-      cell: (/** @type {Row} */ row) => row.upstreams.slice(0, 12).map((one) => html`<div class=${`host ${one.on ? "" : "quiet"}`} title=${why.get(`${row.model} ${one.upstream}`)}><span class="hidden">${one.on ? "on" : "off"}</span><span aria-hidden="true">${one.on ? "●" : "○"}</span> <${Upstream} name=${one.upstream} /></div>`)
+      cell: (/** @type {Row} */ row) => row.upstreams.slice(0, 12).map((one) => html`<div class=${`host ${one.on ? "" : "quiet"}`} title=${why.get(`${row.model} ${one.upstream}`)}><span class="hidden">${one.on ? "on" : "off"}</span><span aria-hidden="true">${one.on ? "●" : "○"}</span> <${Upstream} name=${one.upstream} /><${Verdict} found=${found.get(`${row.model} ${one.upstream}`)} /></div>`)
         .concat(row.upstreams.length > 12 ? [html`<div class="quiet">and ${row.upstreams.length - 12} more</div>`] : []),
     },
   ];
@@ -53,6 +55,13 @@ function OneMoreKey({ config }) {
   if (off.length === 0) return html`<p class="lead">Every provider that these models name is on.</p>`;
   const parts = (/** @type {(typeof off)[number]} */ one) => [one.raced > 0 && `a second host to race for ${counted(one.raced)}`, one.fresh > 0 && `a first host for ${counted(one.fresh)}`, one.wider > 0 && `one more host for ${counted(one.wider)}`].filter(Boolean).join(", ");
   return html`<p class="lead">One more key would add: ${off.slice(0, KEYS).map((one, at) => html`${at > 0 ? "; " : ""}<strong>${one.provider}</strong>, ${parts(one)}`)}.</p>`;
+}
+
+/** What `photofinish verify` found about a host, with its age. @param {{ found: Api.HostVerdicts | undefined }} props */
+function Verdict({ found }) {
+  if (!found) return null;
+  const differs = found.wrong.map((one) => `${one.fact}: ${one.answer}${one.detail && ` (${one.detail})`}`).join("; ");
+  return html`<small class="quiet"> verified ${found.age}: ${differs || `no difference in ${found.said} facts`}</small>`;
 }
 
 /** What all of these can. @param {Api.ConfiguredUpstream[]} running */

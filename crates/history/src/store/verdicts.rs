@@ -1,0 +1,173 @@
+//! What `photofinish verify` found: writes and reads verdicts, and the answers of a sample until its second session. Not for what
+//! they mean: see `photofinish_lab::verify`.
+
+use rusqlite::{TransactionBehavior, params};
+
+use super::Store;
+use super::columns::DAY_US;
+use super::reader::{ReadError, StoreReader};
+use super::write::WriteError;
+
+/// Verdicts are kept for so many days.
+const VERDICT_DAYS_MAX: i64 = 400;
+/// Rows in one answer.
+const VERDICTS_MAX: usize = 20_000;
+
+/// One fact of one host. Columns: `migrations/0019_verdict.sql`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerdictRow {
+    /// Microseconds since 1970, UTC.
+    pub at: i64,
+    pub model: String,
+    pub host: String,
+    pub fact: String,
+    pub answer: String,
+    pub reference: String,
+    pub detail: String,
+    pub wrong: bool,
+}
+
+/// One sampled answer, each letter as a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SampleRow {
+    pub at: i64,
+    pub host: String,
+    pub prompt: usize,
+    pub number: usize,
+    pub letters: Vec<u16>,
+}
+
+impl Store {
+    /// Keeps these verdicts, and removes old ones.
+    ///
+    /// # Errors
+    /// The database cannot be written now; then nothing is kept.
+    pub fn save_verdicts(&self, rows: &[VerdictRow]) -> Result<(), WriteError> {
+        self.in_file(|connection| {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
+            let save = || {
+                let newest = rows.iter().map(|row| row.at).max().unwrap_or(0);
+                transaction.execute("DELETE FROM verdict WHERE at < ?1", [newest - VERDICT_DAYS_MAX * DAY_US])?;
+                let mut insert =
+                    transaction.prepare("INSERT OR REPLACE INTO verdict VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
+                rows.iter().try_for_each(|row| {
+                    let VerdictRow { at, model, host, fact, answer, reference, detail, wrong } = row;
+                    insert.execute(params![at, model, host, fact, answer, reference, detail, wrong]).map(drop)
+                })
+            };
+            save().map_err(WriteError::unsound)?;
+            transaction.commit().map_err(WriteError::unsound)
+        })
+    }
+
+    /// Replaces the sampled answers of a model; none removes them.
+    ///
+    /// # Errors
+    /// The database cannot be written now; then nothing is changed.
+    pub fn save_sample(&self, model: &str, rows: &[SampleRow]) -> Result<(), WriteError> {
+        self.in_file(|connection| {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
+            let save = || {
+                transaction.execute("DELETE FROM sample WHERE model = ?1", [model])?;
+                let mut insert = transaction.prepare("INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+                rows.iter().try_for_each(|row| {
+                    let letters: Vec<u8> = row.letters.iter().flat_map(|letter| letter.to_le_bytes()).collect();
+                    let (prompt, number) = (row.prompt as i64, row.number as i64);
+                    insert.execute(params![row.at, model, row.host, prompt, number, letters]).map(drop)
+                })
+            };
+            save().map_err(WriteError::unsound)?;
+            transaction.commit().map_err(WriteError::unsound)
+        })
+    }
+}
+
+impl StoreReader {
+    /// The newest verdict about each fact of each host; of one model, or of all.
+    ///
+    /// # Errors
+    /// It takes too long, or the file cannot be read.
+    pub fn verdicts(&self, model: Option<&str>) -> Result<Vec<VerdictRow>, ReadError> {
+        let sql = "SELECT at, model, host, fact, answer, reference, detail, wrong FROM verdict AS one \
+                   WHERE (?1 IS NULL OR model = ?1) AND at = (SELECT max(at) FROM verdict AS other \
+                     WHERE other.model = one.model AND other.host = one.host AND other.fact = one.fact) \
+                   ORDER BY model, host, fact LIMIT ?2";
+        self.ask(|connection| {
+            let mut statement = connection.prepare(sql)?;
+            let read = |row: &rusqlite::Row<'_>| {
+                Ok(VerdictRow {
+                    at: row.get(0)?,
+                    model: row.get(1)?,
+                    host: row.get(2)?,
+                    fact: row.get(3)?,
+                    answer: row.get(4)?,
+                    reference: row.get(5)?,
+                    detail: row.get(6)?,
+                    wrong: row.get(7)?,
+                })
+            };
+            statement.query_map(params![model, VERDICTS_MAX as i64], read)?.collect()
+        })
+    }
+
+    /// The sampled answers of a model that wait for a second session.
+    ///
+    /// # Errors
+    /// It takes too long, or the file cannot be read.
+    pub fn sample(&self, model: &str) -> Result<Vec<SampleRow>, ReadError> {
+        self.ask(|connection| {
+            let mut statement =
+                connection.prepare("SELECT at, host, prompt, number, letters FROM sample WHERE model = ?1")?;
+            let read = |row: &rusqlite::Row<'_>| {
+                let (prompt, number): (i64, i64) = (row.get(2)?, row.get(3)?);
+                let bytes: Vec<u8> = row.get(4)?;
+                Ok(SampleRow {
+                    at: row.get(0)?,
+                    host: row.get(1)?,
+                    prompt: prompt as usize,
+                    number: number as usize,
+                    letters: bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect(),
+                })
+            };
+            statement.query_map([model], read)?.collect()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_verdict_of_each_fact_is_read_and_a_sample_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("history.db");
+        let store = Store::open(&path).unwrap();
+        let row = |at, fact: &str, wrong| VerdictRow {
+            at,
+            model: "m".into(),
+            host: "a/m".into(),
+            fact: fact.into(),
+            answer: "no".into(),
+            reference: "yes".into(),
+            detail: String::new(),
+            wrong,
+        };
+        store.save_verdicts(&[row(1, "stop", true), row(1, "seed", true)]).unwrap();
+        store.save_verdicts(&[row(2, "stop", false)]).unwrap();
+        let reader = StoreReader::open(&path).unwrap();
+        assert_eq!(reader.verdicts(Some("m")).unwrap(), [row(1, "seed", true), row(2, "stop", false)]);
+        assert_eq!(reader.verdicts(Some("other")).unwrap(), []);
+        store.save_verdicts(&[row(VERDICT_DAYS_MAX * DAY_US + 2, "n", false)]).unwrap();
+        assert_eq!(reader.verdicts(None).unwrap().len(), 2, "the oldest are gone");
+
+        let sampled = SampleRow { at: 5, host: "a/m".into(), prompt: 3, number: 1, letters: vec![7, 65_535] };
+        store.save_sample("m", std::slice::from_ref(&sampled)).unwrap();
+        store.save_sample("m", std::slice::from_ref(&sampled)).unwrap();
+        assert_eq!(reader.sample("m").unwrap(), [sampled]);
+        store.save_sample("m", &[]).unwrap();
+        assert_eq!(reader.sample("m").unwrap(), []);
+    }
+}

@@ -1,0 +1,14 @@
+//! Verifies the hosts of a model: what is exactly different between them.
+//!
+//! `ask` and `judge` say what is asked and what the answers mean, `compare` who differs from whom: values in, values out. `run` sends
+//! the requests with the client of the load generator. Not for what is printed and kept: see the command.
+
+mod ask;
+mod compare;
+mod judge;
+mod run;
+
+pub use ask::{FactQuestion, Topic, questions};
+pub use compare::{FactAnswer, FactVerdict, compare, vendor};
+pub use judge::{FactFinding, Findings, HeardAnswer, HostReply, judge};
+pub use run::{Verification, VerifiedHost, Verifier, WORKLOAD};
