@@ -15,6 +15,7 @@ use photofinish_config::config::{self, HedgeAfter, ModelConfig, Policy, RaceSett
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_history::record::{AttemptOutcome, RaceOutcome, RaceSource};
 use photofinish_routing::money::tariff::{PromptTokens, Tariff};
+use photofinish_wire::judge::CallsVerdict;
 
 const START_US: i64 = 1_767_323_045_000_000;
 /// As in a replay of so many.
@@ -351,4 +352,27 @@ fn who_leaves_ends_a_run_that_is_under_way() {
     });
     assert!(answer.is_none());
     assert_eq!(told, [0, 0], "asked twice within the first run, and then no more");
+}
+
+#[test]
+fn an_upstream_is_worse_from_the_request_on_at_which_it_was_known() {
+    let world = World::new(&[-1.0, -1.0], 400, 1);
+    let mut past = PastRequests::new(&model("\"x/a\", \"x/b\""));
+    for id in 0..400 {
+        let mut recorded = world.recorded(id, 2, false);
+        recorded.has_tools = id % 4 != 0;
+        for attempt in &mut recorded.attempts {
+            let broken = attempt.model_sent == "a" && id % 3 == 0;
+            attempt.calls = Some(if broken { CallsVerdict::NotJson } else { CallsVerdict::Valid });
+            attempt.tool_set = recorded.has_tools.then_some(7);
+        }
+        past.add(&recorded);
+    }
+    past.settle();
+    let worse = |id: usize, upstream: usize| past.cell(id, upstream).worse;
+    assert!(!worse(1, 0) && worse(399, 0) && !worse(399, 1));
+    assert!(!worse(396, 0), "it has no tools");
+    let first = (0..400).find(|id| worse(*id, 0)).unwrap();
+    assert!((30..250).contains(&first), "{first}");
+    assert!((first..400).filter(|id| id % 4 != 0).all(|id| worse(id, 0)));
 }

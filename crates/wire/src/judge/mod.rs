@@ -159,7 +159,8 @@ impl Asked {
         scanner.push(events);
         let mut taken = true;
         while let Some(event) = scanner.next_event().ok().flatten().or_else(|| scanner.finish()) {
-            taken &= assembly.add(&self.surface.mended(&event).unwrap_or(event));
+            // Most can be read as they are.
+            taken &= assembly.add(&event) || self.surface.mended(&event).is_some_and(|mended| assembly.add(&mended));
         }
         if !taken {
             return self.unchecked();

@@ -333,3 +333,22 @@ fn a_look_that_the_budget_does_not_hold_does_not_start() {
     assert!(!driver.is_watched(1) && !driver.reasons().contains(DecisionReason::Look));
     assert!(driver.reasons().contains(DecisionReason::Budget));
 }
+
+#[test]
+fn an_upstream_that_answers_worse_starts_after_the_others() {
+    let learning = taught(TEACHERS[0].1);
+    for policy in ["adaptive", "race", "fallback", "weighted", "hedge"] {
+        let race = format!("policy = \"{policy}\"");
+        let planned = |worse: &[usize]| {
+            let mut driver = driver(&learning, &race, &[], false);
+            worse.iter().for_each(|place| driver.state.parts.candidates[*place].worse = true);
+            let plan = driver.plan(learning.now_us());
+            (plan, driver.reasons().contains(DecisionReason::Quality))
+        };
+        let (plan, has_reason) = planned(&[0]);
+        let starts: Vec<(usize, StartRule)> = plan.entries.iter().map(|entry| (entry.candidate, entry.start)).collect();
+        assert_eq!(starts, [(1, StartRule::At(Duration::ZERO)), (0, StartRule::AfterFailure)], "{policy}");
+        assert!(has_reason, "{policy}");
+        assert_eq!(planned(&[0, 1]), (planned(&[]).0, false), "{policy}: where all are, none is");
+    }
+}

@@ -27,7 +27,6 @@ fn equal_hosts_are_hardly_ever_told_apart() {
         let runs = 1_000;
         let all: Vec<usize> = (0..5).collect();
         let wrong = (0..runs).filter(|_| first_found(&[share; 5], &all, 400, &mut random).is_some()).count();
-        println!("{share}: {wrong} of {runs}");
         assert!(wrong <= runs / 100, "{share}: {wrong} of {runs}");
     }
 }
@@ -40,7 +39,6 @@ fn a_host_that_breaks_more_is_soon_found() {
             .map(|_| first_found(&[share, 0.03, 0.03, 0.03, 0.03], &[0], 2_000, &mut random).unwrap_or(2_000))
             .collect();
         found.sort_unstable();
-        println!("{share}: {}", found[200]);
         assert!(found[200] <= within, "{share}: {}", found[200]);
     }
 }
