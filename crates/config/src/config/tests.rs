@@ -268,11 +268,17 @@ fn simulated_providers_take_what_is_typed() {
         stall: Some(ServerStall { length: Duration::from_secs(2), every: Duration::from_secs(20) }),
         bad_calls: Some(0.1),
         usage: false,
+        obeys: true,
+        wrong: vec![HostFact::Stop],
+        moved: 0.17,
+        replicas: 0.5,
+        daily: 0.05,
         seed: Some(7),
     };
     let typed = r#"{ ttft = "600ms", jitter = 0.3, tail = 0.02, tokens_per_second = 40, tokens = 10,
                      failures = 1, failure = "429", slots = 4, slowdown = 0.1, prefill = 5000, prefix_cache = true,
-                     tokens_per_event = 16, stall = "2s every 20s", bad_calls = 0.1, usage = false, seed = 7 }"#;
+                     tokens_per_event = 16, stall = "2s every 20s", bad_calls = 0.1, usage = false, obeys = true,
+                     wrong = ["stop"], moved = 0.17, replicas = 0.5, daily = 0.05, seed = 7 }"#;
     assert_eq!(simulate(typed), expected);
 }
 

@@ -21,7 +21,7 @@ pub enum ReplayedHistory {
     /// No upstream was watched enough.
     TooLittle {
         model: Arc<ModelConfig>,
-        past: PastRequests,
+        past: Box<PastRequests>,
     },
     Played(Box<PlayedHistory>),
 }
@@ -60,7 +60,7 @@ pub fn ask(
     past.settle();
     let (plans, as_it_was) = question.plans(&model, &past);
     let Some(answer) = replay(&past, &plans, question.seed, threads, progress) else {
-        return Ok(ReplayedHistory::TooLittle { model, past });
+        return Ok(ReplayedHistory::TooLittle { model, past: Box::new(past) });
     };
     let mut others: Vec<(String, usize)> = pasts
         .into_iter()
