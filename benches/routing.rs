@@ -20,6 +20,10 @@ use photofinish_routing::policy::adaptive;
 use photofinish_routing::policy::question::{AdaptiveQuestion, AttemptView, CandidateForecast, Minimise};
 use upstreams::{NOW, UPSTREAMS, candidate, learner, question};
 
+/// As the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Number of timed decisions, for quantiles.
 const TIMED: usize = 50_000;
 

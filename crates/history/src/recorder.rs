@@ -27,14 +27,14 @@ use crate::bill::BillBounds;
 use crate::estimate::incident::usual::IncidentAttempt;
 use crate::metrics::Metrics;
 use crate::record::{AttemptRecord, IncidentRecord, LeftOutReason, RaceRecord, RaceSource, RunRecord};
-use crate::store::{OpenError, Record, Store, StoreReader, WriteError};
+use crate::store::{OpenError, Record, Store, StoreReader};
 use live::LiveFeed;
 pub use live::{LiveWatcher, WATCHERS_MAX};
 use photofinish_base::shutdown::Shutdown;
 pub use race_rows::{AttemptStep, RaceObserver, RacePayer};
 use race_rows::{QUEUE_MAX, RaceSheet, RowQueue};
 pub use state::Condition;
-use state::StoreState;
+use state::{BeforeRows, StoreState};
 use writer::WriterState;
 
 /// How long the recorder may take to write the last rows to the spill file, after it has abandoned the store.
@@ -66,9 +66,6 @@ pub struct WriterTask {
     task: JoinHandle<()>,
     state: Arc<StoreState>,
 }
-
-/// See [`Recorder::before_rows`].
-pub type BeforeRows = dyn Fn() -> Result<(), WriteError> + Send + Sync;
 
 /// See [`Recorder::hold`].
 pub struct RowHold(Arc<StoreState>);

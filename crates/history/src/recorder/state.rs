@@ -11,9 +11,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::BeforeRows;
 use super::attempt_feed::AttemptFeed;
-use crate::store::Taken;
+use crate::store::{Taken, WriteError};
 use photofinish_base::clock::micros_between;
 use photofinish_config::config::names::names;
 
@@ -33,6 +32,9 @@ names! {
 
 /// Rows in memory from which on a batch is written although rows are held: half of the queue.
 const HELD_MAX: usize = 32_768;
+
+/// What happens before each batch of rows.
+pub type BeforeRows = dyn Fn() -> Result<(), WriteError> + Send + Sync;
 
 pub(super) struct StoreState {
     /// Rows in memory. Signed: rows sent during the finish may be subtracted twice.

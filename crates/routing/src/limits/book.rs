@@ -8,9 +8,8 @@ use super::bucket::{Bucket, RateLeft};
 use super::window::{BudgetWindow, Calendar, LimitClock, Period};
 use photofinish_config::config::{Config, Limits, User};
 
-/// The levels of a request, in the order in which they are checked and locked.
-const LEVELS: [fn(Arc<str>) -> LevelName; LEVELS_MAX] =
-    [|_| LevelName::Everybody, LevelName::Team, LevelName::User, LevelName::Key];
+/// The levels of a request after everybody, in the order in which they are checked and locked.
+const NAMED: [fn(Arc<str>) -> LevelName; LEVELS_MAX - 1] = [LevelName::Team, LevelName::User, LevelName::Key];
 pub(super) const LEVELS_MAX: usize = 4;
 
 /// Whose limits they are.
@@ -63,7 +62,9 @@ impl fmt::Display for LevelName {
 
 /// All subjects that were ever limited.
 pub struct UsageBook {
-    subjects: [RwLock<HashMap<Arc<str>, Arc<Subject>>>; LEVELS_MAX],
+    everybody: Arc<Subject>,
+    /// Teams, users and keys.
+    named: [RwLock<HashMap<Arc<str>, Arc<Subject>>>; LEVELS_MAX - 1],
     changed: Arc<Mutex<Vec<Arc<Subject>>>>,
 }
 
@@ -147,7 +148,9 @@ impl LimitLevels {
 
 impl Default for UsageBook {
     fn default() -> UsageBook {
-        UsageBook { subjects: std::array::from_fn(|_| RwLock::default()), changed: Arc::default() }
+        let changed = Arc::default();
+        let everybody = Arc::new(Subject::new(LevelName::Everybody, Arc::clone(&changed)));
+        UsageBook { everybody, named: std::array::from_fn(|_| RwLock::default()), changed }
     }
 }
 
@@ -182,18 +185,19 @@ impl UsageBook {
 
     /// Made on first use.
     fn subject(&self, place: usize, id: &str) -> Arc<Subject> {
-        let known = self.subjects[place].read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        let Some(named) = place.checked_sub(1) else { return self.everybody.clone() };
+        let known = self.named[named].read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
         known.unwrap_or_else(|| {
-            let mut subjects = self.subjects[place].write().unwrap_or_else(PoisonError::into_inner);
+            let mut subjects = self.named[named].write().unwrap_or_else(PoisonError::into_inner);
             let id: Arc<str> = id.into();
-            let made = || Arc::new(Subject::new(LEVELS[place](id.clone()), self.changed.clone()));
+            let made = || Arc::new(Subject::new(NAMED[named](id.clone()), self.changed.clone()));
             subjects.entry(id.clone()).or_insert_with(made).clone()
         })
     }
 
     /// Forgets subjects that do not exist any more, unless requests of theirs run or they have spent something this month.
     pub fn retain(&self, exists: impl Fn(&LevelName) -> bool) {
-        for subjects in &self.subjects {
+        for subjects in &self.named {
             let mut subjects = subjects.write().unwrap_or_else(PoisonError::into_inner);
             subjects.retain(|_, subject| {
                 let has_spent = || subject.used().windows.iter().any(|window| window.current().used() > 0);
@@ -383,7 +387,7 @@ mod tests {
         drop(admission);
         book.take_changes();
         book.retain(|_| false);
-        let mut kept: Vec<String> = book.subjects[2].read().unwrap().keys().map(|name| (**name).to_owned()).collect();
+        let mut kept: Vec<String> = book.named[1].read().unwrap().keys().map(|name| (**name).to_owned()).collect();
         kept.sort_unstable();
         assert_eq!(kept, ["running", "spent"]);
     }
