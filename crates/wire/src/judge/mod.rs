@@ -159,8 +159,7 @@ impl Asked {
         scanner.push(events);
         let mut taken = true;
         while let Some(event) = scanner.next_event().ok().flatten().or_else(|| scanner.finish()) {
-            // Most can be read as they are.
-            taken &= assembly.add(&event) || self.surface.mended(&event).is_some_and(|mended| assembly.add(&mended));
+            taken &= assembly.add(&event);
         }
         if !taken {
             return self.unchecked();
