@@ -2,6 +2,7 @@
 //! `photofinish_lab::verify`.
 
 mod output;
+mod sampling;
 
 use std::io;
 use std::path::Path;
@@ -19,7 +20,9 @@ use photofinish_config::config::units::{format_duration, within};
 use photofinish_config::config::{Config, RaceSettings, UpstreamConfig, nearest};
 use photofinish_history::store::{Store, VerdictRow};
 use photofinish_lab::bench::{LoadClient, RowFeed};
-use photofinish_lab::verify::{FactVerdict, Verification, VerifiedHost, Verifier, compare, questions, vendor};
+use photofinish_lab::verify::{
+    FactVerdict, Verification, VerifiedHost, Verifier, compare, questions, sample_questions, vendor,
+};
 use photofinish_serve::app::LocalGateway;
 
 pub use output::write_known;
@@ -40,6 +43,10 @@ pub struct VerifyOptions {
     /// The host that the others are compared with. Without it: the vendor's own API, or else what most hosts say.
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub reference: Option<String>,
+    /// Instead, sample 25 prompts ten times at temperature 1 in each of two calls, an hour to a week apart, and say whether hosts answer
+    /// alike: 500 requests to each host.
+    #[arg(long, conflicts_with_all = ["context", "reference", "json"])]
+    pub sample: bool,
     /// Also send one prompt of nine tenths of the declared context to each host: input tokens that cost.
     #[arg(long)]
     pub context: bool,
@@ -72,6 +79,13 @@ pub async fn run(
     let (model, hosts) = hosts(&config, options)?;
     let names: Vec<String> = hosts.iter().map(|host| host.name.clone()).collect();
     let reference = reference(options, &names)?;
+    if options.sample && hosts.len() < 2 {
+        return Err(WrongUse("one host only: --sample compares hosts".to_owned()).into());
+    }
+    let first = match options.sample {
+        true => sampling::first_session(&config.store.path, &model, &names, wall_micros())?,
+        false => Vec::new(),
+    };
     let told = told_before(options, &hosts)?;
     write_folded(&told, screen.columns(), err)?;
     if !options.yes && hosts.iter().any(|host| host.is_hosted) && !consent()? {
@@ -83,16 +97,25 @@ pub async fn run(
     let gateway = LocalGateway::start(config, true, feed.clone()).await?;
     let max_usd = options.max_cost.unwrap_or(COST_MAX);
     let verifier = Arc::new(Verifier::new(LoadClient::new(gateway.gateway().clone(), feed), max_usd));
+    if options.sample {
+        let (session, at) = (usize::from(!first.is_empty()), wall_micros());
+        let sampled = tokio::select! {
+            biased;
+            () = signals.next() => None,
+            sampled = verifier.sample(&hosts, session) => Some(sampled),
+        };
+        let lost = gateway.stop().await;
+        let Some(sampled) = sampled else { return interrupted(screen, err) };
+        anyhow::ensure!(lost == 0, "{lost} rows could not be written");
+        return sampling::finish(&path, (&model, at), first, sampled, screen, out);
+    }
     let done = tokio::select! {
         biased;
         () = signals.next() => None,
         done = verifier.verify(&hosts, |done| tell_host(done, screen, &mut io::stderr())) => Some(done),
     };
     let lost = gateway.stop().await;
-    let Some(done) = done else {
-        write_folded("interrupted: nothing is kept but the rows of the requests", screen.columns(), err)?;
-        return Ok(CommandOutcome::Interrupted);
-    };
+    let Some(done) = done else { return interrupted(screen, err) };
     let found: Vec<_> = done.iter().map(|done| (done.host.clone(), done.findings.clone())).collect();
     let verdicts = compare(&found, reference.map(|(place, _)| place));
     let rows = rows(&model, &verdicts, wall_micros());
@@ -101,6 +124,11 @@ pub async fn run(
     keep(&path, &rows)?;
     anyhow::ensure!(lost == 0, "{lost} rows could not be written");
     Ok(outcome(&done, &verdicts))
+}
+
+fn interrupted(screen: ScreenSettings, err: &mut impl io::Write) -> anyhow::Result<CommandOutcome> {
+    write_folded("interrupted: nothing is kept but the rows of the requests", screen.columns(), err)?;
+    Ok(CommandOutcome::Interrupted)
 }
 
 fn outcome(done: &[Verification], verdicts: &[FactVerdict]) -> CommandOutcome {
@@ -236,7 +264,7 @@ fn reference(options: &VerifyOptions, names: &[String]) -> Result<Option<(usize,
 fn told_before(options: &VerifyOptions, hosts: &[VerifiedHost]) -> Result<String, WrongUse> {
     let (mut requests, mut usd, mut tokens, mut time, mut unpriced) = (0, 0.0, 0.0, Duration::ZERO, Vec::new());
     for host in hosts {
-        let asked = questions(host.context);
+        let asked = if options.sample { sample_questions() } else { questions(host.context) };
         requests += asked.len();
         time = time.max(host.paced(asked.len()));
         let (input, output) = host.tokens(&asked);

@@ -161,3 +161,24 @@ fn five_hosts_cost_less_than_five_cents() {
     assert!(usd > 0.005 && usd < 0.05, "{usd}");
     assert!(host.paced(questions(None).len()) < Duration::from_secs(120));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_sessions_find_the_host_that_was_moved() {
+    let (_directory, path) = database();
+    let config = config(&path, &[("moved".to_owned(), ", moved = 0.4".to_owned())]);
+    let options = VerifyOptions { sample: true, context: false, ..options(&["m"]) };
+    let (outcome, out, err) = verified(config.clone(), &options).await;
+    assert_eq!(outcome.unwrap(), CommandOutcome::Done, "{err}");
+    assert!(err.contains("1000 requests to 4 hosts") && out.contains("The first session is kept."), "{out}{err}");
+    let (early, _, _) = verified(config.clone(), &options).await;
+    assert!(early.unwrap_err().to_string().contains("an hour later at the earliest"));
+    let mut rows = photofinish_history::store::StoreReader::open(&path).unwrap().sample("m").unwrap();
+    rows.iter_mut().for_each(|row| row.at -= 7_200_000_000);
+    Store::open(&path).unwrap().save_sample("m", &rows).unwrap();
+    let (outcome, out, _) = verified(config, &options).await;
+    assert_eq!(outcome.unwrap(), CommandOutcome::Missed, "{out}");
+    assert!(out.contains("moved/m: differs by "), "{out}");
+    for right in ["a/m", "b/m", "c/m"] {
+        assert!(out.contains(&format!("{right}: no difference found; one of ")), "{out}");
+    }
+}

@@ -210,3 +210,50 @@ pub(super) fn fact_of(topic: Topic) -> Option<HostFact> {
         Topic::Length | Topic::Fresh => return None,
     })
 }
+
+/// Prompts of a sample.
+pub const SAMPLE_PROMPTS: usize = 25;
+/// Requests to one host in one of two sessions: ten answers to each prompt.
+pub const SAMPLE_REQUESTS: usize = 10 * SAMPLE_PROMPTS;
+/// Tokens of a sampled answer.
+const SAMPLE_TOKENS: u32 = 5;
+/// What is to be continued; all begin alike, so that a cache helps every host alike.
+const SUBJECTS: [&str; SAMPLE_PROMPTS] = [
+    "the sea",
+    "a clock",
+    "winter",
+    "an old road",
+    "bread",
+    "the moon",
+    "a lost key",
+    "music",
+    "a river",
+    "the market",
+    "a ladder",
+    "rain",
+    "a letter",
+    "the desert",
+    "a fox",
+    "glass",
+    "a mountain",
+    "the library",
+    "salt",
+    "a train",
+    "fire",
+    "a garden",
+    "the wind",
+    "a bridge",
+    "silence",
+];
+
+/// The request for one sampled answer.
+pub fn sample_members(prompt: usize) -> Map<String, Value> {
+    let further = json!({ "temperature": 1, "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0 });
+    let prompt = format!("Write one sentence about {}.", SUBJECTS[prompt % SAMPLE_PROMPTS]);
+    FactQuestion::new(Topic::Fresh, &prompt, SAMPLE_TOKENS, further).members
+}
+
+/// All requests of one session.
+pub fn sample_questions() -> Vec<FactQuestion> {
+    (0..SAMPLE_REQUESTS).map(|number| FactQuestion { topic: Topic::Fresh, members: sample_members(number) }).collect()
+}

@@ -50,7 +50,7 @@ impl HeardAnswer {
     }
 }
 
-fn text(answer: &Value) -> &str {
+pub(super) fn text(answer: &Value) -> &str {
     answer["choices"][0]["message"]["content"].as_str().unwrap_or_default()
 }
 

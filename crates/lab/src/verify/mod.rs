@@ -7,8 +7,10 @@ mod ask;
 mod compare;
 mod judge;
 mod run;
+mod sample;
 
-pub use ask::{FactQuestion, Topic, questions};
+pub use ask::{FactQuestion, Topic, questions, sample_questions};
 pub use compare::{FactAnswer, FactVerdict, compare, vendor};
 pub use judge::{FactFinding, Findings, HeardAnswer, HostReply, judge};
 pub use run::{Verification, VerifiedHost, Verifier, WORKLOAD};
+pub use sample::{LETTERS_MAX, SampleVerdict, SampledAnswer, compare_samples, letters};

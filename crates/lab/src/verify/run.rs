@@ -9,8 +9,9 @@ use http::HeaderMap;
 use http::header::HeaderValue;
 use serde_json::{Map, Value, json};
 
-use super::ask::{FactQuestion, questions};
-use super::judge::{Findings, HeardAnswer, HostReply, judge};
+use super::ask::{FactQuestion, SAMPLE_PROMPTS, SAMPLE_REQUESTS, questions, sample_members};
+use super::judge::{Findings, HeardAnswer, HostReply, judge, text};
+use super::sample::{SampledAnswer, letters};
 use crate::bench::{LoadClient, patience};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
@@ -19,6 +20,8 @@ use photofinish_history::record::{RaceSource, RequestOrigin};
 
 /// The workload of its rows, whose source is `probe`. No workload of the configuration can have this name.
 pub const WORKLOAD: &str = "verify:facts";
+/// That of samples.
+const SAMPLE_WORKLOAD: &str = "verify:sample";
 /// Requests a minute to one hosted provider.
 const RATE_MAX: u32 = 30;
 /// Bytes of an answer that are read.
@@ -103,6 +106,29 @@ impl Verifier {
             let done = self.host(host).await;
             told(&done);
             done
+        }))
+        .await
+    }
+
+    /// One session of samples at all hosts at once. Answers that did not come are left out.
+    pub async fn sample(&self, hosts: &[VerifiedHost], session: usize) -> Vec<(String, Vec<SampledAnswer>)> {
+        join_all(hosts.iter().map(async |host| {
+            let (began, mut answers, mut unanswered) = (Instant::now(), Vec::new(), 0);
+            for number in 0..SAMPLE_REQUESTS {
+                tokio::time::sleep_until(began + host.paced(number)).await;
+                let prompt = number % SAMPLE_PROMPTS;
+                match self.ask(host, sample_members(prompt), SAMPLE_WORKLOAD).await {
+                    HostReply::Answer(answer) => {
+                        unanswered = 0;
+                        answers.push(SampledAnswer { prompt, session, letters: letters(text(&answer)) });
+                    }
+                    _ => unanswered += 1,
+                }
+                if unanswered >= UNANSWERED_MAX {
+                    break;
+                }
+            }
+            (host.name.clone(), answers)
         }))
         .await
     }
