@@ -87,17 +87,17 @@ async fn the_wide_table() {
     };
     assert_eq!(
         cells("groq"),
-        "groq/llama-70b|40|40 (100 %)|0|0|0|100 ms|~100 ms|~100 ms|40|20.0|~20.0|~50 ms|40|40|1.00/s|100 %|$0.5000|$0|500-2k (100 %)"
+        "groq/llama-70b|40|40 (100 %)|0|0|0|100 ms|~100 ms|~100 ms|40|20.0|~20.0|~50 ms|40|40|1.00/s|100 %|$0.5000|$0|500-2k (100 %)|0.0 % (0.0–8.8)"
             .split('|')
             .collect::<Vec<_>>()
     );
     assert_eq!(
         cells("cerebras"),
-        "cerebras/llama-70b|40|0|1 (3 %)|0|39 (98 %)|> 100 ms|> 100 ms|> 100 ms|0|–|–|–|0|0|–|–|–|–|500-2k (100 %)"
+        "cerebras/llama-70b|40|0|1 (3 %)|0|39 (98 %)|> 100 ms|> 100 ms|> 100 ms|0|–|–|–|0|0|–|–|–|–|500-2k (100 %)|–"
             .split('|')
             .collect::<Vec<_>>()
     );
-    let failed = ["–", "–", "–", "0", "–", "–", "–", "0", "0", "–", "–", "–", "$0", "500-2k (100 %)"];
+    let failed = ["–", "–", "–", "0", "–", "–", "–", "0", "0", "–", "–", "–", "$0", "500-2k (100 %)", "–"];
     assert_eq!(cells("my-vllm")[6..], failed);
     assert!(
         text.contains("120 attempts, 2026-01-02T03:04:00Z to 2026-01-02T03:04:40Z. Goodput: client TTFT ≤ 1s")
@@ -147,7 +147,8 @@ async fn json_has_the_names_of_the_contract() {
         "tok_s_p5": 20.0, "tpot_p95_ms": 50.0, "tok_s_samples": 40, "requests": 40, "goodput": 1.0, "attainment": 1.0,
         "cost_usd": 0.5, "extra_cost_usd": 0.0, "cost_basis": "computed", "extra_cost_basis": "computed",
         "cost_usd_min": 0.5, "cost_usd_max": 0.5, "extra_cost_usd_min": 0.0, "extra_cost_usd_max": 0.0,
-        "common_input": "500-2k", "common_input_share": 1.0, "aggregate_tok_s": 41.0, "aggregate_tok_s_with_losers": 41.0, "client_ttft_p50_ms": 101.5,
+        "common_input": "500-2k", "common_input_share": 1.0, "judged": 40, "broken": 0, "broken_share": 0.0, "broken_share_min": 0.0,
+        "broken_share_max": 0.08762453925039232, "aggregate_tok_s": 41.0, "aggregate_tok_s_with_losers": 41.0, "client_ttft_p50_ms": 101.5,
         "client_ttft_p95_ms": 101.5, "client_ttft_samples": 40
     });
     assert_eq!(objects[..2], [lost, won]);

@@ -52,8 +52,9 @@ async fn a_whole_answer_of_a_talkative_provider_fills_every_column() {
     let rows = gateway.stop().await;
     let row = rows.of(4)[0];
     let empty: Vec<&str> = row.iter().filter(|(_, value)| value.is_null()).map(|(column, _)| column.as_str()).collect();
-    let of_other_endings = ["cancel_us", "censor_cause", "failure", "failure_phase", "retry_after_ms"];
-    assert_eq!(empty, of_other_endings);
+    let of_others =
+        ["calls", "cancel_us", "censor_cause", "failure", "failure_phase", "retry_after_ms", "structured", "tool_set"];
+    assert_eq!(empty, of_others, "those of other endings, and of requests with tools or a schema");
     assert_row!(
         row,
         json!({

@@ -183,7 +183,7 @@ pub fn won(n: i64) -> AttemptRecord {
         service_tier: Some("priority"),
         plain: false,
         predicted_us: Some(190_000),
-        calls: Some("breaks_schema"),
+        calls: Some("valid"),
         structured: Some("valid"),
         tool_set: Some(3_405_691_582),
         ..AttemptRecord::new(race_id(n), 0, ("groq".into(), "llama-70b".into()), StartReason::First)

@@ -3,7 +3,7 @@
 //! A host is worse if its answers are 200 times as likely with a share of its own as with that of all, and it breaks more than
 //! 5 points more: see the tests for how often the rule is wrong and how soon it is right.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Tool sets of one model that are compared, the last used ones.
 const CLASSES_MAX: usize = 64;
@@ -16,6 +16,9 @@ const HALF_LIFE_US: f64 = 3.0 * 86_400e6;
 const FACTOR: f64 = 200.0;
 /// How much larger the share of broken answers must be.
 const POINTS: f64 = 0.05;
+/// A host that is worse stays so while its answers are this much more likely, and half of [`POINTS`] are left: one right answer must not
+/// take back what the last broken one showed.
+const FACTOR_LEFT: f64 = 10.0;
 /// What is expected of a share before any answer, as a Beta distribution: about one answer in twenty is broken, and it counts as
 /// little as twenty answers.
 const PRIOR: (f64, f64) = (1.0, 19.0);
@@ -45,6 +48,8 @@ struct ToolSetTallies {
 #[derive(Debug, Default)]
 pub struct JudgedAnswers {
     classes: HashMap<u32, ToolSetTallies>,
+    /// The hosts that were worse when they were last looked at.
+    worse: BTreeSet<String>,
 }
 
 /// What the answers of one host say, over the tool sets that others got too.
@@ -63,7 +68,11 @@ pub struct CallsEvidence {
 impl CallsEvidence {
     /// It breaks more answers than the others.
     pub fn is_worse(&self) -> bool {
-        self.broken_share - self.others_broken_share > POINTS && self.ln_factor >= FACTOR.ln()
+        self.is_beyond(POINTS, FACTOR)
+    }
+
+    fn is_beyond(&self, points: f64, factor: f64) -> bool {
+        self.broken_share - self.others_broken_share > points && self.ln_factor >= factor.ln()
     }
 }
 
@@ -85,7 +94,23 @@ impl JudgedAnswers {
         tally.broken += f64::from(u8::from(broken));
     }
 
+    /// Looks at all hosts again.
+    pub fn look(&mut self, now_us: i64) {
+        let is_worse = |host: &String| {
+            let (points, factor) =
+                if self.worse.contains(host) { (POINTS / 2.0, FACTOR_LEFT) } else { (POINTS, FACTOR) };
+            self.evidence(host, now_us).is_some_and(|evidence| evidence.is_beyond(points, factor))
+        };
+        self.worse = self.hosts().into_iter().filter(is_worse).collect();
+    }
+
+    /// Whether this host was worse at the last look.
+    pub fn is_worse(&self, host: &str) -> bool {
+        self.worse.contains(host)
+    }
+
     pub fn retain(&mut self, remains: impl Fn(&str) -> bool) {
+        self.worse.retain(|host| remains(host));
         self.classes.values_mut().for_each(|class| class.hosts.retain(|host, _| remains(host)));
     }
 

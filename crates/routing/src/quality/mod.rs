@@ -19,6 +19,8 @@ const FACTS_MAX: usize = 1_000;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostQuality {
     pub calls: Option<CallsEvidence>,
+    /// It breaks more calls than the others.
+    pub breaks_calls: bool,
     /// Names of facts by which it is worse.
     pub facts: Vec<String>,
 }
@@ -26,7 +28,7 @@ pub struct HostQuality {
 impl HostQuality {
     /// Why it is worse than the others, in a few words: `calls`, and the names of facts. None: it is not.
     pub fn why_worse(&self) -> Option<String> {
-        let calls = self.calls.filter(CallsEvidence::is_worse).map(|_| "calls");
+        let calls = self.breaks_calls.then_some("calls");
         let why: Vec<&str> = calls.into_iter().chain(self.facts.iter().map(String::as_str)).collect();
         (!why.is_empty()).then(|| why.join(" "))
     }
@@ -68,7 +70,7 @@ impl Quality {
     pub fn judged(&self, answer: &JudgedAnswer<'_>) {
         let mut known = self.known();
         known.add(answer);
-        self.look(&known, answer.model, answer.at_us);
+        self.look(&mut known, answer.model, answer.at_us);
     }
 
     /// The same for answers of the history, without looking.
@@ -78,8 +80,9 @@ impl Quality {
 
     /// Looks at the hosts of all models.
     pub fn look_at_all(&self, now_us: i64) {
-        let known = self.known();
-        known.models.keys().for_each(|model| self.look(&known, model, now_us));
+        let mut known = self.known();
+        let models: Vec<String> = known.models.keys().cloned().collect();
+        models.iter().for_each(|model| self.look(&mut known, model, now_us));
     }
 
     /// The facts by which an upstream is worse, for every model that lists it; they replace those before. `now_us`: as in
@@ -95,7 +98,7 @@ impl Quality {
             if known.models.len() < MODELS_MAX {
                 known.models.entry((*model).to_owned()).or_default();
             }
-            self.look(&known, model, now_us);
+            self.look(&mut known, model, now_us);
         }
     }
 
@@ -136,7 +139,10 @@ impl Quality {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self, known: &Known, model: &str, now_us: i64) {
+    fn look(&self, known: &mut Known, model: &str, now_us: i64) {
+        if let Some(judged) = known.models.get_mut(model) {
+            judged.look(now_us);
+        }
         let before = self.worse.load().get(model).cloned().unwrap_or_default();
         let after = known.worse(model, now_us);
         if after == before {
@@ -168,8 +174,10 @@ impl Known {
     }
 
     fn of(&self, model: &str, upstream: &str, now_us: i64) -> HostQuality {
-        let calls = self.models.get(model).and_then(|model| model.evidence(upstream, now_us));
-        HostQuality { calls, facts: self.facts.get(upstream).cloned().unwrap_or_default() }
+        let judged = self.models.get(model);
+        let calls = judged.and_then(|judged| judged.evidence(upstream, now_us));
+        let breaks_calls = judged.is_some_and(|judged| judged.is_worse(upstream));
+        HostQuality { calls, breaks_calls, facts: self.facts.get(upstream).cloned().unwrap_or_default() }
     }
 
     fn worse(&self, model: &str, now_us: i64) -> HashMap<String, Arc<str>> {
@@ -201,10 +209,22 @@ mod tests {
         quality.set_facts("good/m", vec!["reasoning".to_owned()], &["m", "n"], 5);
         assert_eq!(quality.why_worse("m", "good/m").as_deref(), Some("reasoning"));
         assert_eq!(quality.why_worse("n", "good/m").as_deref(), Some("reasoning"));
+        for _ in 0..60 {
+            judge("bad/m", false);
+        }
+        assert_eq!(
+            quality.why_worse("m", "bad/m").as_deref(),
+            Some("calls"),
+            "a few right answers do not take it back"
+        );
         quality.set_facts("bad/m", vec!["stop".to_owned()], &["m"], 5);
         assert_eq!(quality.why_worse("m", "bad/m").as_deref(), Some("calls stop"));
         quality.set_facts("good/m", Vec::new(), &["m", "n"], 5);
         assert_eq!(quality.why_worse("m", "good/m"), None);
+        for _ in 0..3_000 {
+            judge("bad/m", false);
+        }
+        assert_eq!(quality.why_worse("m", "bad/m").as_deref(), Some("stop"), "and many do");
         quality.retain(|upstream| upstream == "good/m");
         assert_eq!((quality.why_worse("m", "bad/m"), quality.of("m", "bad/m", 5)), (None, HostQuality::default()));
     }

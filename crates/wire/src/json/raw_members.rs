@@ -11,14 +11,14 @@ use serde_json::value::RawValue;
 use super::{InvalidJson, Json, unescape};
 
 /// The members of an object in order, with duplicates, and the text of each value.
-pub(crate) type Members<'a> = Vec<(Cow<'a, str>, &'a str)>;
+pub(crate) type MemberTexts<'a> = Vec<(Cow<'a, str>, &'a str)>;
 
 /// The members of an object. Walks the text, which costs a quarter of what serde_json takes to skip a long value.
 ///
 /// # Errors
 /// What serde_json says of the text, with its place.
-pub(crate) fn members(text: &str) -> serde_json::Result<Members<'_>> {
-    let mut members = Members::new();
+pub(crate) fn members(text: &str) -> serde_json::Result<MemberTexts<'_>> {
+    let mut members = MemberTexts::new();
     let mut json = Json::new(text);
     let walked = match json.peek() {
         Some(b'{') => json.to_end(|name, json| {
@@ -34,7 +34,7 @@ pub(crate) fn members(text: &str) -> serde_json::Result<Members<'_>> {
     }
 }
 
-struct SlowMembers<'a>(Members<'a>);
+struct SlowMembers<'a>(MemberTexts<'a>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for SlowMembers<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -47,7 +47,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for SlowMembers<'a> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SlowMembers<'de>, A::Error> {
-                let mut members = Members::new();
+                let mut members = MemberTexts::new();
                 while let Some((MemberName(name), value)) = map.next_entry::<MemberName<'de>, &'de RawValue>()? {
                     members.push((name, value.get()));
                 }
@@ -58,7 +58,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for SlowMembers<'a> {
     }
 }
 
-/// Members in their order, as JSON text.
+/// MemberTexts in their order, as JSON text.
 pub(crate) type RawMembers<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
 /// The members of an object. None if it is not an object.

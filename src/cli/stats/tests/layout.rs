@@ -207,7 +207,7 @@ async fn a_wide_table_becomes_several_with_the_names_in_each() {
     let (_directory, path, _store) = store_with(forty_races()).await;
     let text = shown(&path, &format!("--wide {FORTY_SECONDS}"), Some(120)).await;
     let tables: Vec<&str> = text.split("\n\n").collect();
-    assert_eq!(tables.len(), 3, "{text}");
+    assert_eq!(tables.len(), 4, "{text}");
     for table in &tables[..2] {
         let names: Vec<&str> = table.lines().filter_map(|line| line.split_whitespace().next()).collect();
         assert_eq!(names, ["upstream", "groq/llama-70b", "cerebras/llama-70b", "my-vllm/llama-70b"], "{text}");
