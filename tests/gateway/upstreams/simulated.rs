@@ -112,6 +112,7 @@ async fn images_moderations_and_transcripts_are_simulated_too() {
 const BREAKS_CALLS: &str = r#"
 race.policy = "weighted"
 race.quality = "QUALITY"
+race.patience = 0
 models.m.upstreams = ["bad/m", "good/m"]
 [providers.bad]
 simulate = { ttft = "1ms", jitter = 0, tokens_per_second = 100000, bad_calls = 0.1, seed = 3 }
@@ -175,6 +176,44 @@ async fn a_host_that_breaks_one_call_in_ten_is_found_in_traffic_and_moved() {
     let served = setup.serve().await;
     assert_eq!(quality(&served, "bad/m").await["worse"], "calls");
     served.stop().await;
+}
+
+/// The quickest host has an old engine.
+const OLD_ENGINE: &str = r#"
+race.policy = "race"
+race.quality = "prefer"
+race.patience = 0
+models.m.upstreams = ["old/m", "one/m", "two/m"]
+[providers.old]
+simulate = { ttft = "1ms", jitter = 0, tokens_per_second = 100000, obeys = true, wrong = ["effort"], seed = 1 }
+[providers.one]
+simulate = { ttft = "100ms", jitter = 0, tokens_per_second = 100000, obeys = true, seed = 2 }
+[providers.two]
+simulate = { ttft = "100ms", jitter = 0, tokens_per_second = 100000, obeys = true, seed = 3 }
+"#;
+
+#[tokio::test]
+async fn an_engine_that_ignores_a_switch_wins_until_it_is_verified() {
+    let served = Setup::new(OLD_ENGINE).serve().await;
+    let winner = async || served.chat(&[], &with_tools()).await.header("x-photofinish-upstream").to_owned();
+    for _ in 0..3 {
+        assert_eq!(winner().await, "old/m");
+    }
+    let verified = served.setup.run(&["verify", "m"]).await;
+    assert_eq!(verified.code, Some(3), "{}", verified.err);
+    assert!(verified.out.contains("old/m  effort  no"), "{}", verified.out);
+    let setup = served.stop().await;
+    let served = setup.serve().await;
+    assert_eq!(quality(&served, "old/m").await["worse"], "effort");
+    for _ in 0..3 {
+        let answer = served.chat(&[], &with_tools()).await;
+        assert_ne!(answer.header("x-photofinish-upstream"), "old/m");
+    }
+    let plain = served.ask("m").await;
+    assert_eq!(plain.header("x-photofinish-upstream"), "old/m", "without tools nothing changes");
+    let setup = served.stop().await;
+    let why = setup.texts("SELECT DISTINCT why FROM race WHERE why LIKE '%quality%'").await;
+    assert_eq!(why.len(), 1, "{why:?}");
 }
 
 #[tokio::test]

@@ -89,6 +89,9 @@ impl Quality {
     /// [`JudgedAnswer::at_us`].
     pub fn set_facts(&self, upstream: &str, facts: Vec<String>, models: &[&str], now_us: i64) {
         let mut known = self.known();
+        if facts.is_empty() && !known.facts.contains_key(upstream) {
+            return;
+        }
         if facts.is_empty() {
             known.facts.remove(upstream);
         } else if known.facts.len() < FACTS_MAX || known.facts.contains_key(upstream) {

@@ -167,6 +167,7 @@ impl App {
         lines.spawn(accounts.clone().run(lines.clone()));
         serving.spawn(return_memory(gateway.clone()));
         serving.spawn(RollupTask::new(gateway.clone()).run());
+        serving.spawn(warm_start::follow_facts(gateway.clone()));
         serving.spawn(probe_task::run(path.clone(), LoadClient::new(gateway.clone(), probe_rows)));
         serving.spawn(regression_watch::watch(path.clone(), gateway.clone()));
         serving.spawn(incident_watch::watch(path, gateway.clone()));

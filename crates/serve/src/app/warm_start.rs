@@ -1,15 +1,16 @@
 //! Learns from the history before the first request is served, so that a restarted gateway decides as well as before.
 //! If the history cannot be read yet, it learns later.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use photofinish_base::clock::Instant;
+use photofinish_base::clock::{Instant, micros, wall_micros};
 use photofinish_config::config::{Config, UpstreamConfig};
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::record::RaceSource;
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
-use photofinish_history::store::OpenError;
+use photofinish_history::store::{OpenError, ReadError, StoreReader};
 use photofinish_routing::learning::RequestMemory;
 use photofinish_routing::money::tariff::{Basis, PromptTokens};
 use photofinish_routing::quality::JudgedAnswer;
@@ -18,6 +19,10 @@ use photofinish_routing::verdict::slows_hedging;
 /// Maximum number of attempts per configured upstream to learn from: the newest. Older ones would have almost no
 /// weight.
 const REMEMBERED_MAX: usize = 4_000;
+/// A fact of `photofinish verify` counts for this long: a host may have been mended since.
+const FACTS_FOR: Duration = Duration::from_secs(30 * 86_400);
+/// From one look at the facts to the next.
+const FACTS_EVERY: Duration = Duration::from_secs(30);
 
 /// Learns from the history. A history that cannot be read is logged and skipped.
 pub(super) async fn learn(gateway: &Arc<Gateway>) {
@@ -34,6 +39,45 @@ pub(super) async fn learn_later(gateway: Arc<Gateway>) {
         () = gateway.recorder().until_stored() => learn(&gateway).await,
         () = gateway.shutdown().draining() => {}
     }
+}
+
+/// Reads what `photofinish verify` found while the gateway runs, until it drains. A history that cannot be read now is read later.
+pub(super) async fn follow_facts(gateway: Arc<Gateway>) {
+    loop {
+        tokio::select! {
+            () = gateway.shutdown().draining() => return,
+            () = tokio::time::sleep(FACTS_EVERY) => {}
+        }
+        let told = gateway.clone();
+        let reading = gateway.shutdown().run_blocking(move || {
+            let reader = told.recorder().read_history(&told.live().config.store.path).ok()?;
+            learn_facts(&told, &reader).ok()
+        });
+        if reading.await.is_err() {
+            return;
+        }
+    }
+}
+
+/// What a host certainly does not do makes it worse. What it does in another way, such as another template, does not.
+fn learn_facts(gateway: &Gateway, reader: &StoreReader) -> Result<(), ReadError> {
+    let oldest = wall_micros() - micros(FACTS_FOR);
+    let mut facts = BTreeMap::<String, BTreeSet<String>>::new();
+    for verdict in reader.verdicts(None)? {
+        if verdict.wrong && verdict.answer == "no" && verdict.at >= oldest {
+            facts.entry(verdict.host).or_default().insert(verdict.fact);
+        }
+    }
+    let (live, learning) = (gateway.live(), gateway.learning());
+    let mut models = BTreeMap::<String, Vec<&str>>::new();
+    for model in live.config.models.values() {
+        model.upstreams.iter().for_each(|upstream| models.entry(upstream.name()).or_default().push(&model.name));
+    }
+    for (upstream, models) in models {
+        let facts = facts.remove(&upstream).unwrap_or_default().into_iter().collect();
+        learning.quality().set_facts(&upstream, facts, &models, learning.now_us());
+    }
+    Ok(())
 }
 
 /// Blocks: do not call it from an async task. A history that cannot be read is logged and skipped.
@@ -65,7 +109,8 @@ fn remember(gateway: &Gateway) {
             let cost = |attempt: &RecordedAttempt| cost(attempt, &recorded, config);
             learning.remember(&recorded, &RequestMemory { counts: &slows_hedging, cost_budget, cost: &cost });
         };
-        Ok(reader.recorded_of(&upstreams, REMEMBERED_MAX, each)?)
+        reader.recorded_of(&upstreams, REMEMBERED_MAX, each)?;
+        Ok(learn_facts(gateway, &reader)?)
     });
     learning.publish();
     learning.quality().look_at_all(learning.now_us());
