@@ -7,6 +7,8 @@ use bytes::Bytes;
 
 /// Bodies of at least this many bytes are shared. A shorter one is copied, and goes out in one piece.
 const SHARED_MIN: usize = 64 << 10;
+/// Shorter pieces of a shared body are copied too. Nobody counts copies as memory, so they must stay few.
+const PIECE_MIN: usize = 4 << 10;
 
 /// The bytes of a body. They are never printed.
 #[derive(Clone, Default)]
@@ -70,7 +72,7 @@ impl<'a> Splicer<'a> {
 
     /// These bytes of the kept body follow.
     pub fn keep(&mut self, range: Range<usize>) {
-        if range.len() < SHARED_MIN {
+        if self.kept.len() < SHARED_MIN || range.len() < PIECE_MIN {
             return self.written.extend_from_slice(&self.kept[range]);
         }
         self.parts.push(std::mem::take(&mut self.written).into());
@@ -98,6 +100,18 @@ mod tests {
         splicer.write(b"new");
         splicer.keep(4..kept.len());
         splicer.done()
+    }
+
+    #[test]
+    fn of_a_long_body_only_short_pieces_are_copied() {
+        let kept: Bytes = vec![b'x'; SHARED_MIN].into();
+        let mut splicer = Splicer::new(&kept, 9);
+        splicer.keep(0..SHARED_MIN / 2);
+        splicer.write(b"new");
+        splicer.keep(SHARED_MIN / 2..SHARED_MIN);
+        let mut parts = splicer.done();
+        let lengths = std::iter::from_fn(|| parts.next_part()).map(|part| part.len());
+        assert_eq!(lengths.collect::<Vec<_>>(), [SHARED_MIN / 2, 3, SHARED_MIN / 2]);
     }
 
     #[test]

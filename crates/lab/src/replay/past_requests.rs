@@ -194,9 +194,8 @@ impl PastRequests {
             self.judged.add(*class, upstream, *broken, recorded.started_at);
         }
         if !judged.is_empty() {
-            let evidence = |known: &SimulatedUpstream| self.judged.evidence(&known.name, recorded.started_at);
-            let is_worse = |known: &SimulatedUpstream| evidence(known).is_some_and(|evidence| evidence.is_worse());
-            self.worse = self.upstreams.iter().map(is_worse).collect();
+            self.judged.look(recorded.started_at);
+            self.worse = self.upstreams.iter().map(|known| self.judged.is_worse(&known.name)).collect();
         }
     }
 

@@ -71,6 +71,11 @@ impl CallsEvidence {
         self.is_beyond(POINTS, FACTOR)
     }
 
+    /// It was worse, and nothing has shown otherwise.
+    fn is_still_worse(&self) -> bool {
+        self.is_beyond(POINTS / 2.0, FACTOR_LEFT)
+    }
+
     fn is_beyond(&self, points: f64, factor: f64) -> bool {
         self.broken_share - self.others_broken_share > points && self.ln_factor >= factor.ln()
     }
@@ -97,9 +102,8 @@ impl JudgedAnswers {
     /// Looks at all hosts again.
     pub fn look(&mut self, now_us: i64) {
         let is_worse = |host: &String| {
-            let (points, factor) =
-                if self.worse.contains(host) { (POINTS / 2.0, FACTOR_LEFT) } else { (POINTS, FACTOR) };
-            self.evidence(host, now_us).is_some_and(|evidence| evidence.is_beyond(points, factor))
+            let evidence = self.evidence(host, now_us).unwrap_or_default();
+            evidence.is_worse() || self.worse.contains(host) && evidence.is_still_worse()
         };
         self.worse = self.hosts().into_iter().filter(is_worse).collect();
     }

@@ -32,8 +32,8 @@ const DISCARD_FOR: Duration = Duration::from_secs(2);
 /// The largest announced length that is allocated at once. Beyond it memory grows with the body, because an
 /// announcement costs the client nothing.
 const FIRST_ROOM: usize = 64 << 10;
-/// How often a body's bytes may have room for as many of those that are announced. What is there is copied when it grows: 1/15 of an
-/// announced body.
+/// Room for announced bytes grows by this factor: a client gets room for at most this many times what it sent. Growing copies what is
+/// there, which is a fifteenth of the body in all.
 const ANNOUNCED_GROWTH: usize = 16;
 
 /// Limits a body to `max` bytes; `read` turns an excess into a 413.
