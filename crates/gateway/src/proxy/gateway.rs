@@ -175,12 +175,12 @@ impl Gateway {
         &self.shutdown
     }
 
-    /// Statistics of upstreams, and the budgets.
     /// Judges answers after they ended.
     pub fn judge(&self) -> &Arc<AnswerJudge> {
         &self.judge
     }
 
+    /// Statistics of upstreams, and the budgets.
     pub fn learning(&self) -> &Arc<Learning> {
         self.health.learning()
     }
