@@ -1,6 +1,6 @@
-//! The log: lines on standard error, as text or as JSON, and the spans that put a request's names on every line.
+//! The log: lines on standard error, as text or as JSON, each with the names of its request and attempt.
 //!
-//! Keys, prompts and answers must not appear in any span or line. Not for figures: see `metrics` and the rows.
+//! Keys, prompts and answers must not appear in any line. Not for figures: see `metrics` and the rows.
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Write as _};
@@ -9,19 +9,24 @@ use std::io::{self, IsTerminal};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-use tracing::field::{Empty, Field, Visit};
+use serde_json::Value;
+use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
-use tracing::{Event, Span, Subscriber};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::{self, JsonFields, Writer};
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, registry};
 
+use self::context::ContextLevel;
+pub use self::context::{EnteredContext, InContext, LogContext, WithLogContext};
 use crate::printable::{PrintableWriter, printable_lines};
+
+mod context;
 
 /// The variable with the log filter, e.g. `debug` or `photofinish=debug`.
 pub const LOG_VARIABLE: &str = "PHOTOFINISH_LOG";
@@ -60,7 +65,12 @@ pub fn start(default: LevelFilter, format: LogFormat) {
             registry().with(filter).with(log.event_format(text).fmt_fields(TextFields)).try_init()
         }
         LogFormat::Json => {
-            let json = format::format().json().flatten_event(true).with_current_span(false).with_target(false);
+            let json = format::format()
+                .json()
+                .flatten_event(true)
+                .with_current_span(false)
+                .with_span_list(false)
+                .with_target(false);
             let json = LimitedStderr::new(bounded, format, json);
             registry().with(filter).with(log.event_format(json).fmt_fields(JsonFields::new())).try_init()
         }
@@ -73,7 +83,7 @@ pub fn start(default: LevelFilter, format: LogFormat) {
     }
 }
 
-/// Logs the place of a panic, within the span of its request. The message is left out: it may quote a prompt.
+/// Logs the place of a panic, with the names of its request. The message is left out: it may quote a prompt.
 fn log_panics() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -85,25 +95,13 @@ fn log_panics() {
     });
 }
 
-/// The span of a request to `surface`; the other fields are recorded once they are known.
-///
-/// Spans are at error level, so that lines of every level carry them. With the log `off` they cost nothing.
-pub fn request_span(surface: &'static str) -> Span {
-    tracing::error_span!("request", surface, race_id = Empty, model = Empty, user = Empty)
-}
-
-/// The span of an attempt within its request's.
-pub fn attempt_span(request: &Span, upstream: &str, ordinal: usize, reason: &'static str) -> Span {
-    tracing::error_span!(parent: request, "attempt", upstream, ordinal, reason)
-}
-
-/// The message with its further lines indented, then `name=value`.
-///
-/// Each request writes the fields of its spans, whether or not a line is logged within them, so a value is not copied.
+/// The names of the request and the attempt, the message with its further lines indented, then `name=value`.
 pub(crate) struct TextFields;
 
 impl<'w> FormatFields<'w> for TextFields {
-    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
+        let (dim, plain) = if writer.has_ansi_escapes() { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
+        write!(writer, "{dim}{}{plain}", LogContext::current())?;
         let mut visitor = FieldVisitor { writer, written: 0, result: Ok(()) };
         fields.record(&mut visitor);
         visitor.result
@@ -134,21 +132,6 @@ impl FieldVisitor<'_> {
 }
 
 impl Visit for FieldVisitor<'_> {
-    /// As [`Visit::record_debug`] writes it; most texts need no escape.
-    fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == MESSAGE || !value.bytes().all(|byte| matches!(byte, b' '..=b'~') && !b"\"\\".contains(&byte))
-        {
-            return self.record_debug(field, &value);
-        }
-        self.result = self.result.and_then(|()| {
-            self.write(field, |writer| {
-                writer.write_char('"')?;
-                writer.write_str(value)?;
-                writer.write_char('"')
-            })
-        });
-    }
-
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.result = self.result.and_then(|()| {
             self.write(field, |writer| match field.name() {
@@ -162,7 +145,7 @@ impl Visit for FieldVisitor<'_> {
 /// The name of the field that holds a line's message.
 const MESSAGE: &str = "message";
 
-/// Maximum equal lines per second. Time and spans are not compared.
+/// Maximum equal lines per second. Time and context are not compared.
 const SAME_MAX: u32 = 20;
 /// Maximum lines per second from one place in the code, with any text.
 const PLACE_MAX: u32 = 100;
@@ -207,26 +190,32 @@ where
             LogFormat::Json => {
                 let mut line = String::new();
                 self.format.format_event(context, Writer::new(&mut line), event)?;
-                match (race_id(context), line.strip_suffix("}\n")) {
-                    (Some(race_id), Some(members)) => writeln!(writer, "{members},\"race_id\":\"{race_id}\"}}"),
-                    _ => writer.write_str(&line),
+                let levels = LogContext::current().levels();
+                match line.strip_suffix("}\n").filter(|_| !levels.is_empty()) {
+                    Some(members) => write_levels(&mut writer, members, levels),
+                    None => writer.write_str(&line),
                 }
             }
         }
     }
 }
 
-/// That of the request's span, from its fields as JSON. Within a text the quotes would be escaped.
-fn race_id<S, N>(context: &FmtContext<'_, S, N>) -> Option<String>
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    context.event_scope()?.find_map(|span| {
-        let extensions = span.extensions();
-        let (_, rest) = extensions.get::<FormattedFields<N>>()?.fields.split_once("\"race_id\":\"")?;
-        rest.split_once('"').map(|(race_id, _)| race_id.to_owned())
-    })
+/// Writes an object of these `members`, of the names under `spans`, and of `race_id`.
+fn write_levels(writer: &mut Writer<'_>, members: &str, levels: Vec<ContextLevel>) -> fmt::Result {
+    let mut race_id = None;
+    let spans = levels.into_iter().map(|(kind, names)| {
+        let mut span: serde_json::Map<String, Value> =
+            names.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        race_id = race_id.take().or_else(|| span.get("race_id").cloned());
+        span.insert("name".to_owned(), kind.into());
+        Value::Object(span)
+    });
+    let spans = Value::Array(spans.collect());
+    write!(writer, "{members},\"spans\":{spans}")?;
+    if let Some(race_id) = race_id {
+        write!(writer, ",\"race_id\":{race_id}")?;
+    }
+    writeln!(writer, "}}")
 }
 
 /// Counts the lines of the current second.
@@ -296,7 +285,7 @@ pub enum LogFormat {
     /// For human readers; coloured on a terminal.
     #[default]
     Text,
-    /// One JSON object a line, with the spans under `spans`, and `race_id`.
+    /// One JSON object a line, with the names of request and attempt under `spans`, and `race_id`.
     Json,
 }
 

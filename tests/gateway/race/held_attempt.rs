@@ -18,6 +18,7 @@ use crate::support::{FakeProvider, Gate, Script, soon};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{FailureKind, Phase};
 use photofinish_base::shutdown::Shutdown;
+use photofinish_base::telemetry::LogContext;
 use photofinish_config::config;
 use photofinish_gateway::attempt::{AttemptSpec, EventStream, ExchangeSpec, ItemKind, ReadyAttempt, StreamItem, start};
 use photofinish_gateway::race::AttemptStart;
@@ -49,7 +50,7 @@ impl Alone {
             recorder,
             shutdown,
             race_id: "0197".to_owned(),
-            span: tracing::Span::none(),
+            context: LogContext::default(),
             read_at: Instant::now(),
             key: None,
             memory: photofinish_base::memory::Memory::new(1 << 30),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use tracing::{Level, Span, enabled};
+use tracing::{Level, enabled};
 
 use super::answer_length::LengthBound;
 use super::judge::AnswerTape;
@@ -13,6 +13,7 @@ use super::spec::{AttemptSpec, ExchangeSpec, InFlightGuard, PassSpec};
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::shutdown::Shutdown;
+use photofinish_base::telemetry::LogContext;
 use photofinish_config::config::{FirstToken, Provider, Timeouts, UpstreamConfig};
 use photofinish_history::bill::BillBounds;
 use photofinish_history::estimate::speed::Decoding;
@@ -93,7 +94,7 @@ pub(super) struct AttemptGuard {
     /// Its pooled connection had died: the failure says nothing about the upstream.
     stale: bool,
     /// The span of its attempt.
-    span: Span,
+    context: LogContext,
     /// None for an attempt that statistics ignore.
     attempt_observer: Option<AttemptObserver>,
     reservation: AttemptReservation,
@@ -157,7 +158,7 @@ impl AttemptGuard {
             recorder: exchange.recorder.clone(),
             shutdown: exchange.shutdown.clone(),
             stale: false,
-            span: exchange.span.clone(),
+            context: exchange.context.clone(),
             attempt_observer: None,
             reservation,
             _slot: None,
@@ -333,12 +334,13 @@ impl Drop for AttemptGuard {
         let (outcome, cause) = (record.outcome.as_str(), record.censor_cause.map(CensorCause::as_str));
         let (failure, ttft_us) = (record.failure, record.first_token_us);
         if enabled!(Level::DEBUG) {
-            self.span.in_scope(|| tracing::debug!(outcome, cause, failure, ttft_us, "the attempt is over"));
+            let _entered = self.context.enter();
+            tracing::debug!(outcome, cause, failure, ttft_us, "the attempt is over");
         }
         if self.meter.malformed > 0 {
             let (malformed, provider) = (self.meter.malformed, &record.provider);
-            let left_out = || tracing::warn!(malformed, provider, "events that were no JSON were left out");
-            self.span.in_scope(left_out);
+            let _entered = self.context.enter();
+            tracing::warn!(malformed, provider, "events that were no JSON were left out");
         }
         if let Some(attempt_observer) = &mut self.attempt_observer {
             let ending = ending(&record, self.choices);

@@ -32,12 +32,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tracing::Instrument;
-
 use crate::race::CutReason;
 use exchange::Bounds;
 use guard::{AttemptGuard, AttemptShared, RaceDecision};
 use photofinish_base::failure::Failure;
+use photofinish_base::telemetry::WithLogContext as _;
 use photofinish_routing::limits::AttemptReservation;
 use photofinish_wire::ResponseTranslation;
 
@@ -59,7 +58,7 @@ pub fn start(mut spec: AttemptSpec, reservation: AttemptReservation) -> Attempt 
     let response_translation = ResponseTranslation::new(request_translation, &upstream.model, *include_usage);
     let exchange =
         exchange::exchange(spec.exchange.client, outgoing, response_translation, bounds, spec.exchange.key, guard);
-    let future = Box::pin(exchange.instrument(spec.exchange.span));
+    let future = Box::pin(exchange.in_context(spec.exchange.context));
     Attempt { future, shared }
 }
 

@@ -10,7 +10,6 @@ use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method, StatusCode};
 use tokio::time::Sleep;
-use tracing::Instrument as _;
 
 use super::credential;
 use super::exchange::{Bounds, no_memory, refused};
@@ -21,6 +20,7 @@ use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::memory::{Lease, MemoryFull};
 use photofinish_base::pace::aside;
+use photofinish_base::telemetry::WithLogContext as _;
 use photofinish_config::config::{Provider, Timeouts, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
 use photofinish_config::offerings::ModelCatalogue;
@@ -78,8 +78,8 @@ impl PassSpec {
         reservation: AttemptReservation,
         look: impl Fn() -> UploadLook,
     ) -> Result<PassedAnswer, Failure> {
-        let span = self.exchange.span.clone();
-        self.exchanged(reservation, look).instrument(span).await
+        let context = self.exchange.context.clone();
+        self.exchanged(reservation, look).in_context(context).await
     }
 
     async fn exchanged(

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use http::HeaderMap;
-use tracing::Span;
 
 use super::judge::AnswerTape;
 use super::meter::JobCost;
@@ -12,6 +11,7 @@ use crate::race::AttemptStart;
 use photofinish_base::clock::Instant;
 use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
+use photofinish_base::telemetry::LogContext;
 use photofinish_config::config::{FirstToken, Provider, ProviderDialect, Timeouts, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
 use photofinish_config::offerings::ModelCatalogue;
@@ -26,8 +26,8 @@ pub struct ExchangeSpec {
     pub recorder: Recorder,
     pub shutdown: Shutdown,
     pub race_id: String,
-    /// The span of the attempt.
-    pub span: Span,
+    /// The names of the attempt in the log.
+    pub context: LogContext,
     /// When the client's request was read, or began.
     pub read_at: Instant,
     pub key: Option<HashedKey>,

@@ -30,12 +30,11 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::header::CONTENT_ENCODING;
 use http::{Request, Response};
-use tracing::Instrument;
 
 use door::admission::{self, NotAdmitted};
 use door::places::RequestPlace;
 use photofinish_base::clock::Instant;
-use photofinish_base::telemetry::request_span;
+use photofinish_base::telemetry::{LogContext, WithLogContext};
 use photofinish_routing::health::{CallerId, LiveConfig};
 use photofinish_wire::{PassedCall, PathCall, Surface};
 use prepare::{PreparedRequest, Preparing, prepare};
@@ -133,7 +132,7 @@ pub async fn serve_as(gateway: Arc<Gateway>, surface: Surface, by: AskedBy, requ
     let place = gateway.enter_own_race();
     let request = request.map(|body| limited(body, live.config.server.body_max));
     let preparing = Preparing { gateway: &gateway, live: &live, call: None, by, stored: None };
-    handle(preparing, surface, place, request).instrument(request_span(surface.as_str())).await
+    handle(preparing, surface, place, request).in_context(LogContext::request(surface.as_str())).await
 }
 
 async fn handle(

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use http::StatusCode;
-use tracing::Span;
 
 use super::cooldown::CooldownReason;
 use super::state::StreamingHabit;
@@ -14,6 +13,7 @@ use crate::money::lock;
 use crate::verdict::{BreakerEffect, Verdict, is_shared_by_all, is_the_requests_fault, verdict};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
+use photofinish_base::telemetry::LogContext;
 use photofinish_config::config::{BreakerSettings, UpstreamStream};
 use photofinish_config::keyring::HashedKey;
 use photofinish_wire::answer::error::{
@@ -29,8 +29,8 @@ const ANSWER_SHARE: usize = 16;
 /// The reporter of one race. Losers that run on after the race report to it too.
 pub struct OutcomeReporter {
     pub health: Arc<UpstreamHealth>,
-    /// The span of the request, also for events after its answer has begun.
-    pub span: Span,
+    /// The names of the request in the log, also for lines after its answer has begun.
+    pub context: LogContext,
     pub candidates: Arc<Vec<Candidate>>,
     breaker: BreakerSettings,
     caller: CallerId,
@@ -58,8 +58,8 @@ struct BreakerCharge {
 #[derive(Clone)]
 pub struct SentRequest {
     pub at: Instant,
-    /// The span of the attempt.
-    pub span: Span,
+    /// The names of the attempt in the log.
+    pub context: LogContext,
     pub key: Option<HashedKey>,
     /// How it is to be answered.
     pub form: AnswerForm,
@@ -96,7 +96,7 @@ impl OutcomeReporter {
     ) -> OutcomeReporter {
         let nothing = SentRequest {
             at: read_at,
-            span: Span::none(),
+            context: LogContext::default(),
             key: None,
             form: AnswerForm::Streamed,
             complained: RejectedFeature::default(),
@@ -104,7 +104,7 @@ impl OutcomeReporter {
         };
         OutcomeReporter {
             health: health.clone(),
-            span: Span::current(),
+            context: LogContext::current(),
             candidates: candidates.clone(),
             breaker,
             caller,
@@ -131,7 +131,7 @@ impl OutcomeReporter {
         match failure {
             Some(failure) => {
                 let sent = self.sent(candidate);
-                let _entered = sent.span.enter();
+                let _entered = sent.context.enter();
                 let (kind, phase) = (failure.kind.as_str(), failure.phase.as_str());
                 tracing::debug!(failure = kind, phase, "the answer broke off");
                 self.charge(candidate, &sent, failure);
@@ -180,7 +180,7 @@ impl OutcomeReporter {
     }
 
     fn apply(&self, charge: &BreakerCharge) {
-        let _entered = self.span.enter();
+        let _entered = self.context.enter();
         let BreakerCharge { candidate, broke, caller, sent_at } = *charge;
         self.health.charge(self.candidates[candidate].breaker_scope(), &self.breaker, broke, caller, sent_at);
     }
@@ -236,7 +236,7 @@ impl OutcomeReporter {
 
     /// True: ask the same candidate again, because its request changed or goes over a new connection.
     pub fn failed(&self, candidate: usize, sent: &SentRequest, failure: &Failure) -> bool {
-        let _entered = sent.span.enter();
+        let _entered = sent.context.enter();
         self.log(candidate, sent, failure);
         // Only a new connection shows whether the upstream is at fault.
         if failure.stale && !sent.stale {
@@ -309,7 +309,7 @@ impl OutcomeReporter {
 
     /// From now on leaves reasoning out of its requests.
     pub fn leave_out_reasoning(&self, candidate: usize) {
-        let _entered = self.span.enter();
+        let _entered = self.context.enter();
         lock(&self.sent)[candidate].complained.reasoning = true;
         tracing::info!(
             upstream = self.candidates[candidate].name,
@@ -325,7 +325,7 @@ impl OutcomeReporter {
 
     /// From now on this member is left out of its requests.
     pub fn leave_out_member(&self, candidate: usize, lesson: RefusalLesson) {
-        let _entered = self.span.enter();
+        let _entered = self.context.enter();
         let (upstream, member) = (&self.candidates[candidate].name, &lesson.name);
         tracing::info!(upstream, member, "rejects a member: asked again without");
         lock(&self.sent)[candidate].complained.members.push(lesson);

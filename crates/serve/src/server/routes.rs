@@ -14,7 +14,6 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tower::ServiceBuilder;
-use tracing::Instrument;
 
 use super::api::{self, DatabaseReads};
 use super::dashboard::{self, RELOAD};
@@ -23,7 +22,7 @@ use super::layers::{CrossOrigin, GOOGLE_KEY, bare, catch_panics, cross_origin, n
 use super::served_paths::{ReloadCall, ServedPaths};
 use super::websocket;
 use crate::accounts::AccountKeeper;
-use photofinish_base::telemetry::request_span;
+use photofinish_base::telemetry::{LogContext, WithLogContext};
 use photofinish_gateway::proxy::{self, Client, Gateway, Rejection, StoredCall};
 use photofinish_history::store::AccountKind;
 use photofinish_wire::{PassedCall, PathCall, Surface};
@@ -74,7 +73,7 @@ pub(super) fn edge(
         proxy::limited(body, max)
     };
     let layers = ServiceBuilder::new()
-        .map_future(move |handling| Instrument::instrument(handling, request_span(name)))
+        .map_future(move |handling| WithLogContext::in_context(handling, LogContext::request(name)))
         .layer(middleware::from_fn_with_state(cross.clone(), cross_origin))
         .map_future(move |handling| catch_panics(handling, shape))
         .map_request(move |request: Request<Body>| request.map(&limit));

@@ -22,7 +22,7 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use photofinish_base::clock::Instant;
 use photofinish_base::memory::{Lease, Memory, MemoryFull};
 use photofinish_base::pace::aside;
-use photofinish_base::telemetry::request_span;
+use photofinish_base::telemetry::{LogContext, WithLogContext as _};
 use photofinish_gateway::proxy::{self, Client, Gateway, OverSocket, Rejection};
 use photofinish_wire::dialects::responses::frames::{self, ClientFrame};
 use photofinish_wire::dialects::responses::stored::{StoredAnswer, response_of};
@@ -35,7 +35,6 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Utf8Bytes};
-use tracing::Instrument as _;
 
 use super::client_bytes::write_through;
 use super::connection_slots::ConnectionSlot;
@@ -349,7 +348,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
         let _ = proxy::check_token(&gateway, &mut request);
         let client = request.extensions().get::<Client>().cloned().unwrap_or_else(|| self.accepted.client.clone());
         let serving = proxy::serve(gateway, Surface::Responses, client, None, request);
-        let mut serving = std::pin::pin!(serving.instrument(request_span(Surface::Responses.as_str())));
+        let mut serving = std::pin::pin!(serving.in_context(LogContext::request(Surface::Responses.as_str())));
         let response = loop {
             tokio::select! {
                 response = &mut serving => break response,

@@ -17,7 +17,6 @@ use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, USE
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::Frame;
 use tokio_util::sync::WaitForCancellationFutureOwned;
-use tracing::Span;
 
 use super::door::admission::{self, NotAdmitted};
 use super::door::caller::{Caller, Client};
@@ -32,7 +31,7 @@ use crate::attempt::{ExchangeSpec, PassSpec, PassedStream};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase, RawAnswer};
 use photofinish_base::parts::BodyParts;
-use photofinish_base::telemetry::attempt_span;
+use photofinish_base::telemetry::LogContext;
 use photofinish_config::config::{Auth, Keys, Provider, ProviderDialect, User};
 use photofinish_config::keyring::{HashedKey, scrub_headers};
 use photofinish_history::record::{RaceOutcome, RequestOrigin, StartReason};
@@ -230,7 +229,7 @@ impl Passing {
             recorder: guard.recorder(),
             shutdown: gateway.shutdown().clone(),
             race_id: guard.race_id().to_owned(),
-            span: attempt_span(&Span::current(), &upstream, 0, StartReason::First.as_str()),
+            context: LogContext::current().attempt(&upstream, 0, StartReason::First.as_str()),
             read_at,
             key: key.clone(),
             memory: gateway.memory().clone(),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::HeaderMap;
-use tracing::Instrument;
+use tracing::{Level, enabled};
 
 use super::gate::Gate;
 use super::race_guard::RaceGuard;
@@ -19,7 +19,7 @@ use crate::race::retries::Retries;
 use crate::race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
-use photofinish_base::telemetry::attempt_span;
+use photofinish_base::telemetry::WithLogContext;
 use photofinish_config::config::{
     BreakerSettings, CancelBilling, Drains, Lossy, Objective, QualityRule, RaceSettings, UpstreamStream,
 };
@@ -153,9 +153,10 @@ impl Launcher {
         let SentRequest { complained, stale, .. } = self.outcome_reporter.sent(starting.candidate);
         let form = self.form(candidate, request_translation, &complained);
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        let span =
-            attempt_span(&self.outcome_reporter.span, &candidate.name, starting.ordinal, starting.reason.as_str());
-        let sent = SentRequest { at: Instant::now(), span: span.clone(), key: key.clone(), form, complained, stale };
+        let context =
+            self.outcome_reporter.context.attempt(&candidate.name, starting.ordinal, starting.reason.as_str());
+        let sent =
+            SentRequest { at: Instant::now(), context: context.clone(), key: key.clone(), form, complained, stale };
         self.outcome_reporter.note(starting.candidate, sent);
         let observer_spec = self.policy.observer(starting);
         let is_trial = self.trials.iter().any(|(candidate, _)| *candidate == starting.candidate);
@@ -169,7 +170,7 @@ impl Launcher {
             recorder: self.recorder.clone(),
             shutdown: gateway.shutdown().clone(),
             race_id: self.race_id.clone(),
-            span,
+            context,
             read_at: self.read_at,
             key,
             memory: gateway.memory().clone(),
@@ -223,7 +224,10 @@ impl Launch for Launcher {
     fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision {
         let sent = self.outcome_reporter.sent(candidate);
         let again = self.again(candidate, &sent, failure);
-        sent.span.in_scope(|| tracing::debug!(failure = failure.kind.as_str(), ?again, "whether it is asked again"));
+        if enabled!(Level::DEBUG) {
+            let _entered = sent.context.enter();
+            tracing::debug!(failure = failure.kind.as_str(), ?again, "whether it is asked again");
+        }
         again
     }
 
@@ -405,7 +409,7 @@ impl Launcher {
                 () = draining => {}
             }
         };
-        self.gateway.shutdown().spawn(running_on.instrument(self.outcome_reporter.span.clone()));
+        self.gateway.shutdown().spawn(running_on.in_context(self.outcome_reporter.context.clone()));
     }
 }
 

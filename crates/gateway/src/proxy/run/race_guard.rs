@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use tracing::{Level, Span, enabled};
+use tracing::{Level, enabled};
 
 use super::gate::GatePayer;
 use super::limit_headers;
@@ -23,6 +23,7 @@ use crate::relay::RelayObserver;
 use photofinish_base::clock::{Instant, micros_between, signed_micros_between, wall_micros};
 use photofinish_base::failure::Failure;
 use photofinish_base::shutdown::Shutdown;
+use photofinish_base::telemetry::LogContext;
 use photofinish_config::config::{RaceSettings, User};
 use photofinish_history::reason::DecisionReason;
 use photofinish_history::record::{
@@ -60,7 +61,7 @@ pub struct RaceGuard {
     /// The head of the answer was sent early, with status 200.
     head_sent: bool,
     /// The request's.
-    span: Span,
+    context: LogContext,
     /// Keeps the answer, if its client wants to name it again.
     keeper: Option<Box<Keeper>>,
     /// What it takes of its caller's limits. None: nothing limits it.
@@ -149,7 +150,7 @@ impl RaceGuard {
             scheduled,
             shutdown: gateway.shutdown().clone(),
             head_sent: false,
-            span: Span::current(),
+            context: LogContext::current(),
             keeper: None,
             hold: None,
             place,
@@ -227,12 +228,12 @@ impl RaceGuard {
         ReadRace(self)
     }
 
-    /// Makes the id, and records it and the user in the request's span. Not before the request was read or rejected: rows are
+    /// Makes the id, and names it and the user in the log. Not before the request was read or rejected: rows are
     /// found by the time in the id, so it must not be earlier than `started_at`.
     pub fn name(&mut self) {
         if self.record.race_id.is_empty() {
             self.record.race_id = uuid::Uuid::now_v7().to_string();
-            tracing::record_all!(self.span, race_id = self.record.race_id, user = self.record.user);
+            self.context.name_race(&self.record.race_id, self.record.user.as_deref());
         }
     }
 
@@ -284,7 +285,7 @@ impl RaceGuard {
         self.read_at = Instant::now();
         let record = &mut self.record;
         (record.started_at, record.api, record.model) = (wall_micros(), "provider", word.to_owned());
-        self.span.record("model", word);
+        self.context.name_model(word);
         self.name();
         self.recorder.planned(&self.record);
         self.read_at
@@ -365,7 +366,7 @@ impl<'g> ReadRace<'g> {
         record.n_choices = request.n_choices;
         record.max_tokens = request.max_tokens;
         record.has_tools = request.has_tools;
-        self.0.span.record("model", &self.0.record.model);
+        self.0.context.name_model(&self.0.record.model);
         ParsedRace(self.0)
     }
 }
@@ -495,7 +496,8 @@ impl Drop for RaceGuard {
         let (outcome, attempts, winner, why) =
             (record.outcome.as_str(), record.attempts, record.winner, record.why.as_deref());
         if enabled!(Level::DEBUG) {
-            self.span.in_scope(|| tracing::debug!(outcome, attempts, winner, why, "the race is over"));
+            let _entered = self.context.enter();
+            tracing::debug!(outcome, attempts, winner, why, "the race is over");
         }
         self.recorder.race(record, overhead_us);
     }
