@@ -174,6 +174,23 @@ impl Socket {
     }
 }
 
+/// Reads what is there. A read that does not fill the buffer has emptied the socket: the next one waits for the system to say
+/// that there is more, instead of trying in vain.
+fn read_at_once(stream: &TcpStream, buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
+    let room = buffer.remaining();
+    let mut read = Err(io::ErrorKind::WouldBlock.into());
+    // tokio takes "would block" for "not readable any more", unless more has arrived since before the read.
+    let _ = stream.try_io(tokio::io::Interest::READABLE, || {
+        read = stream.try_read_buf(buffer);
+        let is_part = read.as_ref().is_ok_and(|read| (1..room).contains(read));
+        if is_part && EDGE_TRIGGERED { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+    });
+    read
+}
+
+/// Whether the system tells of each arrival once.
+const EDGE_TRIGGERED: bool = cfg!(any(target_os = "linux", target_os = "macos"));
+
 impl AsyncRead for Socket {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -184,7 +201,7 @@ impl AsyncRead for Socket {
         let SocketState { stream, reads, connection } = &**shared;
         loop {
             ready!(stream.poll_read_ready(context))?;
-            match stream.try_read_buf(buffer) {
+            match read_at_once(stream, buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => {
                     reads.fetch_add(1, Ordering::Relaxed);
