@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::harness::answer::{Response, ending, first_text, read_response, silent};
-use crate::harness::gateway::{Setup, assert_row, assert_rows, pick};
+use crate::harness::gateway::{Row, Setup, assert_row, assert_rows, pick};
 use crate::support::{FakeProvider, Gate, Script};
 
 const COMPLETION: &str = "optimise = \"completion\"";
@@ -46,6 +46,22 @@ async fn the_first_whole_answer_wins_although_another_began_earlier() {
         let race = &rows.races[0];
         assert_row!(race, json!({"winner": 1, "outcome": "ok", "optimise": objective, "attempts": 2}));
     }
+}
+
+#[tokio::test]
+async fn a_loser_with_a_short_rest_is_read_on_to_keep_its_connection() {
+    let (a, b) = overtaken().await;
+    let gateway = Setup::over(&[&a, &b]).race(COMPLETION).start().await;
+    let asking = json!({"model": "m", "max_tokens": 2, "messages": [{"role": "user", "content": "Hi"}]});
+    let response = read_response(&mut gateway.ask(&asking).await).await;
+    assert_eq!((response.status, response.upstream()), (200, "b/m"));
+    a.closed(0).await;
+    let rows = gateway.stop().await;
+    let micros = |row: &Row, column: &str| row[column].as_i64().unwrap();
+    let loser = rows.one("a");
+    assert_eq!(ending(loser), json!({"outcome": "lost", "ttft_event": 1}));
+    let read_on_us = micros(loser, "dispatch_us") + micros(loser, "cancel_us") - micros(&rows.races[0], "done_us");
+    assert!(read_on_us > 90_000, "for 100 ms from its loss: {read_on_us}");
 }
 
 #[tokio::test]

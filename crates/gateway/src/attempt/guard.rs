@@ -46,6 +46,8 @@ pub(super) struct AttemptShared {
     decision: AtomicU8,
     /// Its upstream sent headers, or more.
     has_bytes: AtomicBool,
+    /// Cancelling it closes its connection.
+    owns_connection: AtomicBool,
 }
 
 impl AttemptShared {
@@ -55,6 +57,10 @@ impl AttemptShared {
 
     pub fn has_bytes(&self) -> bool {
         self.has_bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn owns_connection(&self) -> bool {
+        self.owns_connection.load(Ordering::Relaxed)
     }
 
     fn decided(&self) -> RaceDecision {
@@ -185,12 +191,17 @@ impl AttemptGuard {
         self.shared.decide(decision);
     }
 
+    pub fn owns_connection(&self) -> bool {
+        self.shared.owns_connection()
+    }
+
     /// Microseconds since the dispatch.
     pub fn elapsed(&self, at: Instant) -> i64 {
         micros_between(self.dispatch, at)
     }
 
     pub fn connected(&mut self, connected: ConnectionOrigin) {
+        self.shared.owns_connection.store(!connected.http2, Ordering::Relaxed);
         self.record.conn_reused = Some(connected.reused);
         self.record.http_version = Some(if connected.http2 { "2" } else { "1.1" });
         let at_us = self.elapsed(connected.at);

@@ -78,6 +78,11 @@ impl Attempt {
         self.shared.has_bytes()
     }
 
+    /// Cancelling it closes its connection: it is asked over HTTP/1.1.
+    pub fn owns_connection(&self) -> bool {
+        self.shared.owns_connection()
+    }
+
     /// It lost, and runs on to its own first token.
     pub fn audit(&mut self) {
         self.shared.decide(RaceDecision::Audited);

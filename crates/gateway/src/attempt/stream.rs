@@ -393,6 +393,11 @@ impl EventStream {
         if *answer_only { meter.first_answer_us() } else { meter.first_token_us() }
     }
 
+    /// Cancelling it closes its connection: it comes over HTTP/1.1.
+    pub fn owns_connection(&self) -> bool {
+        self.guard.owns_connection()
+    }
+
     /// Tokens so far, at least.
     pub fn tokens(&self) -> i64 {
         self.guard.meter.tokens()

@@ -316,12 +316,28 @@ impl PolicyDriver {
     /// True if `new` should finish before `held`, which began earlier.
     pub fn prefers_new(&self, held: usize, new: usize, now_us: i64) -> bool {
         let answer_tokens = self.state.parts.race_budget.terms().answer_tokens;
-        let decodes_us = |candidate: usize| {
-            let state = &self.state.parts.candidates[candidate];
-            let in_flight = state.started.map_or(0, |sent| sent.in_flight);
-            self.state.forecast(candidate).tpot_us(in_flight).unwrap_or(TPOT_US) * answer_tokens
-        };
+        let decodes_us = |candidate: usize| self.tpot_us(candidate) * answer_tokens;
         decodes_us(new) < decodes_us(held) - (now_us - self.held_us) as f64
+    }
+
+    /// Whether a loser should end within `limit`, if its answer has at most `tokens_max` tokens.
+    pub fn ends_within(&self, loser: &AttemptView, tokens_max: Option<i64>, limit: Duration, now_us: i64) -> bool {
+        let usual = self.state.parts.race_budget.terms().answer_tokens;
+        let tokens = tokens_max.map_or(usual, |most| usual.min(most as f64)) - loser.tokens as f64;
+        let decode_us = match self.state.clock {
+            LatencyClock::FirstToken => tokens.max(0.0) * self.tpot_us(loser.candidate),
+            LatencyClock::WholeAnswer => 0.0,
+        };
+        let left_us = micros(limit) as f64 - decode_us;
+        let first_token_us = || self.state.ask(now_us, |_| false, |question| hold::first_token_us(question, loser));
+        // Most answers are too long whenever they begin.
+        left_us >= 0.0 && (loser.first_token_us.is_some() || first_token_us().is_some_and(|rest| rest <= left_us))
+    }
+
+    /// Per token of this candidate's latest start.
+    fn tpot_us(&self, candidate: usize) -> f64 {
+        let in_flight = self.state.parts.candidates[candidate].started.map_or(0, |sent| sent.in_flight);
+        self.state.forecast(candidate).tpot_us(in_flight).unwrap_or(TPOT_US)
     }
 
     /// In a race to the whole answer: an attempt that would finish too late, as an index into `running`.

@@ -90,13 +90,16 @@ fn rest_us(question: &AdaptiveQuestion<'_>, progress: &AttemptView) -> Option<f6
             Some(left * pace)
         }
         Some(_) => Some(left * candidate.tpot_us()),
-        None => {
-            let alive = AttemptForecast::new(question, candidate, progress.waited_us).alive;
-            let median = alive.partition_point(|alive| *alive > 0.5);
-            let first_us = grid::grid().times.get(median).map_or(f64::INFINITY, |time| f64::from(*time));
-            Some(first_us + left * candidate.tpot_us())
-        }
+        None => Some(first_token_us(question, progress)? + left * candidate.tpot_us()),
     }
+}
+
+/// Until its first token in the median, µs.
+pub fn first_token_us(question: &AdaptiveQuestion<'_>, waiting: &AttemptView) -> Option<f64> {
+    let candidate = question.candidates.get(waiting.candidate)?;
+    let alive = AttemptForecast::new(question, candidate, waiting.waited_us).alive;
+    let median = alive.partition_point(|alive| *alive > 0.5);
+    Some(grid::grid().times.get(median).map_or(f64::INFINITY, |time| f64::from(*time)))
 }
 
 fn decode_us(question: &AdaptiveQuestion<'_>, candidate: &CandidateForecast<'_>) -> f64 {

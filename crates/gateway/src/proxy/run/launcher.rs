@@ -17,7 +17,7 @@ use crate::proxy::request::candidate_set::CandidateSet;
 use crate::proxy::request::outbound;
 use crate::race::retries::Retries;
 use crate::race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
-use photofinish_base::clock::Instant;
+use photofinish_base::clock::{Instant, micros};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::telemetry::WithLogContext;
 use photofinish_config::config::{
@@ -41,6 +41,9 @@ use photofinish_wire::answer::error::{RefusedMember, too_long};
 use photofinish_wire::judge::Asked;
 use photofinish_wire::quirks::RefusalLesson;
 use photofinish_wire::{AnswerForm, ApiRequest, Dialect, RequestTranslation};
+
+/// How long the rest of an answer may take to be shorter than a handshake: three round trips to another continent.
+const SHORT_REST: Duration = Duration::from_millis(100);
 
 pub struct Launcher {
     pub(super) gateway: Arc<Gateway>,
@@ -248,10 +251,14 @@ impl Launch for Launcher {
 
     fn lost_ready(&mut self, candidate: usize, ready: ReadyAttempt) {
         let trial = self.take_trial(candidate);
-        let Drains { time, bytes, .. } = self.settings.drains;
+        let progress = AttemptView {
+            first_token_us: ready.stream.first_token_us(),
+            tokens: ready.stream.tokens(),
+            ..self.waiting(candidate)
+        };
         // It already has its first token, so an audit would add nothing.
-        if let Some(place) = self.enter_drain(candidate) {
-            self.run_in_background((place, trial), time, ready.stream.drain(bytes));
+        if let Some((place, time)) = self.enter_drain(&progress, ready.stream.owns_connection()) {
+            self.run_in_background((place, trial), time, ready.stream.drain(self.settings.drains.bytes));
         }
     }
 
@@ -315,10 +322,9 @@ impl Launcher {
     /// A lost trial runs on: its upstream may be healthy although it is slower than the winner.
     fn lost_asking(&mut self, candidate: usize, mut attempt: Attempt) {
         let trial = self.take_trial(candidate);
-        let Drains { time, bytes, .. } = self.settings.drains;
-        if let Some(place) = self.enter_drain(candidate) {
+        if let Some((place, time)) = self.enter_drain(&self.waiting(candidate), attempt.owns_connection()) {
             attempt.drain();
-            let run = self.run_on(candidate, attempt, Some(bytes));
+            let run = self.run_on(candidate, attempt, Some(self.settings.drains.bytes));
             self.run_in_background((place, trial), time, run);
         } else if (trial.is_some() || self.policy.driver.is_watched(candidate) || fastrand::f64() < self.settings.audit)
             && let Some(place) = self.gateway.enter_audit()
@@ -362,11 +368,25 @@ impl Launcher {
         Some(self.trials.swap_remove(position).1)
     }
 
-    /// A slot to read a loser to its end, if cancelling it saves nothing: its measurements then cost nothing extra.
-    fn enter_drain(&self, candidate: usize) -> Option<InFlightGuard> {
-        let billed_anyway =
-            self.outcome_reporter.candidates[candidate].upstream.provider.cancel_billing == CancelBilling::BillsFull;
-        if billed_anyway { self.gateway.enter_drain(self.settings.drains.running) } else { None }
+    /// This candidate's latest attempt, before its first token.
+    fn waiting(&self, candidate: usize) -> AttemptView {
+        AttemptView::waiting(candidate, micros(self.outcome_reporter.sent(candidate).at.elapsed()))
+    }
+
+    /// A slot to read a loser to its end, and for how long, if cancelling it saves nothing: it is billed in full anyway, or its rest
+    /// is shorter than a handshake, which the next race would wait for because cancelling closes the connection.
+    fn enter_drain(&self, loser: &AttemptView, owns_connection: bool) -> Option<(InFlightGuard, Duration)> {
+        let Drains { time, running, .. } = self.settings.drains;
+        let provider = &self.outcome_reporter.candidates[loser.candidate].upstream.provider;
+        let (driver, now_us) = (&self.policy.driver, self.policy.now_us());
+        let time = if provider.cancel_billing == CancelBilling::BillsFull {
+            time
+        } else if owns_connection && driver.ends_within(loser, self.request.max_tokens, SHORT_REST / 2, now_us) {
+            time.min(SHORT_REST)
+        } else {
+            return None;
+        };
+        Some((self.gateway.enter_drain(running)?, time))
     }
 
     /// Runs a loser to its first token, or, if `bytes` bounds it, to its end.

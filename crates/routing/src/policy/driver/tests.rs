@@ -352,3 +352,35 @@ fn an_upstream_that_answers_worse_starts_after_the_others() {
         assert_eq!(planned(&[0, 1]), (planned(&[]).0, false), "{policy}: where all are, none is");
     }
 }
+
+#[test]
+fn a_loser_ends_soon_if_its_first_token_is_due_and_its_answer_is_short() {
+    let learning = Arc::new(Learning::stopped());
+    for n in 0..TAUGHT {
+        learning.set_now_us((1_000 + 10 * n) * SECOND);
+        let end = ObservedEnd { tpot_us: Some(5_000.0), ..ObservedEnd::default() };
+        attempt(&learning, "talks/m", LatencyClock::FirstToken, spread(100, n), end);
+    }
+    let mut driver = driver(&learning, "policy = \"race\"", &[], false);
+    driver.plan(learning.now_us());
+    let token = |tokens: i64| AttemptView {
+        first_token_us: Some(100_000),
+        tokens,
+        ..AttemptView::waiting(0, 100_000 + 5_000 * tokens)
+    };
+    let waiting = |us: i64| AttemptView::waiting(0, us);
+    for (loser, tokens_max, ends) in [
+        (waiting(80_000), Some(1), true),
+        (waiting(80_000), Some(10), false),
+        (waiting(80_000), None, false),
+        (waiting(1_000), Some(1), false),
+        (token(1), Some(4), true),
+        (token(1), Some(40), false),
+        (token(1), None, false),
+        (token(95), None, true),
+    ] {
+        let now_us = learning.now_us() + loser.waited_us;
+        let found = driver.ends_within(&loser, tokens_max, Duration::from_millis(50), now_us);
+        assert_eq!(found, ends, "{loser:?} {tokens_max:?}");
+    }
+}
