@@ -50,3 +50,21 @@ async fn a_second_connection_continues_the_tls_session() {
     drop(clients);
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn a_connection_that_was_closed_with_its_answer_is_replaced_before_the_next_request() {
+    let scripts = vec![Script::sse().role().token("hello").step(Step::UntilClosed), Script::stream(&["hello"])];
+    let fake = FakeProvider::start_tls(&["http/1.1"], scripts).await;
+    let (_folder, ca_file) = trusting(&fake);
+    let gateway = Setup::new().provider_at("a", &fake.base_url(), &ca_file).start().await;
+    let mut client = gateway.streaming().await;
+    client.head().await;
+    assert_eq!(first_text(&mut client).await, "hello");
+    client.close();
+    fake.closed(0).await;
+    fake.connected(2).await;
+    assert_eq!(read_response(&mut gateway.streaming().await).await.streamed_text(), "hello");
+    assert_eq!(fake.connections(), 2);
+    let rows = gateway.stop().await;
+    assert_row!(&rows.attempts[1], json!({"conn_reused": 1}));
+}

@@ -31,6 +31,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, Version};
 use http_body_util::Either;
+use tokio::sync::Notify;
 
 use connect::{Connector, NewConnection};
 use http2::DIAL_PATIENCE;
@@ -57,6 +58,8 @@ struct ClientState {
     connector: Connector,
     pools: Mutex<HashMap<endpoint::Origin, Arc<Pool>>>,
     warm: Mutex<Vec<WarmEndpoint>>,
+    /// Notified when connections are to be replaced.
+    closed: Arc<Notify>,
     shutdown: Shutdown,
 }
 
@@ -126,20 +129,39 @@ impl UpstreamClient {
                 connector,
                 pools: Mutex::default(),
                 warm: Mutex::default(),
+                closed: Arc::default(),
                 shutdown: shutdown.clone(),
             }),
         };
-        let inner = Arc::downgrade(&client.inner);
+        let (inner, closed) = (Arc::downgrade(&client.inner), client.inner.closed.clone());
         let draining = shutdown.draining();
         shutdown.spawn(async move {
             let mut draining = std::pin::pin!(draining);
-            while tokio::time::timeout(SWEEP, &mut draining).await.is_err() {
+            let mut sweep = tokio::time::interval_at(tokio::time::Instant::now() + SWEEP, SWEEP);
+            loop {
+                let is_sweep = tokio::select! {
+                    () = &mut draining => return,
+                    _ = sweep.tick() => true,
+                    () = closed.notified() => false,
+                };
                 let Some(inner) = inner.upgrade() else { return };
-                inner.pools().values().for_each(|pool| pool.sweep());
-                UpstreamClient { inner }.warm();
+                let client = UpstreamClient { inner };
+                if is_sweep {
+                    client.inner.pools().values().for_each(|pool| pool.sweep());
+                    client.warm();
+                } else {
+                    client.replace();
+                }
             }
         });
         client
+    }
+
+    fn replace(&self) {
+        if !self.descriptors().are_scarce() {
+            let dials: Vec<Dial> = self.inner.pools().values().flat_map(|pool| pool.replacements()).collect();
+            dials.into_iter().for_each(|dial| self.dial(dial));
+        }
     }
 
     /// Whether they are running out.
@@ -161,7 +183,7 @@ impl UpstreamClient {
         let warm = self.inner.warm.lock().unwrap_or_else(PoisonError::into_inner);
         for WarmEndpoint { endpoint, connect_timeout } in warm.iter() {
             if let Some(dial) = self.inner.pool(endpoint).warm(SWEEP, *connect_timeout) {
-                self.dial(dial, endpoint);
+                self.dial(dial);
             }
         }
     }
@@ -255,7 +277,7 @@ impl UpstreamClient {
                         return Ok(connection);
                     }
                 }
-                ConnectionClaim::Dial(dial) => self.dial(dial, &outgoing.endpoint),
+                ConnectionClaim::Dial(dial) => self.dial(dial),
                 ConnectionClaim::Wait => {}
             }
             waiting.get_or_insert_with(|| pool.wait());
@@ -286,10 +308,10 @@ impl UpstreamClient {
     }
 
     /// Makes a connection for all waiting requests.
-    fn dial(&self, dial: Dial, endpoint: &Endpoint) {
-        let (inner, endpoint) = (self.inner.clone(), endpoint.clone());
+    fn dial(&self, dial: Dial) {
+        let inner = self.inner.clone();
         self.inner.shutdown.spawn(async move {
-            let made = inner.connect(dial.pool(), &endpoint, dial.limit).await;
+            let made = inner.connect(dial.pool(), dial.endpoint(), dial.limit).await;
             dial.end(made);
         });
     }
@@ -302,7 +324,8 @@ impl ClientState {
 
     fn pool(&self, endpoint: &Endpoint) -> Arc<Pool> {
         let origin = endpoint.origin();
-        self.pools().entry(origin.clone()).or_insert_with(|| Arc::new(Pool::new(origin))).clone()
+        let made = || Arc::new(Pool::new(endpoint, self.closed.clone()));
+        self.pools().entry(origin.clone()).or_insert_with(made).clone()
     }
 
     /// Ends after `limit`, or when the gateway ends.

@@ -11,24 +11,26 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::connect::NewConnection;
-use super::endpoint::Origin;
+use super::endpoint::Endpoint;
 use super::http1::Http1Connection;
 use super::http2::{ConnectionQueue, DIAL_PATIENCE, HTTP2_MAX, Http2, STREAMS_MAX, Stream, StreamStep, step};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
-use photofinish_config::config::Proxy;
 
 /// Maximum idle HTTP/1.1 connections; a further one is closed.
 const IDLE_MAX: usize = 256;
 /// Shorter than the keep-alive of common servers, so that a reused connection is rarely dead.
 const IDLE_FOR: Duration = Duration::from_secs(50);
+/// Idle HTTP/1.1 connections with which a closed one is replaced.
+const REPLACED_MAX: usize = 8;
 /// How long an origin that asked for HTTP/1.1 gets only that, unless it fails.
 const HTTP1_FOR: Duration = Duration::from_secs(600);
 
 pub(super) struct Pool {
-    https: bool,
-    /// The proxy for its connections. None: direct.
-    proxy: Option<Arc<Proxy>>,
+    /// One of those that share it.
+    endpoint: Endpoint,
+    /// Notified when a connection was closed that is to be replaced.
+    closed: Arc<Notify>,
     state: Mutex<PoolState>,
     /// Notified when a stream may be free, or when a dial or a connection has ended.
     changed: Arc<Notify>,
@@ -51,6 +53,8 @@ struct PoolState {
     streams_each: usize,
     /// The latest failure of one of the pool's own dials.
     failed: Option<(Instant, Failure)>,
+    /// Connections that were closed and are not replaced.
+    unreplaced: usize,
 }
 
 struct IdleConnection {
@@ -99,7 +103,8 @@ pub(super) struct Dial {
 pub(super) struct WaitingRequest(Arc<Pool>);
 
 impl Pool {
-    pub fn new(origin: &Origin) -> Pool {
+    /// `closed`: notified when it has [`Pool::replacements`].
+    pub fn new(endpoint: &Endpoint, closed: Arc<Notify>) -> Pool {
         let state = PoolState {
             idle: Vec::new(),
             shared: Vec::new(),
@@ -110,13 +115,13 @@ impl Pool {
             waiting: 0,
             streams_each: STREAMS_MAX,
             failed: None,
+            unreplaced: 0,
         };
-        Pool {
-            https: origin.https,
-            proxy: origin.transport.proxy.clone(),
-            state: Mutex::new(state),
-            changed: Arc::default(),
-        }
+        Pool { endpoint: endpoint.clone(), closed, state: Mutex::new(state), changed: Arc::default() }
+    }
+
+    fn is_tls(&self) -> bool {
+        self.endpoint.origin().https
     }
 
     /// A connection, or the next step. `counted`: the request is already counted as waiting.
@@ -125,7 +130,7 @@ impl Pool {
             // Taken out first: the connection must not be checked under the lock.
             let idle = {
                 let mut state = self.state();
-                if self.https && state.speaks_http2 != Some(false) && !state.wants_http1() {
+                if self.is_tls() && state.speaks_http2 != Some(false) && !state.wants_http1() {
                     return self.claim_stream(&mut state, asker, counted);
                 }
                 if asker.fresh { None } else { state.idle.pop() }
@@ -186,6 +191,22 @@ impl Pool {
         let has_room = seats.any(|seat| !seat.worn && seat.streams < seat.streams_max);
         let is_warm = is_idle || has_room || !state.dials.is_empty();
         (!is_warm).then(|| self.begin_dial(&mut state, connect_timeout))
+    }
+
+    /// Dials in place of connections that were closed, so that the next race waits for no handshake.
+    pub fn replacements(self: &Arc<Pool>) -> Vec<Dial> {
+        let mut state = self.state();
+        let room = REPLACED_MAX.saturating_sub(state.idle.len() + state.dials.len());
+        let count = std::mem::take(&mut state.unreplaced).min(room);
+        (0..count).map(|_| self.begin_dial(&mut state, Duration::ZERO)).collect()
+    }
+
+    /// A connection is closed because its answer is not read to its end: that of a loser. Without TLS a new one costs little.
+    pub(super) fn closes_http1(&self) {
+        if self.is_tls() {
+            self.state().unreplaced += 1;
+            self.closed.notify_one();
+        }
     }
 
     fn begin_dial(self: &Arc<Pool>, state: &mut PoolState, connect_timeout: Duration) -> Dial {
@@ -253,7 +274,14 @@ impl Pool {
     pub fn late(&self, waited: Duration) -> Failure {
         let connections = self.state().shared.len();
         let (kind, message) = if connections < HTTP2_MAX {
-            let through = self.proxy.as_ref().map(|proxy| format!(" through the proxy {proxy}")).unwrap_or_default();
+            let through = self
+                .endpoint
+                .origin()
+                .transport
+                .proxy
+                .as_ref()
+                .map(|proxy| format!(" through the proxy {proxy}"))
+                .unwrap_or_default();
             (FailureKind::Timeout, format!("no connection within {waited:?}{through}"))
         } else {
             let full = format!("no free stream within {waited:?}: the {connections} HTTP/2 connections are full");
@@ -331,6 +359,10 @@ impl Dial {
 
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.pool.endpoint
     }
 }
 

@@ -40,19 +40,40 @@ pub struct ResponseBody {
 }
 
 enum HeldConnection {
-    Http1(Http1Connection, Arc<Pool>),
+    Http1(Http1Connection, OpenAnswer),
     Http2(Stream),
     Ended,
+}
+
+/// An answer over HTTP/1.1. If it is dropped before its end its connection is closed, and the pool replaces it.
+struct OpenAnswer {
+    pool: Arc<Pool>,
+    /// It has ended, or none came.
+    is_over: bool,
+}
+
+impl Drop for OpenAnswer {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.pool.closes_http1();
+        }
+    }
 }
 
 impl PooledConnection {
     /// Sends the request and waits for the head of the answer. The body returns the connection at its end.
     pub(super) async fn send(self, request: Request<RequestBody>, pool: &Arc<Pool>) -> Result<Response, SendError> {
         let (response, connection) = match self {
-            PooledConnection::Http1 { mut connection, .. } => match connection.send(request).await {
-                Ok(response) => (response, HeldConnection::Http1(connection, pool.clone())),
-                Err((error, unsent)) => return Err(of_http1(&error, unsent, connection.heard())),
-            },
+            PooledConnection::Http1 { mut connection, .. } => {
+                let mut open = OpenAnswer { pool: pool.clone(), is_over: false };
+                match connection.send(request).await {
+                    Ok(response) => (response, HeldConnection::Http1(connection, open)),
+                    Err((error, unsent)) => {
+                        open.is_over = true;
+                        return Err(of_http1(&error, unsent, connection.heard()));
+                    }
+                }
+            }
             PooledConnection::Http2 { mut stream, .. } => (stream.send(request).await?, HeldConnection::Http2(stream)),
         };
         let (mut head, incoming) = response.into_parts();
@@ -133,7 +154,10 @@ impl ResponseBody {
 
     fn give_back(&mut self) {
         match std::mem::replace(&mut self.connection, HeldConnection::Ended) {
-            HeldConnection::Http1(connection, pool) => pool.put_back_http1(connection),
+            HeldConnection::Http1(connection, mut open) => {
+                open.is_over = true;
+                open.pool.put_back_http1(connection);
+            }
             HeldConnection::Http2(mut stream) => stream.ended = true,
             HeldConnection::Ended => {}
         }
