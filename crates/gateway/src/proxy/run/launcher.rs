@@ -42,7 +42,8 @@ use photofinish_wire::judge::Asked;
 use photofinish_wire::quirks::RefusalLesson;
 use photofinish_wire::{AnswerForm, ApiRequest, Dialect, RequestTranslation};
 
-/// How long the rest of an answer may take to be shorter than a handshake: three round trips to another continent.
+/// An answer that should end this soon is read on, for twice as long at most: a handshake takes two or three round trips, and one to
+/// another continent takes some 100 ms.
 const SHORT_REST: Duration = Duration::from_millis(100);
 
 pub struct Launcher {
@@ -381,8 +382,8 @@ impl Launcher {
         let (driver, now_us) = (&self.policy.driver, self.policy.now_us());
         let time = if provider.cancel_billing == CancelBilling::BillsFull {
             time
-        } else if owns_connection && driver.ends_within(loser, self.request.max_tokens, SHORT_REST / 2, now_us) {
-            time.min(SHORT_REST)
+        } else if owns_connection && driver.ends_within(loser, self.request.max_tokens, SHORT_REST, now_us) {
+            time.min(2 * SHORT_REST)
         } else {
             return None;
         };
