@@ -7,7 +7,6 @@ use std::sync::{Arc, LazyLock};
 
 use jiff::civil::Date;
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::offering::{Offering, Row, bits, is_plain};
@@ -183,7 +182,7 @@ impl ModelCatalogue {
         let (mut offerings, mut models) = (HashMap::new(), BTreeMap::<String, CataloguedModel>::new());
         let mut names = AliasTable::default();
         for (provider, rows) in rows {
-            let rows: Vec<Vec<Value>> = serde_json::from_str(rows.get()).map_err(CatalogueError::Invalid)?;
+            let rows: Vec<Vec<&RawValue>> = serde_json::from_str(rows.get()).map_err(CatalogueError::Invalid)?;
             let mut of_provider = HashMap::with_capacity(rows.len());
             for values in &rows {
                 let row = Row { columns: &columns, values };
@@ -320,6 +319,7 @@ mod tests {
     use crate::offerings::{InputKind, OfferingStatus};
     use photofinish_wire::Dialect;
     use photofinish_wire::quirks::ThinkingForm;
+    use serde_json::Value;
 
     const COLUMNS: &str =
         r#""columns":["id","model","input","output","context","kinds","abilities","status","tiers","source"]"#;

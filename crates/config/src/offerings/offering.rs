@@ -1,6 +1,8 @@
 //! One row of the catalogue: one provider's offer of one model. Not for finding it: see `catalogue`.
 
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::config::names::names;
 use photofinish_base::printable::printable;
@@ -123,10 +125,11 @@ pub(super) fn bits(precision: &str) -> Option<u8> {
 /// A row of one provider, with the names of its places.
 pub(super) struct Row<'r> {
     pub columns: &'r [String],
-    pub values: &'r [Value],
+    /// Each is read as what its column has: reading a number as a [`Value`] first copies its text.
+    pub values: &'r [&'r RawValue],
 }
 
-impl Row<'_> {
+impl<'r> Row<'r> {
     /// Why it is wrong, in words; it has to be right as a whole.
     pub fn offering(&self, provider: &str) -> Result<Offering, String> {
         let id = self.text("id")?.ok_or("a row has no id")?;
@@ -161,42 +164,38 @@ impl Row<'_> {
     }
 
     /// None: unknown.
-    fn value(&self, column: &str) -> Option<&Value> {
-        let place = self.columns.iter().position(|name| name == column)?;
-        self.values.get(place).filter(|value| !value.is_null())
+    fn value<T: Deserialize<'r>>(&self, column: &str) -> Result<Option<T>, String> {
+        let place = self.columns.iter().position(|name| name == column);
+        let value = place.and_then(|place| self.values.get(place)).filter(|value| value.get() != "null");
+        value.map(|value| serde_json::from_str(value.get())).transpose().map_err(|_| self.wrong(column))
     }
 
     fn wrong(&self, column: &str) -> String {
-        let id = self.values.first().and_then(Value::as_str).unwrap_or_default();
+        let id: String = self.values.first().and_then(|id| serde_json::from_str(id.get()).ok()).unwrap_or_default();
         format!("{column} of {id:?} is not right")
     }
 
     fn text(&self, column: &str) -> Result<Option<String>, String> {
-        match self.value(column) {
-            None => Ok(None),
-            Some(Value::String(text)) if is_plain(text) => Ok(Some(text.clone())),
-            Some(_) => Err(self.wrong(column)),
-        }
+        let text: Option<String> = self.value(column)?;
+        if text.as_deref().is_none_or(is_plain) { Ok(text) } else { Err(self.wrong(column)) }
     }
 
     fn flag(&self, column: &str) -> Result<bool, String> {
-        match self.value(column) {
+        match self.value(column)? {
             None => Ok(false),
-            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(Value::Bool(flag)) => Ok(flag),
             Some(Value::Number(number)) => Ok(number.as_u64() == Some(1)),
             Some(_) => Err(self.wrong(column)),
         }
     }
 
     fn price(&self, column: &str) -> Result<Option<f64>, String> {
-        price(self.value(column)).ok_or_else(|| self.wrong(column))
+        let usd = self.value(column)?;
+        if usd.is_none_or(is_price) { Ok(usd) } else { Err(self.wrong(column)) }
     }
 
     fn tokens(&self, column: &str) -> Result<Option<u64>, String> {
-        match self.value(column) {
-            None => Ok(None),
-            Some(value) => value.as_u64().map(Some).ok_or_else(|| self.wrong(column)),
-        }
+        self.value(column)
     }
 
     /// Every prompt may contain text; a row lists the rest, with spaces between.
@@ -231,20 +230,17 @@ impl Row<'_> {
 
     /// `[[above, input, cached, written, output], …]`
     fn tiers(&self) -> Result<Vec<PriceTier>, String> {
-        let Some(value) = self.value("tiers") else { return Ok(Vec::new()) };
-        let read = |tier: &Value| {
-            let tier = tier.as_array()?;
+        let Some(rows) = self.value::<Vec<Vec<Value>>>("tiers")? else { return Ok(Vec::new()) };
+        let read = |tier: &Vec<Value>| {
             let at = |place: usize| tier.get(place).filter(|value| !value.is_null());
+            let price = |place| match at(place) {
+                None => Some(None),
+                Some(value) => value.as_f64().filter(|usd| is_price(*usd)).map(Some),
+            };
             let above = at(0)?.as_u64()?;
-            Some(PriceTier {
-                above,
-                input: price(at(1))?,
-                cached: price(at(2))?,
-                written: price(at(3))?,
-                output: price(at(4))?,
-            })
+            Some(PriceTier { above, input: price(1)?, cached: price(2)?, written: price(3)?, output: price(4)? })
         };
-        let tiers: Option<Vec<PriceTier>> = value.as_array().and_then(|tiers| tiers.iter().map(read).collect());
+        let tiers: Option<Vec<PriceTier>> = rows.iter().map(read).collect();
         let mut tiers = tiers.ok_or_else(|| self.wrong("tiers"))?;
         tiers.sort_by_key(|tier| tier.above);
         Ok(tiers)
@@ -261,10 +257,6 @@ pub(super) fn is_plain(text: &str) -> bool {
     text.len() <= TEXT_MAX && (text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || printable(text) == text)
 }
 
-/// None: it is no price. `Some(None)`: unknown.
-fn price(value: Option<&Value>) -> Option<Option<f64>> {
-    match value {
-        None => Some(None),
-        Some(value) => value.as_f64().filter(|usd| (0.0..=PRICE_MAX).contains(usd)).map(Some),
-    }
+fn is_price(usd: f64) -> bool {
+    (0.0..=PRICE_MAX).contains(&usd)
 }

@@ -5,14 +5,22 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _};
 
-/// Every migration, oldest first. A released file is never edited: its checksum is stored.
-pub(super) fn migrator() -> Migrator {
+/// Every migration. A start needs their checksums three times.
+static MIGRATOR: LazyLock<Migrator> = LazyLock::new(released);
+
+pub(super) fn migrator() -> &'static Migrator {
+    &MIGRATOR
+}
+
+/// Oldest first. A released file is never edited: its checksum is stored.
+fn released() -> Migrator {
     let migration = |version, description: &'static str, sql: &'static str| {
         Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
     };

@@ -149,23 +149,27 @@ fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<Connection, OpenE
     let connection = connect_writing(path).map_err(|error| explain(path, &error))?;
     match owner(&connection).map_err(|error| explain(path, &error))? {
         FileOwner::Other => return Err(OpenError::Foreign { path: path.into() }),
-        FileOwner::None => {
-            connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(|error| explain(path, &error))?
-        }
+        FileOwner::None => connection.execute_batch(EMPTY_FILE).map_err(|error| explain(path, &error))?,
         FileOwner::Photofinish => {}
     }
     // It is the gateway's from here on.
     let explained = |error| explain_own(path, &error);
     connection.pragma_update(None, "journal_mode", "WAL").map_err(explained)?;
-    migrate(path, BUSY_TIMEOUT).map_err(|error| explain_migration(path, &error))?;
-    // Opens the log, which then stays until this connection closes.
+    // Opens the log, which then stays until this connection closes. Without it, closing the connection of the migrations moves the log
+    // into the file, which waits for the disk five times.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(explained)?;
+    migrate(path, BUSY_TIMEOUT).map_err(|error| explain_migration(path, &error))?;
     if let Some(bytes_max) = bytes_max {
         let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(explained)?;
         connection.pragma_update(None, "max_page_count", bytes_max / page.max(512)).map_err(explained)?;
     }
     Ok(connection)
 }
+
+/// A file without a table has nothing to lose, so its first page needs no journal. The change to a write-ahead log, which comes next,
+/// waits until the disk has that page.
+const EMPTY_FILE: &str =
+    "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = NORMAL";
 
 /// Whether free pages of the file can be given back to the disk: files of older versions were made without.
 pub(super) fn gives_back(connection: &Connection) -> rusqlite::Result<bool> {

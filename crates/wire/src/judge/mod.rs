@@ -17,6 +17,11 @@ use crate::request::ApiRequest;
 use calls::AnswerContent;
 use schema::{Schema, SchemaVerdict};
 
+/// Whether a value obeys a schema, as far as it can be checked.
+pub fn obeys(schema: &Value, value: &Value) -> bool {
+    Schema::compile(&schema.to_string()).check(value, value.to_string().len()) != SchemaVerdict::Broken
+}
+
 /// Bytes of the tools of a request and of the schema of its answer together.
 const ASKED_MAX: usize = 128 << 10;
 /// Bytes of the events of an answer.

@@ -1,12 +1,15 @@
 //! One JSON schema as a check whose cost is bounded before it runs: a hostile schema is not checked. Not for what is checked.
 //!
-//! `jsonschema` cannot be stopped while it runs. So the work is bounded beforehand: how often the schema may look at one
-//! value and those around it, times the bytes of what is checked.
+//! A check is not stopped while it runs. So the work is bounded beforehand: how often the schema may look at one value and
+//! those around it, times the bytes of what is checked.
+
+mod validator;
 
 use std::collections::HashMap;
 
-use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::{Map, Value};
+
+use validator::Validator;
 
 /// Bytes of a schema.
 const SCHEMA_BYTES_MAX: usize = 64 << 10;
@@ -45,30 +48,26 @@ pub(super) enum Schema {
 }
 
 impl Schema {
-    /// Draft 7, unless its `$schema` says another. References to elsewhere are not followed: then it does not compile.
+    /// Draft 7, unless its `$schema` says another. `format` is not checked: whether a text is a date is an annotation in most
+    /// tools' schemas, not a demand. References to elsewhere are not followed: then it does not compile.
     pub fn compile(text: &str) -> Schema {
         if text.len() > SCHEMA_BYTES_MAX {
             return Schema::TooDear;
         }
         // Nested deeper than 128, it is not read.
         let Ok(schema) = serde_json::from_str::<Value>(text) else { return Schema::TooDear };
-        let mut bound = Bound { root: &schema, known: HashMap::new(), steps: 0, pointers_only: true };
+        let mut bound = Bound { root: &schema, known: HashMap::new(), steps: 0, is_named: false, is_elsewhere: false };
         let Some(cost) = bound.of(&schema, VALUE_DEPTH_MAX).filter(|cost| cost.height <= HEIGHT_MAX) else {
             return Schema::TooDear;
         };
-        let pointers_only = bound.pointers_only;
-        let draft = Draft::Draft7.detect(&schema);
-        let options = jsonschema::options()
-            .with_draft(if draft == Draft::Unknown { Draft::Draft7 } else { draft })
-            .offline()
-            // Whether a text is a date is an annotation in most tools' schemas, not a demand.
-            .should_validate_formats(false)
-            // Its time is linear in the text, whatever the pattern. Look-around does not compile.
-            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_MAX).dfa_size_limit(PATTERN_MAX));
-        match options.build(&schema) {
-            Err(_) => Schema::None,
-            Ok(_) if !pointers_only => Schema::TooDear,
-            Ok(validator) => Schema::Check { validator: Box::new(validator), looks: cost.looks },
+        let (is_named, is_elsewhere) = (bound.is_named, bound.is_elsewhere);
+        // A name may be of a part of the schema, which is not looked for.
+        let may_be_here = is_named || text.contains("\"$id\"");
+        match Validator::new(schema) {
+            None => Schema::None,
+            Some(_) if is_elsewhere && !may_be_here => Schema::None,
+            Some(_) if is_elsewhere || is_named => Schema::TooDear,
+            Some(validator) => Schema::Check { validator: Box::new(validator), looks: cost.looks },
         }
     }
 
@@ -117,8 +116,10 @@ struct Bound<'s> {
     /// By the target of a reference, and the levels below. None: it is being searched, so it goes round in a circle.
     known: HashMap<(&'s str, u8), Option<CheckCost>>,
     steps: u32,
-    /// All references are JSON pointers into the schema.
-    pointers_only: bool,
+    /// A reference names a part of the schema, instead of pointing to it.
+    is_named: bool,
+    /// A reference is to no part of the schema.
+    is_elsewhere: bool,
 }
 
 impl<'s> Bound<'s> {
@@ -178,10 +179,10 @@ impl<'s> Bound<'s> {
         if let Some(known) = self.known.get(&(target, levels)) {
             return *known;
         }
-        let pointed = target.strip_prefix('#').filter(|pointer| pointer.is_empty() || pointer.starts_with('/'));
-        let root = self.root;
-        let Some(schema) = pointed.and_then(|pointer| root.pointer(&decoded(pointer))) else {
-            self.pointers_only = false;
+        let Some(schema) = pointed(self.root, target) else {
+            let is_name = target.starts_with('#') && !target.starts_with("#/");
+            self.is_named |= is_name;
+            self.is_elsewhere |= !is_name;
             return Some(CheckCost::default());
         };
         self.known.insert((target, levels), None);
@@ -191,8 +192,10 @@ impl<'s> Bound<'s> {
     }
 }
 
-fn decoded(pointer: &str) -> String {
-    percent_encoding::percent_decode_str(pointer).decode_utf8_lossy().into_owned()
+/// What a JSON pointer in a reference points to.
+fn pointed<'s>(root: &'s Value, target: &str) -> Option<&'s Value> {
+    let pointer = target.strip_prefix('#').filter(|pointer| pointer.is_empty() || pointer.starts_with('/'))?;
+    root.pointer(&percent_encoding::percent_decode_str(pointer).decode_utf8_lossy())
 }
 
 #[cfg(test)]

@@ -172,3 +172,34 @@ fn what_is_no_schema_or_is_elsewhere_asks_for_nothing() {
     );
     assert_eq!(check(&json!({"format": "date"}), &json!("tomorrow")), SchemaVerdict::Obeyed, "an annotation");
 }
+
+#[test]
+fn what_other_drafts_say_otherwise() {
+    let of = |draft: &str, mut schema: Value, value: Value| {
+        schema["$schema"] = json!(format!("https://json-schema.org/{draft}/schema"));
+        check(&schema, &value) == SchemaVerdict::Obeyed
+    };
+    let strict = json!({"minimum": 1, "exclusiveMinimum": true});
+    assert!(!of("draft-04", strict.clone(), json!(1)) && of("draft-04", strict.clone(), json!(1.5)));
+    assert!(of("draft-07", strict, json!(0)), "draft 7 has no such bound, so this is no schema");
+    assert!(
+        !of("draft-04", json!({"type": "integer"}), json!(1.0))
+            && of("draft-06", json!({"type": "integer"}), json!(1.0))
+    );
+    let reference = json!({"$ref": "#/definitions/text", "maxLength": 1, "definitions": {"text": {"type": "string"}}});
+    assert!(of("draft-07", reference.clone(), json!("ab")) && !of("draft/2019-09", reference, json!("ab")));
+    let contains = json!({"contains": {"type": "string"}, "minContains": 2, "maxContains": 3});
+    let items = |texts: usize| json!(vec!["a"; texts]);
+    let fit = |draft| (0..5).map(|texts| of(draft, contains.clone(), items(texts))).collect::<Vec<bool>>();
+    assert_eq!(fit("draft/2020-12"), [false, false, true, true, false]);
+    assert_eq!(fit("draft-07"), [false, true, true, true, true]);
+    let needs = json!({"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"b": {"required": ["c"]}}});
+    assert!(
+        !of("draft/2020-12", needs.clone(), json!({"a": 1})) && !of("draft/2020-12", needs.clone(), json!({"b": 1}))
+    );
+    assert!(of("draft-07", needs, json!({"a": 1})));
+    let rest = json!({"prefixItems": [{"type": "string"}], "items": {"type": "null"}});
+    assert!(of("draft/2020-12", rest.clone(), json!(["a", null])) && !of("draft/2020-12", rest, json!(["a", 1])));
+    assert!(of("draft/2019-09", json!({"items": [{"type": "string"}], "additionalItems": false}), json!(["a"])));
+    assert!(!of("draft/2019-09", json!({"items": [{"type": "string"}], "additionalItems": false}), json!(["a", 1])));
+}
