@@ -243,6 +243,20 @@ async fn such_a_host_is_named_or_left_out_but_never_the_last() {
     let left_out = setup.texts("SELECT DISTINCT left_out FROM race WHERE left_out IS NOT NULL").await;
     assert_eq!(left_out, ["bad/m@quality"]);
 
+    // Where the others fail during the race, it is the last resort.
+    setup.configure(&BREAKS_CALLS.replace("QUALITY", "exclude").replace("bad_calls = 0,", "failures = 1, bad_calls = 0,"));
+    let served = setup.serve().await;
+    for stream in [false, true] {
+        let mut body = with_tools();
+        body["stream"] = stream.into();
+        let answer = served.chat(&[], &body).await;
+        assert_eq!((answer.status, answer.header("x-photofinish-upstream")), (200, "bad/m"));
+        assert_eq!((answer.header("x-photofinish-quality"), answer.header("x-photofinish-attempts")), ("calls", "2"));
+    }
+    let setup = served.stop().await;
+    let decided = setup.texts("SELECT plan || ', ' || why || ', ' || ifnull(left_out, 'none') FROM race ORDER BY started_at DESC LIMIT 2").await;
+    assert_eq!(decided, vec!["good/m@0 bad/m@last, listed last_resort, none"; 2]);
+
     // Where no other is left, it is asked.
     let alone = BREAKS_CALLS.replace("QUALITY", "exclude").replace(", \"good/m\"", "");
     setup.configure(&alone);

@@ -209,6 +209,7 @@ fn plan(
         settings: &candidates.settings,
         plan: plan.text(|candidate| &candidates.list[candidate].name),
         left_out: candidates.left_out(&plan),
+        asked_last: candidates.asked_last.clone(),
         reasons: policy.driver.reasons(),
         race_budget: policy.driver.race_budget().clone(),
     });

@@ -13,7 +13,7 @@ use super::race_guard::RaceGuard;
 use super::raced_attempt::{AttemptStage, RacedAttempt};
 use crate::attempt::{self, AnswerTape, Attempt, AttemptSpec, ExchangeSpec, InFlightGuard, JobCost, ReadyAttempt};
 use crate::proxy::gateway::Gateway;
-use crate::proxy::request::candidate_set::CandidateSet;
+use crate::proxy::request::candidate_set::{AskedLast, CandidateSet};
 use crate::proxy::request::outbound;
 use crate::race::retries::Retries;
 use crate::race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
@@ -72,6 +72,7 @@ pub struct Launcher {
     /// What its answer is judged by.
     asked: Option<Arc<Asked>>,
     model: String,
+    asked_last: Option<AskedLast>,
 }
 
 impl Launcher {
@@ -115,6 +116,7 @@ impl Launcher {
             job: candidates.job.clone(),
             asked: if request.has_tools || request.has_schema { gateway.judge().asked(request) } else { None },
             model: candidates.model.clone(),
+            asked_last: candidates.asked_last.clone(),
         }
     }
 
@@ -153,6 +155,9 @@ impl Launcher {
         let SentRequest { complained, stale, .. } = self.outcome_reporter.sent(starting.candidate);
         let form = self.form(candidate, request_translation, &complained);
         self.attempts.fetch_add(1, Ordering::Relaxed);
+        if let Some(asked_last) = self.asked_last.as_ref().filter(|_| candidate.last) {
+            asked_last.add(&candidate.name);
+        }
         let span =
             attempt_span(&self.outcome_reporter.span, &candidate.name, starting.ordinal, starting.reason.as_str());
         let sent = SentRequest { at: Instant::now(), span: span.clone(), key: key.clone(), form, complained, stale };
@@ -526,6 +531,7 @@ impl RacePolicy {
                 tier: candidate.upstream.tier,
                 in_flight_max: candidate.upstream.in_flight_max.into_iter().chain(candidate.room).min(),
                 worse: candidates.settings.quality == QualityRule::Prefer && candidate.worse.is_some(),
+                last: candidate.last,
                 first_token: candidate.upstream.timeouts.first_token,
                 trial: candidate.trial,
                 started: None,
@@ -543,7 +549,9 @@ impl RacePolicy {
         });
         let driver = PolicyDriver::new(PolicyDriverParts {
             settings: candidates.settings.clone(),
-            look: look.and_then(|look| look.drawn).filter(|drawn| *drawn < states.len()),
+            look: look
+                .and_then(|look| look.drawn)
+                .filter(|drawn| states.get(*drawn).is_some_and(|state| !state.last)),
             candidates: states,
             race_budget: Arc::new(race_budget),
             fits: ContextFits::new(candidates.windows.clone(), candidates.list.len(), || prompt_length(request)),

@@ -17,6 +17,7 @@ use crate::proxy::door::load::ShedReason;
 use crate::proxy::door::places::RequestPlace;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
+use crate::proxy::request::candidate_set::AskedLast;
 use crate::proxy::stored::keeper::Keeper;
 use crate::proxy::stored::kept::StateOwner;
 use crate::relay::RelayObserver;
@@ -52,6 +53,8 @@ pub struct RaceGuard {
     steering: Option<(DecisionReasons, Arc<RaceBudget>)>,
     /// The upstreams that it could not start.
     left_out: Vec<LeftOutUpstream>,
+    /// Those of them that it asked when no other was left.
+    asked_last: Option<AskedLast>,
     /// When it was to leave, if that was planned.
     scheduled: Option<Instant>,
     attempts: Arc<AtomicUsize>,
@@ -82,6 +85,8 @@ pub struct Planned<'f> {
     pub plan: String,
     /// The upstreams that it cannot start.
     pub left_out: Vec<LeftOutUpstream>,
+    /// Those of them that it asks when no other is left.
+    pub asked_last: Option<AskedLast>,
     /// The probability with which it drew each upstream.
     pub look: Option<f64>,
     /// The upstream that it drew, and why that one cannot start.
@@ -144,6 +149,7 @@ impl RaceGuard {
             is_plain: false,
             steering: None,
             left_out: Vec::new(),
+            asked_last: None,
             attempts: Arc::default(),
             recorder: gateway.recorder().for_race(source),
             scheduled,
@@ -397,7 +403,7 @@ impl<'g> ParsedRace<'g> {
     }
 
     pub fn planned(self, planned: Planned<'_>) -> &'g RaceGuard {
-        let Planned { settings, plan, left_out, look, drawn, reasons, race_budget } = planned;
+        let Planned { settings, plan, left_out, asked_last, look, drawn, reasons, race_budget } = planned;
         let guard = self.0;
         guard.record.policy = Some(settings.policy.as_str());
         guard.record.optimise = Some(settings.optimise.as_str());
@@ -412,7 +418,7 @@ impl<'g> ParsedRace<'g> {
         guard.record.p_look = look;
         guard.record.look = drawn.map(|(upstream, _)| upstream.to_owned());
         guard.record.look_out = drawn.and_then(|(_, why)| why);
-        guard.left_out = left_out;
+        (guard.left_out, guard.asked_last) = (left_out, asked_last);
         guard.recorder.planned(&guard.record);
         guard.steering = Some((reasons, race_budget));
         guard
@@ -486,6 +492,9 @@ impl Drop for RaceGuard {
             if self.left_out.iter().any(|left_out| left_out.reason == LeftOutReason::Limit) {
                 reasons.add(DecisionReason::Narrowed);
             }
+        }
+        if let Some(asked) = &self.asked_last {
+            self.left_out.retain(|left_out| !asked.contains(&left_out.upstream));
         }
         (self.record.why, self.record.left_out) = (reasons.text(), left_out::text(&self.left_out));
         let left_out = self.left_out.iter().map(|left_out| left_out.reason);
