@@ -68,7 +68,7 @@ const FILES: [&str; 54] = [
 ];
 
 /// What is typed, in a folder with two simulated providers and no history. `CLOSED`: a port where nothing listens.
-const LINES: [&str; 41] = [
+const LINES: [&str; 45] = [
     "srve",
     "serve --wat",
     "serve --listen localhost",
@@ -105,6 +105,10 @@ const LINES: [&str; 41] = [
     "env --url http://127.0.0.1:CLOSED",
     "env vim --url http://127.0.0.1:CLOSED",
     "probe --upstreams nobody/x",
+    "verify",
+    "verify nobody",
+    "verify dmeo",
+    "verify demo --reference sim-a",
     "bench",
     "bench nobody/m",
     "bench --show 0190",

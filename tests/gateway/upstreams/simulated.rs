@@ -229,6 +229,12 @@ async fn such_a_host_is_named_or_left_out_but_never_the_last() {
         named |= is_bad;
     }
     assert!(named, "it is still asked");
+    let (checked, reported) = (served.setup.run(&["check"]).await, served.setup.run(&["report"]).await);
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let named = "bad/m answers requests with tools worse than the other hosts of m: calls.";
+    assert!(words(&checked.out).contains(named) && !checked.out.contains("good/m answers"), "{}", checked.out);
+    let calls = words(reported.out.split_once("Calls").unwrap().1);
+    assert!(calls.contains("bad/m") && calls.contains("good/m") && calls.contains(" 0.0 %"), "{}", reported.out);
     let setup = served.stop().await;
 
     setup.configure(&BREAKS_CALLS.replace("QUALITY", "exclude"));
@@ -244,7 +250,9 @@ async fn such_a_host_is_named_or_left_out_but_never_the_last() {
     assert_eq!(left_out, ["bad/m@quality"]);
 
     // Where the others fail during the race, it is the last resort.
-    setup.configure(&BREAKS_CALLS.replace("QUALITY", "exclude").replace("bad_calls = 0,", "failures = 1, bad_calls = 0,"));
+    setup.configure(
+        &BREAKS_CALLS.replace("QUALITY", "exclude").replace("bad_calls = 0,", "failures = 1, bad_calls = 0,"),
+    );
     let served = setup.serve().await;
     for stream in [false, true] {
         let mut body = with_tools();
@@ -254,7 +262,11 @@ async fn such_a_host_is_named_or_left_out_but_never_the_last() {
         assert_eq!((answer.header("x-photofinish-quality"), answer.header("x-photofinish-attempts")), ("calls", "2"));
     }
     let setup = served.stop().await;
-    let decided = setup.texts("SELECT plan || ', ' || why || ', ' || ifnull(left_out, 'none') FROM race ORDER BY started_at DESC LIMIT 2").await;
+    let decided = setup
+        .texts(
+            "SELECT plan || ', ' || why || ', ' || ifnull(left_out, 'none') FROM race ORDER BY started_at DESC LIMIT 2",
+        )
+        .await;
     assert_eq!(decided, vec!["good/m@0 bad/m@last, listed last_resort, none"; 2]);
 
     // Where no other is left, it is asked.

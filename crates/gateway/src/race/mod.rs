@@ -428,9 +428,8 @@ impl<L: Launch> Race<L> {
 
     /// The policy is asked only while an attempt runs and a candidate is free.
     fn asks_at(&self) -> Option<Instant> {
-        let may_ask = || {
-            !self.running.is_empty() && self.waiting.iter().any(WaitingCandidate::is_free) && self.may_start()
-        };
+        let may_ask =
+            || !self.running.is_empty() && self.waiting.iter().any(WaitingCandidate::is_free) && self.may_start();
         self.ask_at.filter(|_| may_ask())
     }
 

@@ -28,7 +28,7 @@ fn random_world(random: &mut fastrand::Rng) -> (World, RacePlan) {
                 0 | 1 => StartRule::At(Duration::ZERO),
                 2 | 3 => StartRule::At(random_delay(random)),
                 4 | 5 => StartRule::AfterFailure,
-                    _ => StartRule::Last,
+                _ => StartRule::Last,
             };
             PlannedStart {
                 candidate,

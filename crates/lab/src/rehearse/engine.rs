@@ -204,9 +204,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
             .then(|| LookDraw::new(settings, &states, upstreams, (&race_budget, now_us), draws.f64()));
         let mut driver = PolicyDriver::new(PolicyDriverParts {
             settings: settings.clone(),
-            look: look
-                .and_then(|look| look.drawn)
-                .filter(|drawn| states.get(*drawn).is_some_and(|state| !state.last)),
+            look: look.and_then(|look| look.drawn).filter(|drawn| states.get(*drawn).is_some_and(|state| !state.last)),
             candidates: states,
             race_budget: Arc::new(race_budget),
             fits: ContextFits::default(),

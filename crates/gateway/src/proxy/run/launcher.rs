@@ -549,9 +549,7 @@ impl RacePolicy {
         });
         let driver = PolicyDriver::new(PolicyDriverParts {
             settings: candidates.settings.clone(),
-            look: look
-                .and_then(|look| look.drawn)
-                .filter(|drawn| states.get(*drawn).is_some_and(|state| !state.last)),
+            look: look.and_then(|look| look.drawn).filter(|drawn| states.get(*drawn).is_some_and(|state| !state.last)),
             candidates: states,
             race_budget: Arc::new(race_budget),
             fits: ContextFits::new(candidates.windows.clone(), candidates.list.len(), || prompt_length(request)),
