@@ -11,7 +11,7 @@ use crate::proxy::door::caller::Caller;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::{self, FailedUpstream, Rejection};
 use photofinish_base::failure::Failure;
-use photofinish_config::config::{ModelConfig, Policy, QualityRule, RaceSettings, UpstreamConfig};
+use photofinish_config::config::{ModelConfig, Policy, QualityRule, RaceSettings, RescuePolicy, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
 use photofinish_history::record::{LeftOutReason, LeftOutUpstream};
 pub use photofinish_routing::health::Candidate;
@@ -36,6 +36,8 @@ pub struct CandidateSet {
     pub caller: CallerId,
     /// The model whose budget pays; empty if the request names its upstreams.
     pub model: String,
+    /// The model in which answers are compared, if that is not the one whose budget pays.
+    pub judged_in: Option<String>,
     /// The request names its upstreams.
     names_upstreams: bool,
     /// The unit of its costs.
@@ -69,6 +71,13 @@ impl CandidateSet {
         self.crowded = true;
         self.settings.audit = 0.0;
         self.settings.drains.running = 0;
+    }
+
+    /// The request is a shadow: it is asked once, and the model's budget does not hear of it.
+    pub fn is_of_shadow(&mut self) {
+        self.leave_out_extras();
+        (self.settings.retries, self.settings.rescue) = (0, RescuePolicy::Off);
+        self.judged_in = Some(std::mem::take(&mut self.model));
     }
 
     /// Leaves out the candidates that the budgets of the caller do not allow; at least one stays.
@@ -217,7 +226,7 @@ pub fn resolve(
     live: &LiveConfig,
     caller: &Caller,
     request: &Arc<ApiRequest>,
-    (overrides, levels): (&Overrides, &LimitLevels),
+    ((overrides, is_of_shadow), levels): ((&Overrides, bool), &LimitLevels),
     crowded: bool,
     wanted: &StillWanted,
 ) -> Result<CandidateSet, Rejection> {
@@ -241,8 +250,9 @@ pub fn resolve(
         let (provider, name) = (&upstream.provider, upstream.name());
         let Some(route) = live.route(&provider.name) else { continue };
         let named = !live.is_configured(&name);
+        let is_hidden = named || !is_of_shadow && caller.user.is_some() && live.is_only_shadow(&upstream);
         let own_key = caller.own_key(live, &provider.name);
-        may_share(caller, &upstream, named, own_key.as_ref(), request)?;
+        may_share(caller, &upstream, is_hidden, own_key.as_ref(), request)?;
         let Some(keys) = route.keys(own_key).into_keys() else {
             off.push(why_off(&upstream));
             continue;
@@ -274,6 +284,7 @@ pub fn resolve(
         crowded: false,
         unable: outbound.into_left_out(),
         model: known.map_or(String::new(), |model| model.name.clone()),
+        judged_in: None,
         names_upstreams: overrides.upstreams.is_some(),
         basis,
         windows: gateway.health().windows_of(&candidates),

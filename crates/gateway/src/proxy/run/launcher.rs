@@ -85,8 +85,8 @@ impl Launcher {
         (policy, gate): (RacePolicy, Gate),
         read_at: Instant,
     ) -> Launcher {
-        // A failed probe alone opens no breaker: it may ask for more than clients do.
-        let failures = if guard.is_of_probe() { 0 } else { candidates.settings.breaker.failures };
+        // A failed probe or shadow alone opens no breaker: it may ask for more than clients do.
+        let failures = if guard.is_of_operator() { 0 } else { candidates.settings.breaker.failures };
         Launcher {
             gateway: gateway.clone(),
             outcome_reporter: Arc::new(OutcomeReporter::new(
@@ -115,7 +115,7 @@ impl Launcher {
             conversation: candidates.conversation,
             job: candidates.job.clone(),
             asked: if request.has_tools || request.has_schema { gateway.judge().asked(request) } else { None },
-            model: candidates.model.clone(),
+            model: candidates.judged_in.as_ref().unwrap_or(&candidates.model).clone(),
             asked_last: candidates.asked_last.clone(),
         }
     }

@@ -177,8 +177,9 @@ impl RaceGuard {
         self.place.lost()
     }
 
-    pub fn is_of_probe(&self) -> bool {
-        self.record.source == RaceSource::Probe
+    /// A probe or a shadow: no client waits for it.
+    pub fn is_of_operator(&self) -> bool {
+        matches!(self.record.source, RaceSource::Probe | RaceSource::Shadow)
     }
 
     /// Empty until the guard is named.
@@ -385,6 +386,10 @@ impl<'g> ParsedRace<'g> {
     /// The number of requests that were in flight before this one.
     pub fn in_flight(&self) -> usize {
         self.0.place.before()
+    }
+
+    pub fn is_of_client(&self) -> bool {
+        self.0.record.source == RaceSource::Client
     }
 
     /// See [`RaceGuard::admitted`].
