@@ -12,7 +12,10 @@ use super::models;
 use super::provider_state::ProviderState;
 use super::screen::ScreenSettings;
 use super::text::{ShadedRow, YELLOW, brief_bytes, write_folded, write_section, write_shaded};
+use photofinish_base::clock::wall_micros;
 use photofinish_config::config::{Config, Keys, Permit, Provider, Simulation, Token, User, today, units};
+use photofinish_history::store::StoreReader;
+use photofinish_routing::quality::Quality;
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
@@ -65,15 +68,29 @@ pub fn render(config: &Config, screen: ScreenSettings, out: &mut impl io::Write)
     let usable = history::render(&config.store, screen, out)?;
     let old = config.old_catalogue(&today());
     let keyless = config.is_without_keys().then(|| KEYLESS.to_owned());
+    let worse = worse_hosts(config);
     let warnings = config
         .warnings
         .iter()
         .chain(&old)
         .chain(&keyless)
+        .chain(&worse)
         .map(|warning| (vec![warning.clone()], Some(YELLOW)))
         .collect();
     write_section("Warnings", warnings, screen, out)?;
     Ok(usable)
+}
+
+/// Hosts that answer worse than the others of their model, by the history. None where it cannot be read: see `history`.
+fn worse_hosts(config: &Config) -> Vec<String> {
+    let Ok(reader) = StoreReader::open(&config.store.path) else { return Vec::new() };
+    let Ok(quality) = Quality::of_history(config, &reader, wall_micros()) else { return Vec::new() };
+    let sentence = |(model, upstream, why): (String, String, Arc<str>)| {
+        format!(
+            "{upstream} answers requests with tools worse than the other hosts of {model}: {why}. See docs/quality.md"
+        )
+    };
+    quality.worse_now().into_iter().map(sentence).collect()
 }
 
 fn server_rows(config: &Config) -> Vec<Vec<String>> {

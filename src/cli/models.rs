@@ -152,7 +152,13 @@ pub(super) fn upstream_rows(
     screen: ScreenSettings,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    let rows = model.upstreams.iter().map(|upstream| upstream_row(config, model, upstream)).collect();
+    let mut rows: Vec<ShadedRow> =
+        model.upstreams.iter().map(|upstream| upstream_row(config, model, upstream)).collect();
+    if let Some(shadow) = &model.shadow {
+        let (mut row, shade) = upstream_row(config, model, &shadow.upstream);
+        row.push(format!("shadow of {} %", 100.0 * shadow.share));
+        rows.push((row, shade));
+    }
     write_shaded("    ", rows, screen, out)
 }
 
@@ -246,6 +252,8 @@ pub(super) fn object(config: &Config, model: &ModelConfig) -> Value {
         "policy": model.race.policy.as_str(),
         "upstreams_on": config.upstreams_on(model),
         "upstreams": model.upstreams.iter().map(upstream).collect::<Vec<_>>(),
+        "shadow": model.shadow.as_ref().map(|shadow| upstream(&shadow.upstream)),
+        "shadow_share": model.shadow.as_ref().map(|shadow| shadow.share),
     })
 }
 

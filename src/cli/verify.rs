@@ -17,7 +17,7 @@ use super::signals::Signals;
 use super::text::{amount, counted, write_folded};
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::units::{format_duration, within};
-use photofinish_config::config::{Config, RaceSettings, UpstreamConfig, nearest};
+use photofinish_config::config::{Config, ModelConfig, RaceSettings, UpstreamConfig, nearest};
 use photofinish_history::store::{Store, VerdictRow};
 use photofinish_lab::bench::{LoadClient, RowFeed};
 use photofinish_lab::verify::{
@@ -176,8 +176,11 @@ fn keep(path: &Path, rows: &[VerdictRow]) -> anyhow::Result<()> {
 fn hosts(config: &Config, options: &VerifyOptions) -> Result<(String, Vec<VerifiedHost>), WrongUse> {
     let (model, upstreams) = match &options.names[..] {
         [name] if config.model(name).is_some() => {
-            let model = config.model(name).map(|model| (model.name.clone(), model.upstreams.clone()));
-            let (model, upstreams) = model.unwrap_or_default();
+            let with_shadow = |model: &Arc<ModelConfig>| {
+                let shadow = model.shadow.iter().map(|shadow| shadow.upstream.clone());
+                (model.name.clone(), model.upstreams.iter().cloned().chain(shadow).collect::<Vec<_>>())
+            };
+            let (model, upstreams) = config.model(name).map(with_shadow).unwrap_or_default();
             (model, upstreams.into_iter().filter(|upstream| config.provider_is_on(&upstream.provider)).collect())
         }
         names => (String::new(), named(config, names)?),

@@ -41,5 +41,7 @@ names! {
         Narrowed = "narrowed",
         /// An upstream that answers worse than the others starts after them.
         Quality = "quality",
+        /// No other candidate was left, so one was asked that answers worse than the others and was left out.
+        LastResort = "last_resort",
     }
 }

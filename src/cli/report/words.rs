@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::JudgedCalls;
 use super::page::{ChartLine, LINES_MAX, PageBlock, PageChart};
 use crate::cli::text::{amount, counted, mark, or_dash};
 use photofinish_history::report::probes::{LoadLevel, MeasuredLoad, ProbeReport, ProbedFigure, ProbedUpstream};
@@ -90,6 +91,20 @@ pub fn verified(found: &[HostVerdicts], now_us: i64) -> Vec<PageBlock> {
     }));
     let about = "By photofinish verify: the newest verdict about each fact. A difference is no judgement of quality.";
     vec![PageBlock::Heading(2, "Facts".to_owned()), PageBlock::Paragraph(about.to_owned()), PageBlock::Table(table)]
+}
+
+/// Broken calls in the traffic of clients; nothing if no answer was checked.
+pub(super) fn judged(found: &[JudgedCalls]) -> Vec<PageBlock> {
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let mut table = vec![row(&["upstream", "checked answers", "broken", "share", "95 % bounds"])];
+    table.extend(found.iter().map(|of| {
+        let [share, low, high] = of.share.map(|share| format!("{:.1} %", 100.0 * share));
+        vec![of.upstream.clone(), of.judged.to_string(), of.broken.to_string(), share, format!("{low} to {high}")]
+    }));
+    let about = "Answers to clients' requests with tools or a schema. Hosts got different requests, and losers are not checked.";
+    vec![PageBlock::Heading(2, "Calls".to_owned()), PageBlock::Paragraph(about.to_owned()), PageBlock::Table(table)]
 }
 
 fn scope(report: &ProbeReport) -> String {

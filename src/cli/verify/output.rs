@@ -9,7 +9,7 @@ use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{RED, amount, write_columns, write_folded, write_shaded};
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::HostFact;
-use photofinish_history::report::verdicts::age;
+use photofinish_history::report::verdicts::{age, members};
 use photofinish_history::store::{StoreReader, VerdictRow};
 use photofinish_lab::verify::Verification;
 
@@ -37,7 +37,7 @@ pub(super) fn write(
 ) -> io::Result<()> {
     if as_json {
         let hosts = shown.done.iter().map(|done| {
-            let own = rows.iter().filter(|row| row.host == done.host).map(object);
+            let own = rows.iter().filter(|row| row.host == done.host).map(members);
             json!({ "host": done.host, "requests": done.requests, "given_up": done.given_up, "facts": own.collect::<Vec<_>>() })
         });
         let hosts: Vec<Value> = hosts.collect();
@@ -101,10 +101,6 @@ fn write_differences(rows: &[VerdictRow], screen: ScreenSettings, out: &mut impl
 
 fn difference(row: &VerdictRow) -> Vec<String> {
     vec![row.host.clone(), row.fact.clone(), row.answer.clone(), row.detail.clone()]
-}
-
-fn object(row: &VerdictRow) -> Value {
-    json!({ "fact": row.fact, "answer": row.answer, "reference": row.reference, "detail": row.detail, "wrong": row.wrong })
 }
 
 /// What is known of a model from earlier calls, with its age. Nothing without a database.

@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use crate::harness::process::{CommandOutput, Setup};
 
 /// The likeliest mistakes in a first `config.toml`, then those of the second day.
-const FILES: [&str; 54] = [
+const FILES: [&str; 58] = [
     "[models.gpt-4.1]\nupstreams = [\"openai/gpt-4.1\"]",
     "[models.llama-3.3.1]\nupstreams = [\"groq/llama\"]",
     "[models.meta-llama/llama-3]\nupstreams = [\"groq/llama\"]",
@@ -65,10 +65,14 @@ const FILES: [&str; 54] = [
     "[users.alice]\ntoken = \"the-same-token-0123\"\n[users.bob]\ntoken = \"the-same-token-0123\"",
     "[users.alice]\ntoken = \"${ALICE_TOKEN}\"",
     "[probes]\nevery = \"1h\"",
+    "[models.fast]\nupstreams = [\"groq/llama\"]\nshadow = \"fast\"",
+    "[models.fast]\nupstreams = [\"groq/llama\"]\nshadow = \"groq/llama\"",
+    "[models.fast]\nupstreams = [\"groq/llama\"]\nshadow = \"gorq/llama\"",
+    "[models.fast]\nupstreams = [\"groq/llama\"]\nshadow_share = 0.1",
 ];
 
 /// What is typed, in a folder with two simulated providers and no history. `CLOSED`: a port where nothing listens.
-const LINES: [&str; 41] = [
+const LINES: [&str; 45] = [
     "srve",
     "serve --wat",
     "serve --listen localhost",
@@ -105,6 +109,10 @@ const LINES: [&str; 41] = [
     "env --url http://127.0.0.1:CLOSED",
     "env vim --url http://127.0.0.1:CLOSED",
     "probe --upstreams nobody/x",
+    "verify",
+    "verify nobody",
+    "verify dmeo",
+    "verify demo --reference sim-a",
     "bench",
     "bench nobody/m",
     "bench --show 0190",

@@ -229,6 +229,12 @@ async fn such_a_host_is_named_or_left_out_but_never_the_last() {
         named |= is_bad;
     }
     assert!(named, "it is still asked");
+    let (checked, reported) = (served.setup.run(&["check"]).await, served.setup.run(&["report"]).await);
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let named = "bad/m answers requests with tools worse than the other hosts of m: calls.";
+    assert!(words(&checked.out).contains(named) && !checked.out.contains("good/m answers"), "{}", checked.out);
+    let calls = words(reported.out.split_once("Calls").unwrap().1);
+    assert!(calls.contains("bad/m") && calls.contains("good/m") && calls.contains(" 0.0 %"), "{}", reported.out);
     let setup = served.stop().await;
 
     setup.configure(&BREAKS_CALLS.replace("QUALITY", "exclude"));
@@ -243,10 +249,75 @@ async fn such_a_host_is_named_or_left_out_but_never_the_last() {
     let left_out = setup.texts("SELECT DISTINCT left_out FROM race WHERE left_out IS NOT NULL").await;
     assert_eq!(left_out, ["bad/m@quality"]);
 
+    // Where the others fail during the race, it is the last resort.
+    setup.configure(
+        &BREAKS_CALLS.replace("QUALITY", "exclude").replace("bad_calls = 0,", "failures = 1, bad_calls = 0,"),
+    );
+    let served = setup.serve().await;
+    for stream in [false, true] {
+        let mut body = with_tools();
+        body["stream"] = stream.into();
+        let answer = served.chat(&[], &body).await;
+        assert_eq!((answer.status, answer.header("x-photofinish-upstream")), (200, "bad/m"));
+        assert_eq!((answer.header("x-photofinish-quality"), answer.header("x-photofinish-attempts")), ("calls", "2"));
+    }
+    let setup = served.stop().await;
+    let decided = setup
+        .texts(
+            "SELECT plan || ', ' || why || ', ' || ifnull(left_out, 'none') FROM race ORDER BY started_at DESC LIMIT 2",
+        )
+        .await;
+    assert_eq!(decided, vec!["good/m@0 bad/m@last, listed last_resort, none"; 2]);
+
     // Where no other is left, it is asked.
     let alone = BREAKS_CALLS.replace("QUALITY", "exclude").replace(", \"good/m\"", "");
     setup.configure(&alone);
     let served = setup.serve().await;
     assert_eq!(served.chat(&[], &with_tools()).await.header("x-photofinish-upstream"), "bad/m");
     served.stop().await;
+}
+
+/// A newcomer beside the one host: every request goes there too.
+const SHADOWED: &str = r#"
+models.m.upstreams = ["good/m"]
+models.m.shadow = "new/m"
+models.m.shadow_share = 1
+[providers.good]
+simulate = { ttft = "1ms", jitter = 0, tokens_per_second = 100000, bad_calls = 0, seed = 3 }
+[providers.new]
+simulate = { ttft = "TTFT", jitter = 0, tokens_per_second = 100000, bad_calls = 0.5, seed = 4 }
+"#;
+
+#[tokio::test]
+async fn a_shadow_is_asked_too_judged_and_recorded_and_answers_nobody() {
+    let served = Setup::new(&SHADOWED.replace("TTFT", "1ms")).serve().await;
+    for stream in [true, false].repeat(20) {
+        let mut body = with_tools();
+        body["stream"] = stream.into();
+        let answer = served.chat(&[], &body).await;
+        assert_eq!((answer.header("x-photofinish-upstream"), answer.header("x-photofinish-attempts")), ("good/m", "1"));
+    }
+    let models = served.setup.run(&["models", "m"]).await;
+    assert!(models.out.contains("new/m") && models.out.contains("shadow of 100 %"), "{}", models.out);
+    let setup = served.stop().await;
+    let rows = setup
+        .texts(
+            "SELECT source || ' ' || provider || ' ' || attempt.outcome || ' ' || attempts || ' ' || race.model \
+             FROM race JOIN attempt USING (race_id) GROUP BY 1 ORDER BY 1",
+        )
+        .await;
+    assert_eq!(rows, ["client good won 1 m", "shadow new won 1 m"]);
+    let broken = "SELECT count(*) FROM attempt WHERE provider = 'new' AND calls NOT IN ('valid', 'not_checked')";
+    assert!(setup.number(broken).await > 5, "its calls are judged");
+    let (clients, shadows) = (setup.run(&["stats"]).await, setup.run(&["stats", "--source", "shadow", "--wide"]).await);
+    assert!(clients.out.contains("good/m") && !clients.out.contains("new/m"), "{}", clients.out);
+    assert!(shadows.out.contains("new/m") && !shadows.out.contains("good/m"), "{}", shadows.out);
+
+    // One that hangs delays neither an answer nor the end.
+    setup.configure(&SHADOWED.replace("TTFT", "10m"));
+    let served = setup.serve().await;
+    assert_eq!(served.chat(&[], &with_tools()).await.header("x-photofinish-upstream"), "good/m");
+    let setup = served.stop().await;
+    let cut = "SELECT attempt.outcome FROM race JOIN attempt USING (race_id) WHERE source = 'shadow' AND attempt.outcome <> 'won'";
+    assert_eq!(setup.texts(cut).await.len(), 1, "and its row is written");
 }

@@ -45,7 +45,13 @@ impl Hosting<'_> {
             (!upstreams.is_empty()).then(|| {
                 (
                     name.clone(),
-                    Arc::new(ModelConfig { name, upstreams, hosts: Some(HostLimits::default()), race: race.clone() }),
+                    Arc::new(ModelConfig {
+                        name,
+                        upstreams,
+                        hosts: Some(HostLimits::default()),
+                        race: race.clone(),
+                        shadow: None,
+                    }),
                 )
             })
         };

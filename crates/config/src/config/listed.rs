@@ -124,7 +124,7 @@ impl Config {
             let upstream =
                 UpstreamConfig::of_catalogue(provider.clone(), id.to_owned(), &self.catalogue, race.timeouts);
             let (upstreams, hosts) = (vec![upstream], Some(HostLimits::default()));
-            let model = ModelConfig { name: name.to_owned(), upstreams, hosts, race };
+            let model = ModelConfig { name: name.to_owned(), upstreams, hosts, race, shadow: None };
             self.models.entry(name.to_owned()).or_insert_with(|| Arc::new(model));
             if id != name && !id.contains('/') && self.may_be_named(id) {
                 self.aliases.entry(id.to_owned()).or_insert_with(|| name.to_owned());
@@ -196,8 +196,13 @@ impl Config {
         if known.is_none() && (as_read.models.contains_key(id) || !self.may_be_named(id)) {
             return;
         }
-        let new =
-            || ModelConfig { name: name.to_owned(), upstreams: Vec::new(), hosts: Some(HostLimits::default()), race };
+        let new = || ModelConfig {
+            name: name.to_owned(),
+            upstreams: Vec::new(),
+            hosts: Some(HostLimits::default()),
+            race,
+            shadow: None,
+        };
         let model = self.models.entry(name.to_owned()).or_insert_with(|| Arc::new(new()));
         if !model.upstreams.iter().any(|listed| listed.name() == upstream.name()) {
             let model = Arc::make_mut(model);

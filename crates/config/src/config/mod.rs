@@ -61,7 +61,8 @@ pub use race::{
 pub use schema::schema;
 pub use server::{Cors, LISTEN_VARIABLE, Listen, StoredLimits};
 pub use settings::{
-    Config, ConfigSource, Fingerprint, ModelConfig, Retention, Server, StoreConfig, USUAL_FILE, UpstreamConfig, User,
+    Config, ConfigSource, Fingerprint, ModelConfig, Retention, Server, ShadowUpstream, StoreConfig, USUAL_FILE,
+    UpstreamConfig, User,
 };
 pub use simulation::{HostFact, ServerStall, SimulatedFailure, Simulation};
 pub use transport::{Authorities, Proxy, Transport};

@@ -83,6 +83,8 @@ pub(super) struct RawModel {
     pub(super) aliases: Vec<ExpandedText>,
     pub(super) upstream_stream: Option<UpstreamStream>,
     pub(super) race: RaceSettings,
+    /// With its share of the requests.
+    pub(super) shadow: Option<(RawUpstream, f64)>,
 }
 
 keys! {
@@ -102,6 +104,10 @@ keys! {
         /// Without `upstreams`: `native` leaves out hosts known to serve the model below the precision in which its weights
         /// were released; `any` takes all; a list such as `["bf16", "fp8"]` only those.
         precision: Precisions = own(read_precision, precision_schema).shown("native"), or Precisions::Native;
+        /// A newcomer, `PROVIDER/MODEL`: a share of the requests is sent there too, and its answers are judged and reach no client.
+        shadow: Option<ExpandedText> = PlainText;
+        /// The share of the requests that `shadow` gets.
+        shadow_share: f64 = RealNumber(SHADOW_SHARE), or 0.05;
     }
 }
 
@@ -145,6 +151,8 @@ pub(super) struct RawUpstream {
 }
 
 const EXCLUDED_MAX: usize = 64;
+/// None of the requests would be a shadow without use.
+const SHADOW_SHARE: RangeInclusive<f64> = 0.001..=1.0;
 /// Below 1 even the cheapest host would be left out.
 const PRICE_WITHIN: RangeInclusive<f64> = 1.0..=1_000.0;
 
@@ -238,8 +246,14 @@ impl RawModel {
             let alias = Located { offset: alias.offset, value: alias.value.clone() };
             check_name(table.scope, &format!("an alias in {}", table.name), &alias)
         });
+        if table.has("shadow_share") && !table.has("shadow") {
+            let message = format!("{} has no effect without shadow", table.what("shadow_share"));
+            table.scope.wrong(table.offset, message, "both, or neither");
+        }
+        let shadow = keys.shadow.and_then(|text| RawUpstream::shadow(table.scope, &name.value, text));
         table.finish();
-        RawModel { name, upstreams, hosts, aliases, upstream_stream: keys.upstream_stream, race }
+        let shadow = shadow.map(|shadow| (shadow, keys.shadow_share));
+        RawModel { name, upstreams, hosts, aliases, upstream_stream: keys.upstream_stream, race, shadow }
     }
 }
 
@@ -289,6 +303,18 @@ fn upstreams_schema(generator: &mut SchemaGenerator) -> Schema {
 }
 
 impl RawUpstream {
+    /// The shadow of this model.
+    fn shadow(scope: &ReaderScope<'_>, model: &str, text: ExpandedText) -> Option<RawUpstream> {
+        let offset = text.offset;
+        if text.value == model {
+            let message = format!("the shadow of [models.{}] is the model itself", super::problem::shown(model));
+            scope.wrong(offset, message, UPSTREAM_EXPECTED);
+            return None;
+        }
+        let (provider, model) = split_upstream(scope, text)?;
+        Some(RawUpstream { offset, provider, model, price: None, keys: UpstreamKeys::default() })
+    }
+
     fn read(model: &TomlTable<'_, '_>, entry: Located<DeValue<'_>>) -> Option<RawUpstream> {
         let (scope, offset) = (model.scope, entry.offset);
         let name = format!("an upstream of {}", model.name);

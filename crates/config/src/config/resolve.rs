@@ -22,7 +22,7 @@ use super::text::ExpandedText;
 use super::transport::EnvProxies;
 use super::user::{RawTeam, RawUser};
 use super::{
-    Config, ConfigSource, Cors, Listen, ModelConfig, PriceSource, Provider, Server, StoreConfig, Team, Timeouts,
+    Config, ConfigSource, Cors, Listen, ModelConfig, ShadowUpstream, PriceSource, Provider, Server, StoreConfig, Team, Timeouts,
     UpstreamConfig, User, catalogue,
 };
 use photofinish_base::machine;
@@ -189,7 +189,8 @@ fn add_used_providers(
     (models, users, files): (&[RawModel], &[RawUser], Option<&ExpandedText>),
     env_proxies: &EnvProxies,
 ) {
-    let upstreams = models.iter().flat_map(|model| &model.upstreams);
+    let shadows = models.iter().filter_map(|model| model.shadow.as_ref()).map(|(shadow, _)| shadow);
+    let upstreams = models.iter().flat_map(|model| &model.upstreams).chain(shadows);
     let of_models = upstreams.map(|upstream| (&upstream.provider, upstream.offset));
     let of_users = users.iter().flat_map(|user| &user.keys).map(|(name, _)| (&name.value, name.offset));
     let of_files = files.map(|files| (&files.value, files.offset));
@@ -255,9 +256,29 @@ fn resolve_models(
             scope.wrong(offset, message, "at least one that is greater");
         }
         doubts::warn_of_model(scope, &shown(&name), &race, &upstreams, hosting.catalogue);
-        models.insert(name.clone(), Arc::new(ModelConfig { name, upstreams, hosts: raw.hosts, race }));
+        let shadow =
+            raw.shadow.and_then(|shadow| resolve_shadow(scope, &name, shadow, &upstreams, (hosting, race.timeouts)));
+        models.insert(name.clone(), Arc::new(ModelConfig { name, upstreams, hosts: raw.hosts, race, shadow }));
     }
     (models, aliases)
+}
+
+fn resolve_shadow(
+    scope: &ReaderScope<'_>,
+    model: &str,
+    (raw, share): (RawUpstream, f64),
+    upstreams: &[UpstreamConfig],
+    (hosting, timeouts): (&Hosting<'_>, Timeouts),
+) -> Option<Arc<ShadowUpstream>> {
+    let offset = raw.offset;
+    let upstream = resolve_upstreams(scope, model, vec![raw], hosting, timeouts).pop()?;
+    let name = upstream.name();
+    if upstreams.iter().any(|listed| listed.name() == name) {
+        let message = format!("the shadow \"{}\" of [models.{}] is one of its upstreams", shown(&name), shown(model));
+        scope.wrong(offset, message, "an upstream that does not race yet");
+        return None;
+    }
+    Some(Arc::new(ShadowUpstream { upstream, share }))
 }
 
 fn resolve_upstreams(

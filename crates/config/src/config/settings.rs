@@ -129,6 +129,16 @@ pub struct ModelConfig {
     /// Limits of the hosts that were found for it. None: its table lists the upstreams.
     pub(super) hosts: Option<HostLimits>,
     pub race: RaceSettings,
+    /// A newcomer that gets a share of the requests beside the race, and answers no client.
+    pub shadow: Option<Arc<ShadowUpstream>>,
+}
+
+/// See [`ModelConfig::shadow`].
+#[derive(Clone, Debug)]
+pub struct ShadowUpstream {
+    pub upstream: UpstreamConfig,
+    /// Of the requests.
+    pub share: f64,
 }
 
 /// One provider's name for one model.

@@ -29,7 +29,6 @@ impl EventStream {
             return self.item_behind(event, size);
         }
         let more = self.more_text(&event);
-        let (is_text, more) = (more.as_ref().is_some_and(|(_, calls)| !calls), more.map(|(at, _)| at));
         let (kind, instead) = match more {
             Some(_) => (ItemKind::Payload, None),
             None => self.classify(&event),
@@ -47,7 +46,7 @@ impl EventStream {
             _ => self.response_translation.pass(instead.unwrap_or(event)),
         };
         if let Some(tape) = &mut self.guard.tape {
-            tape.add(&raw, is_text);
+            tape.keeps(self.response_translation.said());
         }
         let fault = if matches!(kind, ItemKind::Error { .. }) { None } else { self.fault() };
         match fault {
@@ -123,15 +122,20 @@ impl EventStream {
         }
     }
 
-    /// Measures an event that differs in its text alone from the payload before it, and returns the place of its text, and whether
-    /// it is of a call.
-    fn more_text(&mut self, event: &SseEvent) -> Option<(Range<usize>, bool)> {
+    /// Measures an event that differs in its text alone from the payload before it, and returns the place of its text.
+    fn more_text(&mut self, event: &SseEvent) -> Option<Range<usize>> {
         let MoreText { payload, at, calls } = self.template.as_ref()?.fits(event)?;
         self.guard.meter.payload(payload, self.read_at);
-        if calls && let Ok(arguments) = std::str::from_utf8(&event.raw[at.clone()]) {
-            self.response_translation.check_more(arguments);
+        if (calls || self.guard.tape.is_some())
+            && let Ok(text) = std::str::from_utf8(&event.raw[at.clone()])
+        {
+            match payload.kind {
+                _ if calls => self.response_translation.check_more(text),
+                PayloadKind::Text => self.response_translation.more_text(text),
+                _ => {}
+            }
         }
-        Some((at, calls))
+        Some(at)
     }
 
     /// The kind of an event, and the event that is passed on in its place, if it is another.

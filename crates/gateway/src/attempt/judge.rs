@@ -1,10 +1,8 @@
-//! Judges answers after they ended, away from the threads that serve: keeps the events of an answer whose request offers tools or
-//! has a schema, and reads them once its attempt is over. Its row waits for that. Not for the judgement: see `photofinish_wire::judge`.
+//! Judges answers after they ended, away from the threads that serve: what is kept of an answer whose request offers tools or has a
+//! schema is judged once its attempt is over. Its row waits for that. Not for the judgement: see `photofinish_wire::judge`.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-use bytes::Bytes;
 
 use photofinish_base::clock::wall_micros;
 use photofinish_base::memory::{Lease, Memory};
@@ -13,7 +11,8 @@ use photofinish_history::record::AttemptRecord;
 use photofinish_routing::learning::{Learning, Recent};
 use photofinish_routing::quality::JudgedAnswer;
 use photofinish_wire::ApiRequest;
-use photofinish_wire::judge::{ANSWER_MAX, Asked, CallsVerdict, Judgement, StructuredVerdict};
+use photofinish_wire::judge::{Asked, CallsVerdict, Judgement, StructuredVerdict};
+use photofinish_wire::translate::SaidAnswer;
 
 /// Sets of tools with their compiled schemas.
 const SETS_MAX: usize = 32;
@@ -69,39 +68,52 @@ impl AnswerJudge {
     }
 }
 
-/// The events of one answer, in the client's dialect.
+/// What one answer says, and who judges it.
 pub struct AnswerTape {
     asked: Arc<Asked>,
     judge: Arc<AnswerJudge>,
     /// The configured model; empty where requests name upstreams.
     model: String,
-    events: Vec<u8>,
+    /// Once the answer is whole.
+    said: Option<Box<SaidAnswer>>,
     lease: Lease,
     /// Some events are of calls.
     makes_calls: bool,
-    is_full: bool,
     /// The arguments of a call could not be translated.
     has_broken_call: bool,
 }
 
 impl AnswerTape {
     pub fn new(asked: Arc<Asked>, judge: Arc<AnswerJudge>, model: String, memory: &Memory) -> AnswerTape {
-        let (events, lease) = (Vec::new(), memory.lease());
-        AnswerTape { asked, judge, model, events, lease, makes_calls: false, is_full: false, has_broken_call: false }
+        AnswerTape {
+            asked,
+            judge,
+            model,
+            said: None,
+            lease: memory.lease(),
+            makes_calls: false,
+            has_broken_call: false,
+        }
     }
 
-    /// Takes an event. `is_text`: it only adds text to the one before.
-    pub fn add(&mut self, raw: &[u8], is_text: bool) {
-        if self.is_full || is_text && !self.asked.has_format() {
-            return;
-        }
-        let length = self.events.len() + raw.len();
-        if length > ANSWER_MAX || self.lease.cover(2 * length).is_err() {
-            (self.events, self.is_full) = (Vec::new(), true);
+    /// What is to be kept of the answer.
+    pub fn wanted(&self) -> SaidAnswer {
+        SaidAnswer::new(self.asked.has_format())
+    }
+
+    /// So much is kept. Without memory for it, it is forgotten.
+    pub fn keeps(&mut self, said: &mut Option<Box<SaidAnswer>>) {
+        if let Some(said) = said.as_mut().filter(|said| !said.is_empty())
+            && self.lease.cover(2 * said.len()).is_err()
+        {
+            said.give_up();
             self.lease.settle(0);
-            return;
         }
-        self.events.extend_from_slice(raw);
+    }
+
+    /// The answer is whole.
+    pub fn take(&mut self, said: Option<Box<SaidAnswer>>) {
+        self.said = said;
     }
 
     pub fn makes_calls(&mut self) {
@@ -115,14 +127,16 @@ impl AnswerTape {
     /// The judgement that needs no reading. `is_whole`: the answer ended well.
     fn at_once(&self, is_whole: bool) -> Option<Judgement> {
         let unchecked = self.asked.unchecked();
-        match (self.has_broken_call, is_whole) {
+        match (self.has_broken_call, &self.said) {
             (true, _) => Some(Judgement { calls: Some(CallsVerdict::NotJson), structured: None }),
-            (false, false) => Some(Judgement::default()),
-            (false, true) if self.is_full => Some(unchecked),
-            (false, true) if !self.makes_calls && unchecked.structured.is_none() => {
-                Some(Judgement { calls: unchecked.calls.map(|_| CallsVerdict::None), structured: None })
+            (false, _) if !is_whole => Some(Judgement::default()),
+            (false, None) => Some(unchecked),
+            (false, Some(said)) if said.calls.is_empty() && unchecked.structured.is_none() => {
+                // A call without a name, or of a tool of the vendor's own.
+                let verdict = if self.makes_calls { CallsVerdict::NotChecked } else { CallsVerdict::None };
+                Some(Judgement { calls: unchecked.calls.map(|_| verdict), structured: None })
             }
-            (false, true) => None,
+            (false, Some(_)) => None,
         }
     }
 
@@ -151,12 +165,9 @@ impl AnswerTape {
     }
 
     fn read(&mut self) -> Judgement {
-        let events = std::mem::take(&mut self.events);
-        let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.asked.judge(Bytes::from(events))));
-        let judged = judged.unwrap_or(self.asked.unchecked());
-        // Its calls were not found again.
-        let is_lost = self.makes_calls && judged.calls == Some(CallsVerdict::None);
-        Judgement { calls: if is_lost { Some(CallsVerdict::NotChecked) } else { judged.calls }, ..judged }
+        let Some(said) = self.said.take() else { return self.asked.unchecked() };
+        let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.asked.judge(&said)));
+        judged.unwrap_or(self.asked.unchecked())
     }
 
     fn tell(&self, row: &mut AttemptRecord, judged: Judgement) {

@@ -55,7 +55,8 @@ pub fn start(mut spec: AttemptSpec, reservation: AttemptReservation) -> Attempt 
     let names_stored = spec.request_translation.call().is_some();
     let bounds = Bounds { event_max: spec.event_max, memory: spec.exchange.memory.clone(), names_stored };
     let AttemptSpec { request_translation, upstream, include_usage, .. } = &spec;
-    let response_translation = ResponseTranslation::new(request_translation, &upstream.model, *include_usage);
+    let mut response_translation = ResponseTranslation::new(request_translation, &upstream.model, *include_usage);
+    guard.tape.iter().for_each(|tape| response_translation.keep(tape.wanted()));
     let exchange =
         exchange::exchange(spec.exchange.client, outgoing, response_translation, bounds, spec.exchange.key, guard);
     let future = Box::pin(exchange.in_context(spec.exchange.context));

@@ -192,9 +192,6 @@ impl EventStream {
     /// The end of a complete answer whose own end event is missing.
     pub fn ending(&mut self) -> Bytes {
         let (held, ending) = (self.held_last(), self.response_translation.ending());
-        if let Some(tape) = &mut self.guard.tape {
-            tape.add(&ending, false);
-        }
         if held.is_empty() { ending } else { Bytes::from([held, ending].concat()) }
     }
 
@@ -284,6 +281,14 @@ impl EventStream {
     /// Ends the attempt as the winner that served its client.
     pub fn won(&mut self) {
         self.guard.won();
+        self.is_whole();
+    }
+
+    /// Its answer can be judged.
+    fn is_whole(&mut self) {
+        if let Some(tape) = &mut self.guard.tape {
+            tape.take(self.response_translation.said().take());
+        }
     }
 
     /// The arguments of one of its calls cannot be read.
@@ -379,6 +384,7 @@ impl EventStream {
         self.read_behind().await;
         if self.is_complete() {
             self.guard.drained();
+            self.is_whole();
         }
     }
 

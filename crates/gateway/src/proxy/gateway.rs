@@ -31,6 +31,8 @@ use photofinish_transport::upstream::UpstreamClient;
 
 /// Audited losers that run at the same time.
 const AUDITS_MAX: i64 = 512;
+/// Shadow requests at once.
+const SHADOWS_MAX: i64 = 16;
 
 /// One gateway. Held in an `Arc` by every request.
 pub struct Gateway {
@@ -46,6 +48,8 @@ pub struct Gateway {
     places: Arc<RequestPlaces>,
     audits: Arc<AtomicI64>,
     drains: Arc<AtomicI64>,
+    /// Shadow requests that run.
+    shadows: Arc<AtomicI64>,
     totals: Totals,
     sessions: Sessions,
     wrong_tokens: WrongTokens,
@@ -107,6 +111,7 @@ impl Gateway {
             places: Arc::default(),
             audits: Arc::default(),
             drains: Arc::default(),
+            shadows: Arc::default(),
             totals: Totals::default(),
             sessions: Sessions::default(),
             wrong_tokens: WrongTokens::default(),
@@ -302,6 +307,12 @@ impl Gateway {
     pub(super) fn enter_audit(&self) -> Option<InFlightGuard> {
         let slot = InFlightGuard::enter(self.audits.clone());
         (slot.before < AUDITS_MAX).then_some(slot)
+    }
+
+    /// A place among the shadow requests, if one is free.
+    pub(super) fn enter_shadow(&self) -> Option<InFlightGuard> {
+        let slot = InFlightGuard::enter(self.shadows.clone());
+        (slot.before < SHADOWS_MAX).then_some(slot)
     }
 
     /// A place among the drained losers, if fewer than `running` are taken.

@@ -9,6 +9,7 @@ mod prepare;
 mod refusals;
 mod request;
 mod run;
+mod shadow;
 mod stored;
 
 pub use door::caller::{
@@ -133,6 +134,15 @@ pub async fn serve_as(gateway: Arc<Gateway>, surface: Surface, by: AskedBy, requ
     let request = request.map(|body| limited(body, live.config.server.body_max));
     let preparing = Preparing { gateway: &gateway, live: &live, call: None, by, stored: None };
     handle(preparing, surface, place, request).in_context(LogContext::request(surface.as_str())).await
+}
+
+/// Serves a client's request once more at a newcomer.
+async fn serve_shadow(gateway: Arc<Gateway>, call: PathCall, by: AskedBy, request: Request<Body>) -> Response<Body> {
+    let (live, surface) = (gateway.live(), call.surface);
+    let place = gateway.enter_own_race();
+    let preparing =
+        Preparing { gateway: &gateway, live: &live, call: surface.is_in_path().then_some(call), by, stored: None };
+    handle(preparing, surface, place, request).instrument(request_span(surface.as_str())).await
 }
 
 async fn handle(

@@ -22,6 +22,7 @@ use super::run::gate::Gate;
 use super::run::launcher::{Launcher, RacePolicy};
 use super::run::race_guard::{ParsedRace, Planned, RaceGuard, ReadRace};
 use super::run::running::PreparedRace;
+use super::shadow::ShadowRequest;
 use super::stored::calls::UpstreamCall;
 use super::stored::recall::{Holders, Recalled, recall, recalled_bytes};
 use crate::race::Race;
@@ -42,6 +43,8 @@ pub struct AskedBy {
     pub origin: RequestOrigin,
     /// The answer ends within this time, whatever the configuration allows: a measurement must not wait for one without end.
     pub ends_within: Option<Duration>,
+    /// It goes to this newcomer of its model, `provider/model`, and reaches no client.
+    pub shadow: Option<String>,
 }
 
 /// What the phases of one request share.
@@ -73,7 +76,8 @@ pub async fn prepare(
     let (bytes, race) = preparing.read(headers, body, guard).await?;
     let (request, mut race) = preparing.parse(headers, bytes, race).await?;
     let Recalled { request, holders, keeper } = preparing.recall(request, &race).await?;
-    race.keeps(keeper);
+    race.keeps(keeper.filter(|_| preparing.by.shadow.is_none()));
+    let shadow = ShadowRequest::draw(&preparing, headers, &request, &race).filter(|_| holders.is_none());
     let candidates = match preparing.resolve(headers, &request, holders, &race).await {
         Err(rejection) if rejection.is_unspoken() && request.surface.counts() => {
             return Ok(PreparedRequest::Answered(all_failed::estimate(&request)));
@@ -88,6 +92,9 @@ pub async fn prepare(
     let now = LimitClock { us: gateway.learning().now_us(), wall_us: race.started_at() };
     let gate = Gate::pass(gateway, levels, &request, &mut candidates, now)?;
     race.admitted(gateway, gate.admission());
+    if let Some(shadow) = shadow {
+        shadow.start(gateway);
+    }
     Ok(PreparedRequest::Race(plan((gateway, gate), headers, request, candidates, race)))
 }
 
@@ -167,12 +174,17 @@ impl Preparing<'_> {
             overrides.upstreams = Some(request.model.clone());
         }
         overrides.holders = holders;
+        let shadow = self.by.shadow.take();
+        if let Some(shadow) = &shadow {
+            overrides.upstreams = Some(shadow.clone());
+        }
         let is_crowded = || self.gateway.load(self.live, race.in_flight()).room() != AdmissionRoom::Enough;
         let crowded = is_crowded();
         let (gateway, live, asked) = (self.gateway.clone(), self.live.clone(), request.clone());
-        let levels = self.by.levels.clone();
+        let (levels, is_of_shadow) = (self.by.levels.clone(), shadow.is_some());
         let resolve = move |wanted: &StillWanted| {
-            candidate_set::resolve(&gateway, &live, &caller, &asked, (&overrides, &levels), crowded, wanted)
+            let overrides = (&overrides, is_of_shadow);
+            candidate_set::resolve(&gateway, &live, &caller, &asked, (overrides, &levels), crowded, wanted)
         };
         let until = race.read_at() + self.live.config.race.timeouts.total;
         let mut candidates = self.gateway.heavy().run(request.len(), until, resolve).await??;
@@ -181,6 +193,9 @@ impl Preparing<'_> {
         }
         if crowded || is_crowded() {
             candidates.leave_out_extras();
+        }
+        if shadow.is_some() {
+            candidates.is_of_shadow();
         }
         Ok(candidates)
     }
@@ -209,6 +224,7 @@ fn plan(
         settings: &candidates.settings,
         plan: plan.text(|candidate| &candidates.list[candidate].name),
         left_out: candidates.left_out(&plan),
+        asked_last: candidates.asked_last.clone(),
         reasons: policy.driver.reasons(),
         race_budget: policy.driver.race_budget().clone(),
     });

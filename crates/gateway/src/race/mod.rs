@@ -71,6 +71,10 @@ impl WaitingCandidate {
         WaitingCandidate { entry, retry: false, due: None, first: false }
     }
 
+    fn is_free(&self) -> bool {
+        self.due.is_none() && self.entry.start != StartRule::Last
+    }
+
     /// A candidate that ran before waits for others to fail.
     fn again(entry: PlannedStart) -> WaitingCandidate {
         WaitingCandidate {
@@ -316,7 +320,7 @@ impl<L: Launch> Race<L> {
     }
 
     /// Starts the next candidate: the first by the plan's order, later ones by the launcher's choice. Losers start again when no
-    /// other is left. False if none may start.
+    /// other is left, and after them the last resort. False if none may start.
     pub(crate) fn start_next(&mut self, reason: StartReason) -> bool {
         if !self.may_start() || self.waiting.iter().any(|waiting| waiting.first && waiting.due.is_some()) {
             return false;
@@ -325,6 +329,9 @@ impl<L: Launch> Race<L> {
         if free.is_empty() && self.running.is_empty() {
             self.recall_losers();
             free = self.free();
+        }
+        if free.is_empty() && self.running.is_empty() && !self.awaits_retry() {
+            free = (0..self.waiting.len()).collect();
         }
         let place = match reason {
             StartReason::First => 0,
@@ -414,21 +421,21 @@ impl<L: Launch> Race<L> {
     fn starts_at(&self, waiting: &WaitingCandidate) -> Option<Instant> {
         let by_plan = match waiting.entry.start {
             StartRule::At(after) => Some(self.began + after.min(self.plan.total)),
-            StartRule::AfterFailure => None,
+            StartRule::AfterFailure | StartRule::Last => None,
         };
         waiting.due.or(by_plan).filter(|_| self.may_start() && self.has_room())
     }
 
     /// The policy is asked only while an attempt runs and a candidate is free.
     fn asks_at(&self) -> Option<Instant> {
-        let is_free = |waiting: &WaitingCandidate| waiting.due.is_none();
-        let may_ask = || !self.running.is_empty() && self.waiting.iter().any(is_free) && self.may_start();
+        let may_ask =
+            || !self.running.is_empty() && self.waiting.iter().any(WaitingCandidate::is_free) && self.may_start();
         self.ask_at.filter(|_| may_ask())
     }
 
-    /// Indices of waiting candidates without a pending retry.
+    /// Indices of waiting candidates without a pending retry. The last resort is not free.
     fn free(&self) -> Vec<usize> {
-        (0..self.waiting.len()).filter(|place| self.waiting[*place].due.is_none()).collect()
+        (0..self.waiting.len()).filter(|place| self.waiting[*place].is_free()).collect()
     }
 
     fn candidates(&self, places: &[usize]) -> Vec<usize> {

@@ -24,10 +24,11 @@ fn random_world(random: &mut fastrand::Rng) -> (World, RacePlan) {
     let courses = (0..candidates).map(|_| random_course(random)).collect();
     let entries = (0..candidates)
         .map(|candidate| {
-            let start = match random.u8(0..3) {
-                0 => StartRule::At(Duration::ZERO),
-                1 => StartRule::At(random_delay(random)),
-                _ => StartRule::AfterFailure,
+            let start = match random.u8(0..7) {
+                0 | 1 => StartRule::At(Duration::ZERO),
+                2 | 3 => StartRule::At(random_delay(random)),
+                4 | 5 => StartRule::AfterFailure,
+                _ => StartRule::Last,
             };
             PlannedStart {
                 candidate,

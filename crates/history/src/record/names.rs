@@ -87,6 +87,8 @@ names! {
         Probe = "probe",
         /// A benchmark.
         Bench = "bench",
+        /// A client's request once more, at a newcomer, whose answer reaches nobody.
+        Shadow = "shadow",
     }
 }
 

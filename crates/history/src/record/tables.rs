@@ -63,7 +63,7 @@ table! {
         /// version of photofinish
         gateway_version: &'static str = env!("CARGO_PKG_VERSION"),
         /// the plan at the start: the upstreams in order, each with its earliest start, such as
-        /// `groq/llama@0 cerebras/llama@412ms openrouter/x@failure`; at most 512 characters, `…` marks a cut; null when
+        /// `groq/llama@0 cerebras/llama@412ms openrouter/x@failure`; `@last` when no other is left; at most 512 characters, `…` marks a cut; null when
         /// the request was rejected before it had a plan, and in rows of older versions
         plan: Option<String>,
         /// short codes for the reasons of the plan, separated by spaces; `listed`: the configured order, nothing learned;

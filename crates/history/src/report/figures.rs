@@ -132,7 +132,7 @@ impl GroupFigures {
     }
 
     /// The share of checked answers that is broken, with its 95 % bounds (Wilson).
-    fn broken_share(&self) -> Option<[f64; 3]> {
+    pub fn broken_share(&self) -> Option<[f64; 3]> {
         let [judged, broken] = self.judged.map(|count| count as f64);
         let (share, square) = (broken / judged, 1.96_f64.powi(2) / judged);
         let (middle, half) = (share + square / 2.0, (square * (share * (1.0 - share) + square / 4.0)).sqrt());

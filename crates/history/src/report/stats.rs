@@ -9,10 +9,10 @@ use clap::Args;
 use super::dimension::{Dimension, StrataDimension};
 use super::figures::GroupFigures;
 use super::groups::{GroupRules, Groups};
-use super::question::{RaceWindow, choice, positive_duration, slo, whole_number};
+use super::question::{RaceWindow, TimePoint, choice, positive_duration, slo, whole_number};
 use super::regressions;
 use crate::estimate::goodput::{self, SloTargets};
-use crate::store::{AttemptFilter, ReadError, Selection, StoreReader};
+use crate::store::{AttemptFilter, ReadError, Selection, SourceFilter, StoreReader};
 
 /// The attempts and the groups.
 #[derive(Args, Clone, Debug)]
@@ -67,6 +67,20 @@ pub struct Stats {
 }
 
 impl StatsQuestion {
+    /// Of each upstream, for clients, since then.
+    pub fn by_upstream(since: TimePoint) -> StatsQuestion {
+        let source = SourceFilter::Client;
+        StatsQuestion {
+            window: RaceWindow { since: Some(since), until: None, model: None, provider: None, user: None, source },
+            by: vec![Dimension::Upstream],
+            slo: SloTargets { ttft_us: None, tpot_ms: None },
+            min_samples: 1,
+            half_life: None,
+            strata: Vec::new(),
+            exact: false,
+        }
+    }
+
     /// An error in the combination of valid parts.
     pub fn problem(&self, now_us: i64) -> Option<String> {
         let again = |(at, dimension): &(usize, &Dimension)| self.by[..*at].contains(dimension);

@@ -49,13 +49,17 @@ pub fn ask(reader: &StoreReader) -> Result<Vec<HostVerdicts>, ReadError> {
     Ok(hosts.into_values().collect())
 }
 
+/// The members of one verdict.
+pub fn members(row: &VerdictRow) -> Value {
+    json!({ "fact": row.fact, "answer": row.answer, "reference": row.reference, "detail": row.detail, "wrong": row.wrong })
+}
+
 /// For `/api` and the dashboard.
 pub fn json(hosts: &[HostVerdicts], now_us: i64) -> Value {
-    let wrong = |row: &VerdictRow| json!({ "fact": row.fact, "answer": row.answer, "reference": row.reference, "detail": row.detail });
     let host = |host: &HostVerdicts| {
         json!({
             "model": host.model, "upstream": host.host, "at_ms": host.at / 1_000, "age": age(host.at, now_us), "said": host.said,
-            "wrong": host.wrong.iter().map(wrong).collect::<Vec<_>>(),
+            "wrong": host.wrong.iter().map(members).collect::<Vec<_>>(),
         })
     };
     json!({ "verdicts": hosts.iter().map(host).collect::<Vec<_>>() })

@@ -88,7 +88,7 @@ impl ReadPlan {
         let until_us = selection.filter.until.unwrap_or(i64::MAX);
         let (hours, days) = match selection.filter.source {
             SourceFilter::Client => rolled(connection, (from_us, until_us))?,
-            SourceFilter::Probe | SourceFilter::Bench | SourceFilter::All => Default::default(),
+            SourceFilter::Probe | SourceFilter::Bench | SourceFilter::Shadow | SourceFilter::All => Default::default(),
         };
         // Before the first row nothing needs to be read.
         let oldest_us = oldest_began(connection, selection.filter.source)?.unwrap_or(until_us);
@@ -176,7 +176,7 @@ pub(super) fn removed(connection: &Connection) -> rusqlite::Result<i64> {
 pub(super) fn oldest(connection: &Connection, source: SourceFilter) -> rusqlite::Result<Option<i64>> {
     let hour = match source {
         SourceFilter::Client => connection.query_row(OLDEST_HOUR, [], |row| row.get(0)).optional()?,
-        SourceFilter::Probe | SourceFilter::Bench | SourceFilter::All => None,
+        SourceFilter::Probe | SourceFilter::Bench | SourceFilter::Shadow | SourceFilter::All => None,
     };
     Ok([oldest_began(connection, source)?, hour].into_iter().flatten().min())
 }

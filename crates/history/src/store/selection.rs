@@ -125,6 +125,7 @@ names! {
         Client = "client",
         Probe = "probe",
         Bench = "bench",
+        Shadow = "shadow",
         All = "all",
     }
 }
@@ -143,14 +144,15 @@ impl SourceFilter {
             (SourceFilter::All, _)
             | (SourceFilter::Client, RaceSource::Client)
             | (SourceFilter::Probe, RaceSource::Probe)
-            | (SourceFilter::Bench, RaceSource::Bench) => true,
-            (SourceFilter::Client | SourceFilter::Probe | SourceFilter::Bench, _) => false,
+            | (SourceFilter::Bench, RaceSource::Bench)
+            | (SourceFilter::Shadow, RaceSource::Shadow) => true,
+            (SourceFilter::Client | SourceFilter::Probe | SourceFilter::Bench | SourceFilter::Shadow, _) => false,
         }
     }
 
     /// Whether the index finds its rows: they are few among those of clients.
     pub(super) fn is_apart(self) -> bool {
-        matches!(self, SourceFilter::Probe | SourceFilter::Bench)
+        matches!(self, SourceFilter::Probe | SourceFilter::Bench | SourceFilter::Shadow)
     }
 
     /// The condition for a row of `race`.
@@ -159,6 +161,7 @@ impl SourceFilter {
             SourceFilter::Client => "race.source = 'client'",
             SourceFilter::Probe => "race.source <> 'client' AND race.source = 'probe'",
             SourceFilter::Bench => "race.source <> 'client' AND race.source = 'bench'",
+            SourceFilter::Shadow => "race.source <> 'client' AND race.source = 'shadow'",
             SourceFilter::All => "true",
         }
     }
@@ -171,7 +174,7 @@ impl SourceFilter {
                     if self == SourceFilter::All { "true" } else { "coalesce(race.source, 'client') = 'client'" };
                 ("attempt LEFT JOIN race ON race.race_id = attempt.race_id", condition)
             }
-            SourceFilter::Probe | SourceFilter::Bench => {
+            SourceFilter::Probe | SourceFilter::Bench | SourceFilter::Shadow => {
                 ("race CROSS JOIN attempt ON attempt.race_id = race.race_id", self.condition())
             }
         }
@@ -184,6 +187,7 @@ impl From<RaceSource> for SourceFilter {
             RaceSource::Client => SourceFilter::Client,
             RaceSource::Probe => SourceFilter::Probe,
             RaceSource::Bench => SourceFilter::Bench,
+            RaceSource::Shadow => SourceFilter::Shadow,
         }
     }
 }

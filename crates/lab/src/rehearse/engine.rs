@@ -126,7 +126,9 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
             if stage.settings.quality == QualityRule::Exclude {
                 let is_worse = |place: &SimulatedCandidate| stage.world.is_worse(&request, place.upstream);
                 if candidates.iter().any(|place| !place.trial && !is_worse(place)) {
-                    candidates.retain(|place| !is_worse(place));
+                    candidates.retain(|place| !place.trial || !is_worse(place));
+                    candidates.iter_mut().for_each(|place| place.last = is_worse(place));
+                    candidates.sort_by_key(|place| place.last);
                 }
             }
             candidates
@@ -165,7 +167,8 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
         candidates: &[SimulatedCandidate],
     ) -> (RacePlan, Option<PolicyDriver>) {
         let mut stage = self.stage.borrow_mut();
-        let able: Vec<usize> = candidates.iter().filter(|place| !place.trial).map(|place| place.upstream).collect();
+        let is_usual = |place: &&SimulatedCandidate| !place.trial && !place.last;
+        let able: Vec<usize> = candidates.iter().filter(is_usual).map(|place| place.upstream).collect();
         if let Some(starts) = stage.baseline_plan(request, &able) {
             return (baseline_plan(&stage, candidates, &starts), None);
         }
@@ -184,6 +187,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
                 in_flight_max: upstream.in_flight_max.into_iter().chain(place.room).min(),
                 worse: stage.settings.quality == QualityRule::Prefer && stage.world.is_worse(request, place.upstream),
                 first_token: upstream.first_token,
+                last: place.last,
                 trial: place.trial,
                 started: None,
             }
@@ -200,7 +204,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
             .then(|| LookDraw::new(settings, &states, upstreams, (&race_budget, now_us), draws.f64()));
         let mut driver = PolicyDriver::new(PolicyDriverParts {
             settings: settings.clone(),
-            look: look.and_then(|look| look.drawn).filter(|drawn| *drawn < states.len()),
+            look: look.and_then(|look| look.drawn).filter(|drawn| states.get(*drawn).is_some_and(|state| !state.last)),
             candidates: states,
             race_budget: Arc::new(race_budget),
             fits: ContextFits::default(),
@@ -363,6 +367,8 @@ fn baseline_plan<W>(
     for entry in &mut plan.entries {
         if let Some(place) = place(entry.candidate).filter(|_| !entry.trial) {
             entry.start = starts[place].1;
+        } else if candidates[entry.candidate].last {
+            entry.start = StartRule::Last;
         }
     }
     plan

@@ -169,6 +169,8 @@ pub(super) struct SimulatedCandidate {
     pub(super) upstream: usize,
     /// It runs in addition to the others, to test the upstream.
     pub(super) trial: bool,
+    /// It is asked when no other is left.
+    pub(super) last: bool,
     /// How many attempts may run there at once before others go first, after its breaker closed.
     pub(super) room: Option<u32>,
     /// When its trial began; the race ends it.
@@ -200,7 +202,7 @@ impl SimulatedHealth {
             let in_place = status == BreakerStatus::HalfOpen && !with_trials;
             let begun = if in_place { self.begin_trial(upstream, now) } else { None };
             if status == BreakerStatus::Closed || begun.is_some() {
-                candidates.push(SimulatedCandidate { upstream, trial: false, room, begun });
+                candidates.push(SimulatedCandidate { upstream, trial: false, last: false, room, begun });
             } else {
                 suspects.push((upstream, status));
             }
@@ -210,7 +212,7 @@ impl SimulatedHealth {
             let due = alone || status == BreakerStatus::HalfOpen && with_trials;
             let begun = if due { self.begin_trial(upstream, now) } else { None };
             if alone || begun.is_some() {
-                candidates.push(SimulatedCandidate { upstream, trial: !alone, room: None, begun });
+                candidates.push(SimulatedCandidate { upstream, trial: !alone, last: false, room: None, begun });
             }
         }
         candidates

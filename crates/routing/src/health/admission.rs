@@ -98,6 +98,15 @@ impl<'a> BreakerAdmission<'a> {
         left_out
     }
 
+    /// Admits as the last resort those of `offered` that may start as usual.
+    pub fn admit_last(&mut self, offered: impl IntoIterator<Item = OfferedCandidate>) {
+        for (candidate, request_translation) in offered {
+            if self.health.held(&candidate).is_none() {
+                self.add((Candidate { last: true, ..candidate }, request_translation));
+            }
+        }
+    }
+
     /// Returned if it may not start as usual. A candidate whose rate limits are used up is treated as if its breaker were open.
     fn add(&mut self, offered: OfferedCandidate) -> Option<DoubtfulCandidate> {
         let candidate = &offered.0;

@@ -30,6 +30,8 @@ pub struct Candidate {
     pub trial: bool,
     /// Why it answers worse than others of the model, if the request has tools or a schema.
     pub worse: Option<Arc<str>>,
+    /// For that reason it is asked only when no other is left.
+    pub last: bool,
     /// Of its breaker: how many attempts may run there at once before others go first. None: any number.
     pub room: Option<u32>,
 }

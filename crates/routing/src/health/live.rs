@@ -146,9 +146,18 @@ impl LiveConfig {
         endpoints.map(|(_, endpoint)| WarmEndpoint { endpoint: endpoint.clone(), connect_timeout }).collect()
     }
 
-    /// Whether a model lists it.
+    /// Whether a model lists it, or has it as its shadow.
     pub fn is_configured(&self, upstream: &str) -> bool {
         self.upstreams.contains(upstream)
+    }
+
+    /// Whether it is a shadow, and no model lists it: callers may not name it as one that is listed.
+    pub fn is_only_shadow(&self, upstream: &UpstreamConfig) -> bool {
+        let is_it =
+            |other: &UpstreamConfig| other.provider.name == upstream.provider.name && other.model == upstream.model;
+        let models = || self.config.models.values();
+        models().filter_map(|model| model.shadow.as_ref()).any(|shadow| is_it(&shadow.upstream))
+            && !models().flat_map(|model| &model.upstreams).any(is_it)
     }
 
     /// Gives configured names separate entries in the statistics.
@@ -170,7 +179,8 @@ impl LiveConfig {
 }
 
 fn upstream_names(config: &Config) -> HashSet<String> {
-    config.models.values().flat_map(|model| &model.upstreams).map(UpstreamConfig::name).collect()
+    let shadows = config.models.values().filter_map(|model| model.shadow.as_ref()).map(|shadow| &shadow.upstream);
+    config.models.values().flat_map(|model| &model.upstreams).chain(shadows).map(UpstreamConfig::name).collect()
 }
 
 /// Upstreams separated by commas. An upstream that the model lists keeps the prices and timeouts it has there.

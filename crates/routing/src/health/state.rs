@@ -319,6 +319,7 @@ mod tests {
             named: false,
             trial: false,
             worse: None,
+            last: false,
             room: None,
         };
         let Keys::Token(token) = &candidate.upstream.provider.keys else { panic!("it has a token") };

@@ -79,6 +79,10 @@ impl PolicyDriver {
         let state = &mut self.state.parts.candidates[candidate];
         let sent = state.sent();
         state.started = Some(sent);
+        if state.last {
+            self.state.reasons.add(DecisionReason::LastResort);
+        }
+        let state = &self.state.parts.candidates[candidate];
         ObserverSpec {
             ordinal,
             learning: learning.clone(),
@@ -103,7 +107,8 @@ impl PolicyDriver {
         let entries = candidates.iter().enumerate().map(|(place, candidate)| {
             PlannedStart::listed(place, candidate.late_after(*clock, now_us), candidate.trial)
         });
-        let mut plan = RacePlan::listed(settings, entries.collect());
+        let (last, entries): (Vec<_>, Vec<_>) = entries.partition(|entry| candidates[entry.candidate].last);
+        let mut plan = RacePlan::listed(settings, entries);
         self.state.parts.race_budget.requested(now_us);
         rules(settings.policy).open(&self.state, &mut plan, now_us);
         if !is_alone {
@@ -112,6 +117,7 @@ impl PolicyDriver {
         if crowded {
             self.leave_out_extras(&mut plan);
         }
+        plan.entries.extend(last.into_iter().map(|entry| PlannedStart { start: StartRule::Last, ..entry }));
         plan
     }
 

@@ -48,6 +48,8 @@ pub enum StartRule {
     /// This long after the race began: all zero is a race, a delay is a hedge.
     At(Duration),
     AfterFailure,
+    /// The last resort: when no other candidate is left.
+    Last,
 }
 
 /// The answer of a policy that is called while its race runs.
@@ -112,6 +114,7 @@ impl fmt::Display for StartRule {
             StartRule::At(Duration::ZERO) => f.write_str("0"),
             StartRule::At(delay) => write!(f, "{}ms", delay.as_millis()),
             StartRule::AfterFailure => f.write_str("failure"),
+            StartRule::Last => f.write_str("last"),
         }
     }
 }

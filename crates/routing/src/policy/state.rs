@@ -27,7 +27,7 @@ pub(super) const RUNNING_MAX: usize = 4;
 /// What a driver is made of.
 pub struct PolicyDriverParts {
     pub settings: RaceSettings,
-    /// At least one; trials at the end.
+    /// At least one; behind the usual ones trials, and at the end those of the last resort.
     pub candidates: Vec<CandidateState>,
     pub race_budget: Arc<RaceBudget>,
     pub fits: ContextFits,
@@ -64,9 +64,9 @@ const WORSE: u32 = 100;
 const FULL: u32 = 200;
 
 impl PolicyState {
-    /// The number of candidates that are not trials.
+    /// The number of candidates that are neither trials nor of the last resort.
     pub(super) fn regular(&self) -> usize {
-        self.parts.candidates.iter().take_while(|state| !state.trial).count()
+        self.parts.candidates.iter().take_while(|state| !state.trial && !state.last).count()
     }
 
     /// It runs in addition to the others: no client counts on it.
@@ -93,9 +93,10 @@ impl PolicyState {
         least.is_some_and(|least| self.standings.get(candidate) > Some(least))
     }
 
-    /// Not first: a trial, a window that is too small for the prompt, or another tier.
+    /// Not first: a trial, the last resort, a window that is too small for the prompt, or another tier.
     pub(super) fn is_behind(&self, candidate: usize) -> bool {
-        self.parts.candidates[candidate].trial || self.parts.fits.is_too_small(candidate) || self.is_later(candidate)
+        let state = &self.parts.candidates[candidate];
+        state.trial || state.last || self.parts.fits.is_too_small(candidate) || self.is_later(candidate)
     }
 
     /// The upstream that answered the session before goes first while it is well; the policy's own first takes its place.

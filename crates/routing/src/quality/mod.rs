@@ -2,6 +2,7 @@
 //! Shared by all requests. Not for judging an answer, nor for what a race does about it.
 
 mod evidence;
+mod history;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 
 pub use evidence::{CallsEvidence, JudgedAnswers};
+pub use history::REMEMBERED_MAX;
 
 /// Models whose answers are counted.
 const MODELS_MAX: usize = 1_000;
@@ -71,11 +73,6 @@ impl Quality {
         let mut known = self.known();
         known.add(answer);
         self.look(&mut known, answer.model, answer.at_us);
-    }
-
-    /// The same for answers of the history, without looking.
-    pub fn remember(&self, answer: &JudgedAnswer<'_>) {
-        self.known().add(answer);
     }
 
     /// Looks at the hosts of all models.

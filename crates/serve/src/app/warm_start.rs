@@ -1,26 +1,21 @@
 //! Learns from the history before the first request is served, so that a restarted gateway decides as well as before.
 //! If the history cannot be read yet, it learns later.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use photofinish_base::clock::{Instant, micros, wall_micros};
+use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_config::config::{Config, UpstreamConfig};
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::record::RaceSource;
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
-use photofinish_history::store::{OpenError, ReadError, StoreReader};
+use photofinish_history::store::OpenError;
 use photofinish_routing::learning::RequestMemory;
 use photofinish_routing::money::tariff::{Basis, PromptTokens};
-use photofinish_routing::quality::JudgedAnswer;
+use photofinish_routing::quality::REMEMBERED_MAX;
 use photofinish_routing::verdict::slows_hedging;
 
-/// Maximum number of attempts per configured upstream to learn from: the newest. Older ones would have almost no
-/// weight.
-const REMEMBERED_MAX: usize = 4_000;
-/// A fact of `photofinish verify` counts for this long: a host may have been mended since.
-const FACTS_FOR: Duration = Duration::from_secs(30 * 86_400);
 /// From one look at the facts to the next.
 const FACTS_EVERY: Duration = Duration::from_secs(30);
 
@@ -60,29 +55,9 @@ pub(super) async fn follow_facts(gateway: Arc<Gateway>) {
 fn read_facts(gateway: &Gateway) {
     if let Ok(reader) = gateway.recorder().read_history(&gateway.live().config.store.path) {
         // What cannot be read now is read in half a minute.
-        let _ = learn_facts(gateway, &reader);
+        let learning = gateway.learning();
+        let _ = learning.quality().read_facts(&gateway.live().config, &reader, wall_micros());
     }
-}
-
-/// What a host certainly does not do makes it worse. What it does in another way, such as another template, does not.
-fn learn_facts(gateway: &Gateway, reader: &StoreReader) -> Result<(), ReadError> {
-    let oldest = wall_micros() - micros(FACTS_FOR);
-    let mut facts = BTreeMap::<String, BTreeSet<String>>::new();
-    for verdict in reader.verdicts(None)? {
-        if verdict.wrong && verdict.answer == "no" && verdict.at >= oldest {
-            facts.entry(verdict.host).or_default().insert(verdict.fact);
-        }
-    }
-    let (live, learning) = (gateway.live(), gateway.learning());
-    let mut models = BTreeMap::<String, Vec<&str>>::new();
-    for model in live.config.models.values() {
-        model.upstreams.iter().for_each(|upstream| models.entry(upstream.name()).or_default().push(&model.name));
-    }
-    for (upstream, models) in models {
-        let facts = facts.remove(&upstream).unwrap_or_default().into_iter().collect();
-        learning.quality().set_facts(&upstream, facts, &models, learning.now_us());
-    }
-    Ok(())
 }
 
 /// Blocks: do not call it from an async task. A history that cannot be read is logged and skipped.
@@ -106,16 +81,12 @@ fn remember(gateway: &Gateway) {
             let cost_budget = model.map(|model| {
                 learning.cost_budget(&model.name, model.race.budget, Basis::of(model.upstreams.iter()).is_money())
             });
-            for (class, upstream, broken) in recorded.attempts.iter().filter_map(RecordedAttempt::judged) {
-                let Some(model) = config.model(&recorded.model) else { continue };
-                let (model, at_us) = (model.name.as_str(), recorded.started_at.min(learning.now_us()));
-                learning.quality().remember(&JudgedAnswer { model, upstream: &upstream, class, broken, at_us });
-            }
+            learning.quality().remember(config, &recorded, learning.now_us());
             let cost = |attempt: &RecordedAttempt| cost(attempt, &recorded, config);
             learning.remember(&recorded, &RequestMemory { counts: &slows_hedging, cost_budget, cost: &cost });
         };
         reader.recorded_of(&upstreams, REMEMBERED_MAX, each)?;
-        Ok(learn_facts(gateway, &reader)?)
+        Ok(learning.quality().read_facts(config, &reader, wall_micros())?)
     });
     learning.publish();
     learning.quality().look_at_all(learning.now_us());

@@ -4,7 +4,7 @@
 //! Per request the first defect counts: arguments that are no JSON, a tool that was not offered, arguments that break the
 //! schema of their tool.
 
-mod calls;
+mod offered;
 mod schema;
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::dialect::Surface;
 use crate::request::ApiRequest;
-use calls::AnswerContent;
+use crate::translate::{SaidAnswer, SaidCall};
 use schema::{Schema, SchemaVerdict};
 
 /// Whether a value obeys a schema, as far as it can be checked.
@@ -24,10 +24,6 @@ pub fn obeys(schema: &Value, value: &Value) -> bool {
 
 /// Bytes of the tools of a request and of the schema of its answer together.
 const ASKED_MAX: usize = 128 << 10;
-/// Bytes of the events of an answer.
-pub const ANSWER_MAX: usize = 512 << 10;
-/// Bytes of the arguments of all calls of an answer, and of its text.
-const ARGUMENTS_MAX: usize = 64 << 10;
 
 photofinish_base::named! {
     /// The calls of an answer.
@@ -157,38 +153,17 @@ impl Asked {
         }
     }
 
-    /// Judges an answer by its events, in the form of the surface.
-    pub fn judge(&self, events: bytes::Bytes) -> Judgement {
-        let mut assembly = self.surface.assembly();
-        let mut scanner = self.surface.framing().decoder(usize::MAX);
-        scanner.push(events);
-        let mut taken = true;
-        while let Some(event) = scanner.next_event().ok().flatten().or_else(|| scanner.finish()) {
-            taken &= assembly.add(&event);
-        }
-        if !taken {
-            return self.unchecked();
-        }
-        match assembly.finish() {
-            // The arguments of a call are an object where they are written as one.
-            None => Judgement { calls: self.unchecked().calls.and(Some(CallsVerdict::NotJson)), ..self.unchecked() },
-            Some(whole) => self.judge_whole(&whole.body),
-        }
-    }
-
-    /// The same for a whole answer.
-    pub fn judge_whole(&self, answer: &[u8]) -> Judgement {
+    /// Judges what an answer says that came whole.
+    pub fn judge(&self, said: &SaidAnswer) -> Judgement {
         let unchecked = self.unchecked();
-        let Ok(answer) = serde_json::from_slice::<Value>(answer) else { return unchecked };
-        let contract = self.contract.get_or_init(|| Contract::read(self.surface, &self.tools, &self.format));
-        let content = AnswerContent::of(self.surface, &answer);
-        if content.is_cut {
+        if said.is_cut || said.is_partial {
             return unchecked;
         }
-        let calls = unchecked.calls.map(|_| contract.calls(&content));
+        let contract = self.contract.get_or_init(|| Contract::read(self.surface, &self.tools, &self.format));
+        let calls = unchecked.calls.map(|_| contract.calls(said));
         // An answer that makes calls, or refuses, is not the one that must follow the schema.
-        let answers = content.calls.is_empty() && !content.refuses;
-        Judgement { calls, structured: unchecked.structured.filter(|_| answers).map(|_| contract.structured(&content)) }
+        let answers = said.calls.is_empty() && !said.refuses;
+        Judgement { calls, structured: unchecked.structured.filter(|_| answers).map(|_| contract.structured(said)) }
     }
 }
 
@@ -223,12 +198,12 @@ impl Contract {
             offers: !tools.is_empty(),
             tools: HashMap::new(),
             is_open: false,
-            format: (!format.is_empty()).then(|| Schema::compile(&calls::schema_in(surface, format))),
+            format: (!format.is_empty()).then(|| Schema::compile(&offered::schema_in(surface, format))),
             is_too_large: false,
         };
         let offered: Vec<Value> = serde_json::from_str(tools).unwrap_or_default();
         for tool in &offered {
-            let found = calls::tools_in(surface, tool);
+            let found = offered::tools_in(surface, tool);
             contract.is_open |= found.is_none();
             for (name, schema, is_free) in found.into_iter().flatten() {
                 let text = schema.map(Value::to_string).unwrap_or_default();
@@ -238,17 +213,16 @@ impl Contract {
         contract
     }
 
-    fn calls(&self, content: &AnswerContent<'_>) -> CallsVerdict {
-        if content.calls.is_empty() {
+    fn calls(&self, said: &SaidAnswer) -> CallsVerdict {
+        if said.calls.is_empty() {
             return CallsVerdict::None;
         }
-        let bytes: usize = content.calls.iter().map(|call| call.size()).sum();
-        if self.is_too_large || bytes > ARGUMENTS_MAX {
+        if self.is_too_large {
             return CallsVerdict::NotChecked;
         }
         let mut worst = CallsVerdict::Valid;
-        for call in &content.calls {
-            match self.call(call, bytes) {
+        for call in &said.calls {
+            match self.call(call, said.len()) {
                 CallsVerdict::Valid => {}
                 CallsVerdict::NotChecked => worst = CallsVerdict::NotChecked,
                 defect => return defect,
@@ -258,10 +232,10 @@ impl Contract {
     }
 
     /// `bytes`: of the arguments of all calls, so that many calls cost no more than one.
-    fn call(&self, call: &calls::Call<'_>, bytes: usize) -> CallsVerdict {
-        let Some(tool) = self.tools.get(call.name) else {
+    fn call(&self, call: &SaidCall, bytes: usize) -> CallsVerdict {
+        let Some(tool) = self.tools.get(&call.name) else {
             // Of a known tool the arguments come first.
-            return match call.value() {
+            return match value(call) {
                 None => CallsVerdict::NotJson,
                 Some(_) if self.is_open => CallsVerdict::NotChecked,
                 Some(_) => CallsVerdict::UnknownName,
@@ -270,7 +244,7 @@ impl Contract {
         if tool.is_free {
             return CallsVerdict::Valid;
         }
-        let Some(value) = call.value() else { return CallsVerdict::NotJson };
+        let Some(value) = value(call) else { return CallsVerdict::NotJson };
         let compile = || if tool.text.is_empty() { Schema::None } else { Schema::compile(&tool.text) };
         match tool.schema.get_or_init(compile).check(&value, bytes) {
             SchemaVerdict::Obeyed => CallsVerdict::Valid,
@@ -279,22 +253,29 @@ impl Contract {
         }
     }
 
-    fn structured(&self, content: &AnswerContent<'_>) -> StructuredVerdict {
-        let Some(format) = &self.format else { return StructuredVerdict::NotChecked };
-        let bytes: usize = content.texts.iter().map(|text| text.len()).sum();
-        if bytes > ARGUMENTS_MAX || self.is_too_large {
+    fn structured(&self, said: &SaidAnswer) -> StructuredVerdict {
+        let Some(format) = self.format.as_ref().filter(|_| !self.is_too_large && !said.texts.is_empty()) else {
             return StructuredVerdict::NotChecked;
-        }
+        };
         let mut worst = StructuredVerdict::Valid;
-        for text in &content.texts {
+        for (_, text) in &said.texts {
             let Ok(value) = serde_json::from_str::<Value>(text) else { return StructuredVerdict::Invalid };
-            match format.check(&value, bytes) {
+            match format.check(&value, said.len()) {
                 SchemaVerdict::Obeyed => {}
                 SchemaVerdict::Broken => return StructuredVerdict::Invalid,
                 SchemaVerdict::Unknown => worst = StructuredVerdict::NotChecked,
             }
         }
-        if content.texts.is_empty() { StructuredVerdict::NotChecked } else { worst }
+        worst
+    }
+}
+
+/// The arguments of a call. None: they are no JSON. None at all are an empty object.
+fn value(call: &SaidCall) -> Option<Value> {
+    match call.arguments.trim() {
+        _ if call.is_free => Some(Value::Null),
+        "" => Some(Value::Object(serde_json::Map::new())),
+        text => serde_json::from_str(text).ok(),
     }
 }
 

@@ -32,6 +32,22 @@ fn asked(surface: Surface, members: Value) -> Asked {
     Asked::new(&ApiRequest::parse_call(surface, Bytes::from(body.to_string()), call.as_ref(), false).unwrap()).unwrap()
 }
 
+/// Of a whole answer.
+fn judged(asked: &Asked, answer: &[u8]) -> Judgement {
+    judged_stream(asked, asked.surface().dialect().events_of_whole(asked.surface(), answer).unwrap())
+}
+
+fn judged_stream(asked: &Asked, events: Bytes) -> Judgement {
+    let (dialect, mut said) = (asked.surface().dialect(), SaidAnswer::new(asked.has_format()));
+    let (mut reader, mut decoder, mut pieces) = (dialect.reader(), dialect.framing().decoder(usize::MAX), Vec::new());
+    decoder.push(events);
+    while let Some(event) = decoder.next_event().unwrap().or_else(|| decoder.finish()) {
+        reader.read(&event, &mut pieces);
+    }
+    pieces.iter().for_each(|piece| said.add(piece));
+    asked.judge(&said)
+}
+
 fn chat(calls: Value) -> Vec<u8> {
     let call = |(name, arguments): (String, String)| json!({"id": "c", "type": "function", "function": {"name": name, "arguments": arguments}});
     let calls: Vec<Value> =
@@ -61,14 +77,13 @@ fn the_first_defect_of_a_request_counts() {
         (json!([["weather", "{\"city\": \"Rome\"}"], ["wether", "{}"], ["weather", "{"]]), "unknown_name"),
         (json!([["weather", format!("{{\"city\": \"{}\"}}", "x".repeat(70_000))]]), "not_checked"),
     ] {
-        assert_eq!(CALLS(asked.judge_whole(&chat(calls.clone()))), Some(expected), "{calls}");
+        assert_eq!(CALLS(judged(&asked, &chat(calls.clone()))), Some(expected), "{calls}");
     }
     let cut = json!({"choices": [{"message": {"tool_calls": [{"function": {"name": "weather", "arguments": "{\"ci"}}]}, "finish_reason": "length"}]});
-    assert_eq!(CALLS(asked.judge_whole(cut.to_string().as_bytes())), Some("not_checked"), "its client cut it");
-    for empty in ["", "{}", "[]", "{\"choices\": 7}", "nothing"] {
-        let calls = CALLS(asked.judge_whole(empty.as_bytes()));
-        assert!(matches!(calls, Some("none" | "not_checked")), "{empty}: {calls:?}");
-    }
+    assert_eq!(CALLS(judged(&asked, cut.to_string().as_bytes())), Some("not_checked"), "its client cut it");
+    let mut partial = SaidAnswer::new(false);
+    partial.give_up();
+    assert_eq!(CALLS(asked.judge(&partial)), Some("not_checked"));
 }
 
 #[test]
@@ -99,7 +114,7 @@ fn each_surface_s_own_calls_are_judged() {
     ] {
         let asked = asked(surface, json!({ "tools": tools }));
         let judged = |name: &str, key: &str| {
-            CALLS(asked.judge_whole(answer.to_string().replace("NAME", name).replace("KEY", key).as_bytes()))
+            CALLS(judged(&asked, answer.to_string().replace("NAME", name).replace("KEY", key).as_bytes()))
         };
         assert_eq!(judged("weather", "city"), Some("valid"), "{surface:?}");
         assert_eq!(judged("weather", "town"), Some("breaks_schema"), "{surface:?}");
@@ -123,10 +138,9 @@ fn a_stream_is_judged_as_its_whole_answer() {
         }
         Bytes::from(events + &chunk(json!({}), json!("tool_calls")) + "data: [DONE]\n\n")
     };
-    assert_eq!(CALLS(asked.judge(stream(&["{\"ci", "ty\":\"Ro", "me\"}"]))), Some("valid"));
-    assert_eq!(CALLS(asked.judge(stream(&["{\"ci", "ty\":\"Ro", "me\""]))), Some("not_json"));
-    assert_eq!(CALLS(asked.judge(Bytes::new())), Some("none"));
-    assert_eq!(CALLS(asked.judge(Bytes::from_static(b"data: {\"choices\": [\n\n"))), Some("not_checked"));
+    assert_eq!(CALLS(judged_stream(&asked, stream(&["{\"ci", "ty\":\"Ro", "me\"}"]))), Some("valid"));
+    assert_eq!(CALLS(judged_stream(&asked, stream(&["{\"ci", "ty\":\"Ro", "me\""]))), Some("not_json"));
+    assert_eq!(CALLS(judged_stream(&asked, Bytes::new())), Some("none"));
 }
 
 #[test]
@@ -136,29 +150,29 @@ fn structured_output_follows_its_schema_or_not() {
         Surface::Chat,
         json!({"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}}),
     );
-    let judged = |message: Value, finish: &str| {
+    let of = |message: Value, finish: &str| {
         let answer = json!({"choices": [{"message": message, "finish_reason": finish}]});
-        let judgement = asked.judge_whole(answer.to_string().as_bytes());
+        let judgement = judged(&asked, answer.to_string().as_bytes());
         assert_eq!(judgement.calls, None, "no tools");
         judgement.structured.map(StructuredVerdict::as_str)
     };
-    assert_eq!(judged(json!({"content": "{\"n\": 1}"}), "stop"), Some("valid"));
-    assert_eq!(judged(json!({"content": "```json\n{\"n\": 1}\n```"}), "stop"), Some("invalid"));
-    assert_eq!(judged(json!({"content": "{\"n\": 1.5}"}), "stop"), Some("invalid"));
-    assert_eq!(judged(json!({"content": "{\"n\": "}), "length"), Some("not_checked"));
-    assert_eq!(judged(json!({"content": null}), "stop"), Some("not_checked"));
-    assert_eq!(judged(json!({"content": null, "refusal": "no"}), "stop"), None, "it refused");
+    assert_eq!(of(json!({"content": "{\"n\": 1}"}), "stop"), Some("valid"));
+    assert_eq!(of(json!({"content": "```json\n{\"n\": 1}\n```"}), "stop"), Some("invalid"));
+    assert_eq!(of(json!({"content": "{\"n\": 1.5}"}), "stop"), Some("invalid"));
+    assert_eq!(of(json!({"content": "{\"n\": "}), "length"), Some("not_checked"));
+    assert_eq!(of(json!({"content": null}), "stop"), Some("not_checked"));
+    assert_eq!(of(json!({"content": null, "refusal": "no"}), "stop"), None, "it refused");
 }
 
 #[test]
 fn what_is_too_large_is_not_checked_and_costs_little() {
     let tools: Vec<Value> = (0..10_000).map(|n| tool(&format!("t{n}"), json!({"type": "object"}))).collect();
     let many = asked(Surface::Chat, json!({ "tools": tools }));
-    assert_eq!(CALLS(many.judge_whole(&chat(json!([["t1", "{}"]])))), Some("not_checked"));
+    assert_eq!(CALLS(judged(&many, &chat(json!([["t1", "{}"]])))), Some("not_checked"));
     assert!(many.tools.is_empty(), "it keeps nothing of them");
     let server = asked(Surface::Chat, json!({"tools": [weather(), {"type": "mcp", "server_url": "x"}]}));
-    assert_eq!(CALLS(server.judge_whole(&chat(json!([["of_the_server", "{}"]])))), Some("not_checked"));
-    assert_eq!(CALLS(server.judge_whole(&chat(json!([["weather", "{}"]])))), Some("breaks_schema"));
+    assert_eq!(CALLS(judged(&server, &chat(json!([["of_the_server", "{}"]])))), Some("not_checked"));
+    assert_eq!(CALLS(judged(&server, &chat(json!([["weather", "{}"]])))), Some("breaks_schema"));
 }
 
 #[test]

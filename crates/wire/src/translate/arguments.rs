@@ -70,6 +70,11 @@ impl CallArguments {
         self.last = None;
     }
 
+    /// Choice and number of that call.
+    pub fn last(&self) -> Option<(u32, u32)> {
+        self.last
+    }
+
     /// Adds arguments to the call that came last. `inner` is the text between the quotes of a JSON string.
     pub fn add_quoted(&mut self, inner: &str) {
         if let Some(call) = self.last.and_then(|last| self.calls.get_mut(&last)) {

@@ -20,6 +20,7 @@ mod custom;
 
 mod losses;
 mod piece;
+mod said;
 pub mod signature;
 
 #[cfg(test)]
@@ -32,3 +33,4 @@ pub use conversation::{
 pub use custom::{Customs, as_functions};
 pub use losses::Losses;
 pub use piece::{AnswerPiece, FinishReason, HeldCall, HeldCalls, ReadPieces, WritePieces};
+pub use said::{SaidAnswer, SaidCall};

@@ -18,7 +18,7 @@ use crate::stream::framing::{FrameDecoder, Framing};
 use crate::stream::mended;
 use crate::stream::sse::SseEvent;
 use crate::translate::request::RequestTranslation;
-use crate::translate::{AnswerPiece, Customs, ReadPieces, WritePieces};
+use crate::translate::{AnswerPiece, Customs, ReadPieces, SaidAnswer, WritePieces};
 
 /// The state of one attempt's answer: the called surface, the upstream's dialect, and the translation.
 pub struct ResponseTranslation {
@@ -34,6 +34,8 @@ pub struct ResponseTranslation {
     /// The first and the last event of an untranslated stream, which its error event needs (Responses). Shared, not
     /// copied.
     seen: Option<(SseEvent, SseEvent)>,
+    /// Kept for those who judge it.
+    said: Option<Box<SaidAnswer>>,
 }
 
 /// Reads the calls of an untranslated answer.
@@ -84,7 +86,16 @@ impl ResponseTranslation {
             ended: false,
         });
         let embedding = request_translation.embedding.as_ref().map(|form| (form.clone(), model.to_owned()));
-        ResponseTranslation { surface, dialect, legacy_functions, translation, embedding, calls: None, seen: None }
+        ResponseTranslation {
+            surface,
+            dialect,
+            legacy_functions,
+            translation,
+            embedding,
+            calls: None,
+            seen: None,
+            said: None,
+        }
     }
 
     pub fn surface(&self) -> Surface {
@@ -169,7 +180,7 @@ impl ResponseTranslation {
             return event.raw;
         };
         let mut out = BytesMut::new();
-        translation.event(&event, &mut out);
+        translation.event(&event, self.said.as_deref_mut(), &mut out);
         out.freeze()
     }
 
@@ -186,7 +197,8 @@ impl ResponseTranslation {
     pub fn check(&mut self, event: &SseEvent, chunk: &Chunk<'_>) {
         let may_concern_call = chunk.payload.is_none_or(|payload| payload.kind == PayloadKind::Tool);
         let concerns_call = chunk.calls || (self.calls.is_some() && (chunk.finished != 0 || may_concern_call));
-        if self.translation.is_some() || !concerns_call {
+        let keeps_text = self.said.as_ref().is_some_and(|said| said.keeps_text());
+        if self.translation.is_some() || !(concerns_call || keeps_text) {
             return;
         }
         let calls = self.calls.get_or_insert_with(|| {
@@ -205,16 +217,37 @@ impl ResponseTranslation {
             // A second start means that the server started again. The vendor's own clients discard the earlier content.
             if self.dialect == Dialect::Anthropic && matches!(piece, AnswerPiece::Start { id: Some(_), .. }) {
                 calls.arguments = CallArguments::default();
+                self.said.iter_mut().for_each(|said| said.restart());
             }
             calls.arguments.add(&piece, |_| false);
+            self.said.iter_mut().for_each(|said| said.add(&piece));
         }
     }
 
     /// An untranslated event has only more arguments of the call that came last.
     pub fn check_more(&mut self, quoted: &str) {
-        if let Some(calls) = &mut self.calls {
-            calls.arguments.add_quoted(quoted);
+        let Some(calls) = &mut self.calls else { return };
+        calls.arguments.add_quoted(quoted);
+        if let Some((said, last)) = self.said.as_mut().zip(calls.arguments.last()) {
+            said.add_quoted_arguments(last, quoted);
         }
+    }
+
+    /// An untranslated event has only more text of the choice that came last.
+    pub fn more_text(&mut self, quoted: &str) {
+        if let Some(said) = self.said.as_mut().filter(|said| said.keeps_text()) {
+            said.add_quoted_text(quoted);
+        }
+    }
+
+    /// From now on it keeps what the answer says.
+    pub fn keep(&mut self, said: SaidAnswer) {
+        self.said = Some(Box::new(said));
+    }
+
+    /// What it kept.
+    pub fn said(&mut self) -> &mut Option<Box<SaidAnswer>> {
+        &mut self.said
     }
 
     /// The stream has ended, with or without a finish reason. Calls that are incomplete now stay so.
@@ -284,11 +317,12 @@ impl AnswerTranslation {
         self.items > ITEMS_MAX || self.bytes > TRANSLATED_MAX
     }
 
-    fn event(&mut self, event: &SseEvent, out: &mut BytesMut) {
+    fn event(&mut self, event: &SseEvent, mut said: Option<&mut SaidAnswer>, out: &mut BytesMut) {
         self.bytes += event.raw.len();
         self.reader.read(event, &mut self.pieces);
         for piece in &self.pieces {
             self.arguments.add(piece, |name| self.customs.is_custom(name));
+            said.iter_mut().for_each(|said| said.add(piece));
         }
         if self.arguments.is_broken() || self.is_overfull() {
             // No part of it may look like an end.

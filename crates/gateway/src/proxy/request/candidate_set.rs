@@ -1,6 +1,6 @@
 //! The candidates of a race: which upstreams may serve this request, with which keys. Not for their order: see `policy`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::blocking::StillWanted;
 use super::needs::RequestNeeds;
@@ -11,7 +11,7 @@ use crate::proxy::door::caller::Caller;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::{self, FailedUpstream, Rejection};
 use photofinish_base::failure::Failure;
-use photofinish_config::config::{ModelConfig, Policy, QualityRule, RaceSettings, UpstreamConfig};
+use photofinish_config::config::{ModelConfig, Policy, QualityRule, RaceSettings, RescuePolicy, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
 use photofinish_history::record::{LeftOutReason, LeftOutUpstream};
 pub use photofinish_routing::health::Candidate;
@@ -36,11 +36,13 @@ pub struct CandidateSet {
     pub caller: CallerId,
     /// The model whose budget pays; empty if the request names its upstreams.
     pub model: String,
+    /// The model in which answers are compared, if that is not the one whose budget pays.
+    pub judged_in: Option<String>,
     /// The request names its upstreams.
     names_upstreams: bool,
     /// The unit of its costs.
     pub basis: Basis,
-    /// At least one; trials at the end.
+    /// At least one; behind the usual ones trials, and at the end those of the last resort.
     pub list: Arc<Vec<Candidate>>,
     /// The request to each of them. Stored separately, because it is large and is freed once an answer is streamed.
     pub uploads: Vec<Arc<RequestTranslation>>,
@@ -59,6 +61,8 @@ pub struct CandidateSet {
     pub session: Session,
     /// Upstreams that cool down.
     cooling: Vec<(String, CooldownState)>,
+    /// None: there is no last resort.
+    pub asked_last: Option<AskedLast>,
 }
 
 impl CandidateSet {
@@ -67,6 +71,13 @@ impl CandidateSet {
         self.crowded = true;
         self.settings.audit = 0.0;
         self.settings.drains.running = 0;
+    }
+
+    /// The request is a shadow: it is asked once, and the model's budget does not hear of it.
+    pub fn is_of_shadow(&mut self) {
+        self.leave_out_extras();
+        (self.settings.retries, self.settings.rescue) = (0, RescuePolicy::Off);
+        self.judged_in = Some(std::mem::take(&mut self.model));
     }
 
     /// Leaves out the candidates that the budgets of the caller do not allow; at least one stays.
@@ -93,13 +104,17 @@ impl CandidateSet {
         unable.map(|left_out| left_out.upstream.as_str()).collect()
     }
 
-    /// The upstreams that this race cannot start, and why, for its row. Policies that learn may start any candidate.
+    /// The upstreams that this race cannot start, and why, for its row; the last resort is among them until it starts. Policies that
+    /// learn may start any other candidate.
     pub fn left_out(&self, plan: &RacePlan) -> Vec<LeftOutUpstream> {
         let mut all = self.unable.clone();
+        let last = self.list.iter().filter(|candidate| candidate.last);
+        all.extend(last.map(|candidate| left_out_for(&candidate.name, LeftOutReason::Quality)));
         all.extend(self.cooling.iter().map(|(upstream, cooling)| left_out_for(upstream, cooling.reason())));
         if !self.settings.policy.learns() {
-            let chosen = plan.entries.iter().filter(|entry| entry.start != StartRule::AfterFailure).count();
-            let behind = plan.entries.iter().skip(chosen + self.settings.failovers);
+            let usual = || plan.entries.iter().filter(|entry| entry.start != StartRule::Last);
+            let chosen = usual().filter(|entry| entry.start != StartRule::AfterFailure).count();
+            let behind = usual().skip(chosen + self.settings.failovers);
             all.extend(behind.map(|entry| left_out_for(&self.list[entry.candidate].name, LeftOutReason::Failovers)));
         }
         all
@@ -122,7 +137,8 @@ impl CandidateSet {
 
     /// The upstream at this place of the draw, and why it cannot start: the candidates come first.
     pub fn drawn(&self, place: usize) -> Option<(&str, Option<LeftOutReason>)> {
-        let able = self.list.iter().map(|candidate| (candidate.name.as_str(), None));
+        let why = |candidate: &Candidate| candidate.last.then_some(LeftOutReason::Quality);
+        let able = self.list.iter().map(|candidate| (candidate.name.as_str(), why(candidate)));
         let unable = self.unable.iter().map(|left_out| (left_out.upstream.as_str(), Some(left_out.reason)));
         let cooling = self.cooling.iter().map(|(upstream, cooling)| (upstream.as_str(), Some(cooling.reason())));
         able.chain(unable).chain(cooling).nth(place)
@@ -139,6 +155,20 @@ impl CandidateSet {
             failure: health::cooling_down(*cooling),
         });
         started.chain(cooling).collect()
+    }
+}
+
+/// The names of those of the last resort that were asked.
+#[derive(Clone, Default)]
+pub struct AskedLast(Arc<Mutex<Vec<String>>>);
+
+impl AskedLast {
+    pub fn add(&self, name: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|asked| asked == name)
     }
 }
 
@@ -196,7 +226,7 @@ pub fn resolve(
     live: &LiveConfig,
     caller: &Caller,
     request: &Arc<ApiRequest>,
-    (overrides, levels): (&Overrides, &LimitLevels),
+    ((overrides, is_of_shadow), levels): ((&Overrides, bool), &LimitLevels),
     crowded: bool,
     wanted: &StillWanted,
 ) -> Result<CandidateSet, Rejection> {
@@ -220,8 +250,9 @@ pub fn resolve(
         let (provider, name) = (&upstream.provider, upstream.name());
         let Some(route) = live.route(&provider.name) else { continue };
         let named = !live.is_configured(&name);
+        let is_hidden = named || !is_of_shadow && caller.user.is_some() && live.is_only_shadow(&upstream);
         let own_key = caller.own_key(live, &provider.name);
-        may_share(caller, &upstream, named, own_key.as_ref(), request)?;
+        may_share(caller, &upstream, is_hidden, own_key.as_ref(), request)?;
         let Some(keys) = route.keys(own_key).into_keys() else {
             off.push(why_off(&upstream));
             continue;
@@ -233,7 +264,8 @@ pub fn resolve(
         let Some(endpoint) = route.endpoint(request_translation.dialect()).cloned() else { continue };
         let surface = request_translation.asked();
         let worse = why_worse(gateway, known, request, &name);
-        let candidate = Candidate { upstream, name, endpoint, surface, keys, named, trial: false, room: None, worse };
+        let (trial, last, room) = (false, false, None);
+        let candidate = Candidate { upstream, name, endpoint, surface, keys, named, trial, room, worse, last };
         let lacks = (needs.unmet_by(&candidate.upstream), outbound.is_second_choice(&request_translation));
         choices.add(lacks, settings.quality, (candidate, request_translation));
     }
@@ -252,9 +284,11 @@ pub fn resolve(
         crowded: false,
         unable: outbound.into_left_out(),
         model: known.map_or(String::new(), |model| model.name.clone()),
+        judged_in: None,
         names_upstreams: overrides.upstreams.is_some(),
         basis,
         windows: gateway.health().windows_of(&candidates),
+        asked_last: candidates.last().filter(|candidate| candidate.last).map(|_| AskedLast::default()),
         list: Arc::new(candidates),
         uploads,
         trials,
@@ -267,7 +301,7 @@ pub fn resolve(
 enum ChoiceRank {
     /// It gets the whole request and lacks nothing.
     Whole,
-    /// It answers worse than others, and is left out while another can be asked.
+    /// It answers worse than others, and is the last resort while another can be asked.
     Worse,
     /// Its dialect cannot express all of it.
     Lossy,
@@ -313,7 +347,7 @@ impl Choices {
     /// cools down or is broken, none is asked that cannot: its answer would ignore a part of the request. While one waits
     /// for a rate limit, none is asked that its provider does not list: its failure would hide when to try again.
     fn admit(self, admission: &mut BreakerAdmission<'_>, outbound: &mut Outbound<'_>) -> Vec<(String, CooldownState)> {
-        let mut cooling: Vec<(String, CooldownState)> = Vec::new();
+        let (mut cooling, mut last) = (Vec::<(String, CooldownState)>::new(), Vec::new());
         for (rank, choice) in self.0.into_iter().enumerate() {
             let is_limited = |(_, cooling): &(String, CooldownState)| cooling.why.is_some_and(|why| !why.is_refusal());
             let waits = match rank {
@@ -323,12 +357,15 @@ impl Choices {
             if admission.candidates.is_empty() && !waits {
                 let choice = choice.into_iter().map(|(_, candidate)| candidate).collect();
                 cooling.extend(admission.admit(choice));
+            } else if rank == ChoiceRank::Worse as usize && !admission.candidates.is_empty() {
+                last = choice.into_iter().map(|(_, candidate)| candidate).collect();
             } else {
                 for (reason, (candidate, _)) in choice {
                     outbound.leave_out([candidate.name], reason);
                 }
             }
         }
+        admission.admit_last(last);
         cooling
     }
 }

@@ -13,7 +13,7 @@ use super::race_guard::RaceGuard;
 use super::raced_attempt::{AttemptStage, RacedAttempt};
 use crate::attempt::{self, AnswerTape, Attempt, AttemptSpec, ExchangeSpec, InFlightGuard, JobCost, ReadyAttempt};
 use crate::proxy::gateway::Gateway;
-use crate::proxy::request::candidate_set::CandidateSet;
+use crate::proxy::request::candidate_set::{AskedLast, CandidateSet};
 use crate::proxy::request::outbound;
 use crate::race::retries::Retries;
 use crate::race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
@@ -76,6 +76,7 @@ pub struct Launcher {
     /// What its answer is judged by.
     asked: Option<Arc<Asked>>,
     model: String,
+    asked_last: Option<AskedLast>,
 }
 
 impl Launcher {
@@ -88,8 +89,8 @@ impl Launcher {
         (policy, gate): (RacePolicy, Gate),
         read_at: Instant,
     ) -> Launcher {
-        // A failed probe alone opens no breaker: it may ask for more than clients do.
-        let failures = if guard.is_of_probe() { 0 } else { candidates.settings.breaker.failures };
+        // A failed probe or shadow alone opens no breaker: it may ask for more than clients do.
+        let failures = if guard.is_of_operator() { 0 } else { candidates.settings.breaker.failures };
         Launcher {
             gateway: gateway.clone(),
             outcome_reporter: Arc::new(OutcomeReporter::new(
@@ -118,7 +119,8 @@ impl Launcher {
             conversation: candidates.conversation,
             job: candidates.job.clone(),
             asked: if request.has_tools || request.has_schema { gateway.judge().asked(request) } else { None },
-            model: candidates.model.clone(),
+            model: candidates.judged_in.as_ref().unwrap_or(&candidates.model).clone(),
+            asked_last: candidates.asked_last.clone(),
         }
     }
 
@@ -157,6 +159,9 @@ impl Launcher {
         let SentRequest { complained, stale, .. } = self.outcome_reporter.sent(starting.candidate);
         let form = self.form(candidate, request_translation, &complained);
         self.attempts.fetch_add(1, Ordering::Relaxed);
+        if let Some(asked_last) = self.asked_last.as_ref().filter(|_| candidate.last) {
+            asked_last.add(&candidate.name);
+        }
         let context =
             self.outcome_reporter.context.attempt(&candidate.name, starting.ordinal, starting.reason.as_str());
         let sent =
@@ -551,6 +556,7 @@ impl RacePolicy {
                 tier: candidate.upstream.tier,
                 in_flight_max: candidate.upstream.in_flight_max.into_iter().chain(candidate.room).min(),
                 worse: candidates.settings.quality == QualityRule::Prefer && candidate.worse.is_some(),
+                last: candidate.last,
                 first_token: candidate.upstream.timeouts.first_token,
                 trial: candidate.trial,
                 started: None,
@@ -568,7 +574,7 @@ impl RacePolicy {
         });
         let driver = PolicyDriver::new(PolicyDriverParts {
             settings: candidates.settings.clone(),
-            look: look.and_then(|look| look.drawn).filter(|drawn| *drawn < states.len()),
+            look: look.and_then(|look| look.drawn).filter(|drawn| states.get(*drawn).is_some_and(|state| !state.last)),
             candidates: states,
             race_budget: Arc::new(race_budget),
             fits: ContextFits::new(candidates.windows.clone(), candidates.list.len(), || prompt_length(request)),

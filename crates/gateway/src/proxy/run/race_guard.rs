@@ -17,6 +17,7 @@ use crate::proxy::door::load::ShedReason;
 use crate::proxy::door::places::RequestPlace;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
+use crate::proxy::request::candidate_set::AskedLast;
 use crate::proxy::stored::keeper::Keeper;
 use crate::proxy::stored::kept::StateOwner;
 use crate::relay::RelayObserver;
@@ -53,6 +54,8 @@ pub struct RaceGuard {
     steering: Option<(DecisionReasons, Arc<RaceBudget>)>,
     /// The upstreams that it could not start.
     left_out: Vec<LeftOutUpstream>,
+    /// Those of them that it asked when no other was left.
+    asked_last: Option<AskedLast>,
     /// When it was to leave, if that was planned.
     scheduled: Option<Instant>,
     attempts: Arc<AtomicUsize>,
@@ -83,6 +86,8 @@ pub struct Planned<'f> {
     pub plan: String,
     /// The upstreams that it cannot start.
     pub left_out: Vec<LeftOutUpstream>,
+    /// Those of them that it asks when no other is left.
+    pub asked_last: Option<AskedLast>,
     /// The probability with which it drew each upstream.
     pub look: Option<f64>,
     /// The upstream that it drew, and why that one cannot start.
@@ -145,6 +150,7 @@ impl RaceGuard {
             is_plain: false,
             steering: None,
             left_out: Vec::new(),
+            asked_last: None,
             attempts: Arc::default(),
             recorder: gateway.recorder().for_race(source),
             scheduled,
@@ -172,8 +178,9 @@ impl RaceGuard {
         self.place.lost()
     }
 
-    pub fn is_of_probe(&self) -> bool {
-        self.record.source == RaceSource::Probe
+    /// A probe or a shadow: no client waits for it.
+    pub fn is_of_operator(&self) -> bool {
+        matches!(self.record.source, RaceSource::Probe | RaceSource::Shadow)
     }
 
     /// Empty until the guard is named.
@@ -382,6 +389,10 @@ impl<'g> ParsedRace<'g> {
         self.0.place.before()
     }
 
+    pub fn is_of_client(&self) -> bool {
+        self.0.record.source == RaceSource::Client
+    }
+
     /// See [`RaceGuard::admitted`].
     pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission) {
         self.0.admitted(gateway, admission);
@@ -398,7 +409,7 @@ impl<'g> ParsedRace<'g> {
     }
 
     pub fn planned(self, planned: Planned<'_>) -> &'g RaceGuard {
-        let Planned { settings, plan, left_out, look, drawn, reasons, race_budget } = planned;
+        let Planned { settings, plan, left_out, asked_last, look, drawn, reasons, race_budget } = planned;
         let guard = self.0;
         guard.record.policy = Some(settings.policy.as_str());
         guard.record.optimise = Some(settings.optimise.as_str());
@@ -413,7 +424,7 @@ impl<'g> ParsedRace<'g> {
         guard.record.p_look = look;
         guard.record.look = drawn.map(|(upstream, _)| upstream.to_owned());
         guard.record.look_out = drawn.and_then(|(_, why)| why);
-        guard.left_out = left_out;
+        (guard.left_out, guard.asked_last) = (left_out, asked_last);
         guard.recorder.planned(&guard.record);
         guard.steering = Some((reasons, race_budget));
         guard
@@ -487,6 +498,9 @@ impl Drop for RaceGuard {
             if self.left_out.iter().any(|left_out| left_out.reason == LeftOutReason::Limit) {
                 reasons.add(DecisionReason::Narrowed);
             }
+        }
+        if let Some(asked) = &self.asked_last {
+            self.left_out.retain(|left_out| !asked.contains(&left_out.upstream));
         }
         (self.record.why, self.record.left_out) = (reasons.text(), left_out::text(&self.left_out));
         let left_out = self.left_out.iter().map(|left_out| left_out.reason);

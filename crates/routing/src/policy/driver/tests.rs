@@ -148,6 +148,7 @@ fn driver(learning: &Arc<Learning>, race: &str, others: &[&str], plain: bool) ->
         tier: 1,
         in_flight_max: None,
         worse: false,
+        last: false,
         first_token: Duration::from_secs(3),
         trial: false,
         started: None,

@@ -39,3 +39,17 @@ async fn a_trial_that_hangs_keeps_nobody_alive() {
         story([(hang(), NOW), (hang(), NOW), (ready(10), LATER)]).on_trial(1).first_token_timeout(100).tell().await;
     assert_eq!(told.end(), ("won by 2", 110), "a late one makes room all the same");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_last_resort_starts_when_no_other_is_left() {
+    let last = StartRule::Last;
+    let told = story([(error(10), NOW), (ready(50), last), (error(20), LATER)]).tell().await;
+    assert_eq!(told.end(), ("won by 2", 80));
+    assert_eq!(told.rows[2], (1, StartReason::Fallback, "won"));
+    let told = story([(error(100), NOW), (ready(50), last), (error(20), after(10))]).tell().await;
+    assert_eq!(told.end(), ("won by 2", 150), "not while another runs");
+    let told = story([(ready(900), NOW), (ready(5), last)]).first_token_timeout(300).tell().await;
+    assert_eq!((told.end(), told.rows.len()), (("won by 0", 900), 1), "not because one is late");
+    let told = story([(limited(10, 1_000), NOW), (ready(5), last)]).retries(1, false).max_attempts(4).tell().await;
+    assert_eq!(told.rows.iter().map(|row| row.0).collect::<Vec<_>>(), [0, 0, 1], "a retry goes first");
+}

@@ -131,6 +131,9 @@ function Board({ groups }) {
     speed("tok_s_p50", "tok/s p50", 0.5),
     more && speed("tok_s_p5", "p5", 0.05),
     { name: "failure_share", title: "Failures", number: true, order: (/** @type {any} */ row) => row.failure_share, cell: (/** @type {any} */ row) => html`<${Failures} row=${row} />` },
+    ...(groups.some((group) => group.judged !== undefined)
+      ? [{ name: "broken_share", title: "Broken calls", about: "of the answers to tools or a schema that were checked; small: the bounds of 95 %", number: true, order: (/** @type {any} */ row) => row.broken_share ?? null, cell: (/** @type {any} */ row) => html`<${Broken} row=${row} />` }]
+      : []),
     { name: "attempts", title: "Attempts", number: true, order: (/** @type {any} */ row) => row.attempts, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.attempts} />` },
     { name: "win_share", title: "Wins", number: true, order: (/** @type {any} */ row) => row.win_share, cell: (/** @type {any} */ row) => html`<data value=${row.wins} title=${`${row.wins} of ${row.attempts}`}>${percent(row.win_share)}</data>` },
     { name: "cost", title: "Cost", number: true, order: (/** @type {any} */ row) => row.cost_usd ?? row.cost_usd_min, cell: (/** @type {any} */ row) => html`<${Cost} value=${row.cost_usd} basis=${row.cost_basis} least=${row.cost_usd_min} most=${row.cost_usd_max} />` },
@@ -149,6 +152,12 @@ function Failures({ row }) {
   const kinds = /** @type {[string, number][]} */ (Object.entries(row.failures_by_kind)).sort((a, b) => b[1] - a[1]);
   if (kinds.length === 0) return html`<span title=${`${row.failures} of ${row.attempts}`}>${percent(row.failure_share)}</span>`;
   return html`<details><summary title=${`${row.failures} of ${row.attempts}`}>${percent(row.failure_share)}</summary><ul>${kinds.map(([kind, count]) => html`<li>${count} ${kind.replaceAll("_", " ")}</li>`)}</ul></details>`;
+}
+
+/** @param {{ row: any }} props */
+function Broken({ row }) {
+  if (row.judged === undefined) return html`<span class="quiet" title="no answer was checked">–</span>`;
+  return html`<span title=${`${row.broken} of ${row.judged} checked answers`}>${percent(row.broken_share)}</span> <small class="quiet">${percent(row.broken_share_min)} to ${percent(row.broken_share_max)}</small>`;
 }
 
 /** @typedef {{ upstream: string, ttft_samples: number, censored: number, ttft_effective: number,

@@ -153,6 +153,7 @@ const REASONS = {
   held: "a first token was held back for one that should end sooner",
   crowded: "no extras: the gateway was crowded",
   quality: "an upstream that answers worse than the others started after them",
+  last_resort: "no other was left, so one was asked that answers worse and had been left out",
 };
 /** @type {Record<string, string>} the column `start_reason` */
 const STARTS = { first: "at the start", hedge: "those before were late", fallback: "one before had failed", retry: "the same again after a failure", rescue: "the answer had broken off" };

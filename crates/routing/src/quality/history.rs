@@ -1,0 +1,64 @@
+//! Which hosts are worse by what the history says. Not for what traffic teaches while it runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::{JudgedAnswer, Quality};
+use photofinish_base::clock::micros;
+use photofinish_config::config::{Config, UpstreamConfig};
+use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
+use photofinish_history::store::{ReadError, StoreReader};
+
+/// Attempts of an upstream that are read, the newest. Older ones would have almost no weight.
+pub const REMEMBERED_MAX: usize = 4_000;
+/// A fact of `photofinish verify` counts for this long: a host may have been mended since.
+const FACTS_FOR: Duration = Duration::from_secs(30 * 86_400);
+
+impl Quality {
+    /// All that the history says now.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    pub fn of_history(config: &Config, reader: &StoreReader, now_us: i64) -> Result<Quality, ReadError> {
+        let quality = Quality::default();
+        let compared = config.models.values().filter(|model| model.upstreams.len() > 1);
+        let upstreams: BTreeSet<String> =
+            compared.flat_map(|model| &model.upstreams).map(UpstreamConfig::name).collect();
+        let upstreams: Vec<String> = upstreams.into_iter().collect();
+        reader.recorded_of(&upstreams, REMEMBERED_MAX, |recorded| quality.remember(config, &recorded, now_us))?;
+        quality.read_facts(config, reader, now_us)?;
+        quality.look_at_all(now_us);
+        Ok(quality)
+    }
+
+    /// Counts the answers of a request of the history, without looking at the hosts again.
+    pub fn remember(&self, config: &Config, recorded: &Recorded, now_us: i64) {
+        let Some(model) = config.model(&recorded.model) else { return };
+        for (class, upstream, broken) in recorded.attempts.iter().filter_map(RecordedAttempt::judged) {
+            let at_us = recorded.started_at.min(now_us);
+            self.known().add(&JudgedAnswer { model: &model.name, upstream: &upstream, class, broken, at_us });
+        }
+    }
+
+    /// What a host certainly does not do makes it worse. What it does in another way, such as another template, does not.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    pub fn read_facts(&self, config: &Config, reader: &StoreReader, now_us: i64) -> Result<(), ReadError> {
+        let mut facts = BTreeMap::<String, BTreeSet<String>>::new();
+        for verdict in reader.verdicts(None)? {
+            if verdict.wrong && verdict.answer == "no" && verdict.at >= now_us - micros(FACTS_FOR) {
+                facts.entry(verdict.host).or_default().insert(verdict.fact);
+            }
+        }
+        let mut models = BTreeMap::<String, Vec<&str>>::new();
+        for model in config.models.values() {
+            model.upstreams.iter().for_each(|upstream| models.entry(upstream.name()).or_default().push(&model.name));
+        }
+        for (upstream, models) in models {
+            let facts = facts.remove(&upstream).unwrap_or_default().into_iter().collect();
+            self.set_facts(&upstream, facts, &models, now_us);
+        }
+        Ok(())
+    }
+}
