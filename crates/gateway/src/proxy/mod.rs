@@ -142,7 +142,7 @@ async fn serve_shadow(gateway: Arc<Gateway>, call: PathCall, by: AskedBy, reques
     let place = gateway.enter_own_race();
     let preparing =
         Preparing { gateway: &gateway, live: &live, call: surface.is_in_path().then_some(call), by, stored: None };
-    handle(preparing, surface, place, request).instrument(request_span(surface.as_str())).await
+    handle(preparing, surface, place, request).in_context(LogContext::request(surface.as_str())).await
 }
 
 async fn handle(
