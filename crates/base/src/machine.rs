@@ -33,14 +33,22 @@ const RESERVE: std::ops::RangeInclusive<u64> = 16..=512;
 /// How long requests are shed after the latest sign that descriptors run out.
 const SCARCE_FOR: Duration = Duration::from_secs(1);
 
-/// Bytes that this process may use: the smallest of the machine's memory, its control groups' limits and `ulimit -v`.
+/// Bytes for bodies, buffers and connections: a quarter of the machine's memory, where databases and other programs need room, and at
+/// most half of what a control group or `ulimit -v` leaves to this process. The other half is for itself: translating a body may
+/// briefly double it.
 pub fn memory() -> u64 {
     let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_total(&text));
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let groups =
         group_files(&own).into_iter().filter_map(|file| std::fs::read_to_string(file).ok()?.trim().parse().ok());
     let address_space = getrlimit(Resource::As).current;
-    groups.chain(machine).chain(address_space).min().unwrap_or(MEMORY_UNKNOWN)
+    share(machine, groups.chain(address_space).min())
+}
+
+fn share(machine: Option<u64>, limit: Option<u64>) -> u64 {
+    let quarter = machine.map(|bytes| bytes / 4);
+    let half = limit.map(|bytes| bytes / 2);
+    quarter.into_iter().chain(half).min().unwrap_or(MEMORY_UNKNOWN / 4)
 }
 
 /// Descriptors that this process may have once [`raise_descriptors`] was called.
@@ -427,6 +435,20 @@ pub fn handshakes(port: u16) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_its_own_leaves_it_half_and_a_machine_a_quarter() {
+        const GB: u64 = 1 << 30;
+        for (machine, limit, bytes) in [
+            (Some(8 * GB), None, 2 * GB),
+            (Some(8 * GB), Some(GB / 2), GB / 4),
+            (Some(8 * GB), Some(6 * GB), 2 * GB),
+            (None, Some(GB), GB / 2),
+            (None, None, GB / 2),
+        ] {
+            assert_eq!(share(machine, limit), bytes, "{machine:?} {limit:?}");
+        }
+    }
 
     #[test]
     fn what_the_system_tells_is_read() {

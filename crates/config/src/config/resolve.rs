@@ -27,11 +27,8 @@ use super::{
 };
 use photofinish_base::machine;
 
-/// Bodies and buffers may use a quarter of the machine's memory: reading and translating them may briefly double it, and the
-/// database and other programs need room.
-const MEMORY_SHARE: u64 = 4;
-/// Bytes of `memory` per request in flight. A slow stream with its connections was measured to take 44 KB of the machine's, four
-/// times `memory`: as many streams as are let in take a third of the machine's. What is larger is leased from `memory` itself.
+/// Bytes of `memory` per request in flight. A slow stream with its connections was measured to take 44 to 50 KB, so as
+/// many streams as are let in take one and a half times `memory`. What is larger is leased from `memory` itself.
 const REQUEST_BYTES: u64 = 32 << 10;
 /// Descriptors per request in flight: the client's and those of three attempts.
 const REQUEST_DESCRIPTORS: u64 = 4;
@@ -69,7 +66,7 @@ pub(super) fn resolve(
     doubts::warn_of_limits(scope, (&hosting, &models, &aliases), &raw.limits, teams.values());
     let workloads = raw.probes.workloads();
     let probes = raw.probes.resolve(scope, &models.keys().cloned().collect(), serves_catalogue);
-    let memory = server.memory.unwrap_or_else(|| whole(machine::memory() / MEMORY_SHARE));
+    let memory = server.memory.unwrap_or_else(|| whole(machine::memory()));
     Config {
         source: ConfigSource::File(absolute(path)),
         server: Server {

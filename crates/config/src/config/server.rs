@@ -39,7 +39,8 @@ keys! {
         trusted_proxies: Vec<IpNet> = PROXIES, or Vec::new();
         /// The largest request; a larger one is answered 413.
         body_max: usize = ByteSize(BODY_MAX), or 32 << 20;
-        /// What bodies, buffers and connections may take together; a quarter of the machine's memory unless set.
+        /// What bodies, buffers and connections may take together; a quarter of the machine's memory, and at most half of the
+        /// control group's, unless set.
         memory: Option<usize> = ByteSize(MEMORY);
         /// Requests served at once; a further one is answered 503. From memory and descriptors unless set.
         max_in_flight: Option<usize> = WholeNumber(MAX_IN_FLIGHT);
