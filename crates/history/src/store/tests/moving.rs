@@ -125,6 +125,21 @@ async fn a_moved_file_is_read_as_a_new_one() {
     assert!(texts < 20, "names have numbers: {texts}");
 }
 
+/// A name has no number when it comes first.
+#[tokio::test]
+async fn a_reported_model_is_that_which_was_sent_from_the_first_row_on() {
+    let (_directory, path, store) = new_store().await;
+    for (n, reported) in [(0, Some("llama-70b")), (1, Some("llama-70b")), (2, Some("other")), (3, None)] {
+        let won = AttemptRecord { model_reported: reported.map(str::to_owned), ..sample::won(n) };
+        assert_eq!(won.model_sent, "llama-70b");
+        store.write(&[attempt(won)]).unwrap();
+    }
+    let sql = "SELECT model_reported FROM attempt ORDER BY race_id";
+    let reported: Vec<Option<String>> = sqlx::query_scalar(sql).fetch_all(&mut plain(&path).await).await.unwrap();
+    let reported: Vec<Option<&str>> = reported.iter().map(Option::as_deref).collect();
+    assert_eq!(reported, [Some("llama-70b"), Some("llama-70b"), Some("other"), None]);
+}
+
 /// A value that may stand in a column, and the usual ones.
 fn cell(column: &'static crate::record::table::Column) -> BoxedStrategy<Cell> {
     use crate::record::table::SqlType;
