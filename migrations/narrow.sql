@@ -1,16 +1,4 @@
--- Run when every row of `race` and `attempt` is in the narrow tables. Needs PRAGMA legacy_alter_table = ON, so that the other views go on
--- naming `race` and `attempt`.
-
-DROP TRIGGER race_comes;
-DROP TRIGGER race_changes;
-DROP TRIGGER race_goes;
-DROP TRIGGER attempt_comes;
-DROP TRIGGER attempt_changes;
-DROP TRIGGER attempt_goes;
-DROP TABLE moved;
-
-ALTER TABLE race RENAME TO race_old;
-ALTER TABLE attempt RENAME TO attempt_old;
+-- The views in the place of `race` and `attempt`. A file whose views read differently gets these when it is opened.
 
 CREATE VIEW race AS
 SELECT race_id,

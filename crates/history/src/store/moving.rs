@@ -6,6 +6,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 
+use super::columns::stored;
 use super::narrow::{self, Names};
 use super::races::BEHIND_ALL;
 use super::rollup::{ATTEMPT_TO_STAY, RACE_TO_STAY, RollupFailure};
@@ -22,7 +23,7 @@ const REMOVED_MAX: i64 = 1_000;
 const LEFT_MIN: u64 = 64 << 20;
 const LEFT_SHARE: u64 = 20;
 
-/// The views in the place of the tables.
+/// The views in the place of the tables, a blank line between two statements.
 const VIEWS: &str = include_str!("../../migrations/narrow.sql");
 
 /// What a step did.
@@ -73,22 +74,70 @@ fn has_room(connection: &Connection) -> Result<(), RollupFailure> {
     if left < LEFT_MIN + file.len() / LEFT_SHARE { Err(RollupFailure::NoRoom(left >> 20)) } else { Ok(()) }
 }
 
-/// Puts the views in the place of tables that have no row, such as those of a new file.
-pub(super) fn settle_empty(connection: &mut Connection) -> rusqlite::Result<()> {
+/// Gives a file that was just migrated the views, if it has no rows to be moved, or else the triggers that copy what comes meanwhile.
+pub(super) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     const IS_EMPTY: &str = "SELECT NOT EXISTS (SELECT 1 FROM race) AND NOT EXISTS (SELECT 1 FROM attempt)";
-    let is_empty = |connection: &Connection| -> rusqlite::Result<bool> {
-        Ok(narrow::is_moving(connection)? && connection.query_row(IS_EMPTY, [], |row| row.get(0))?)
-    };
-    if is_empty(connection)? {
-        connection.pragma_update(None, "legacy_alter_table", true)?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if is_empty(&transaction)? {
-            transaction.execute_batch(VIEWS)?;
-            transaction.execute_batch("DROP TABLE race_old; DROP TABLE attempt_old")?;
+    if !narrow::is_moving(connection)? && is_current(connection)? {
+        return Ok(());
+    }
+    connection.pragma_update(None, "legacy_alter_table", true)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if !narrow::is_moving(&transaction)? {
+        transaction.execute_batch("DROP VIEW IF EXISTS race; DROP VIEW IF EXISTS attempt")?;
+        transaction.execute_batch(VIEWS)?;
+    } else if transaction.query_row(IS_EMPTY, [], |row| row.get(0))? {
+        replace(&transaction)?;
+        transaction.execute_batch("DROP TABLE race_old; DROP TABLE attempt_old")?;
+    } else {
+        copy_what_comes(&transaction)?;
+    }
+    transaction.commit()
+}
+
+/// The statements of [`VIEWS`].
+fn views() -> impl Iterator<Item = &'static str> {
+    VIEWS.split("\n\n").map(|view| view.trim_end().trim_end_matches(';')).filter(|view| view.starts_with("CREATE "))
+}
+
+fn is_current(connection: &Connection) -> rusqlite::Result<bool> {
+    let exists = "SELECT 1 FROM sqlite_schema WHERE type IN ('view', 'trigger') AND sql = ?1";
+    for view in views() {
+        if connection.prepare_cached(exists)?.query_row([view], |_| Ok(())).optional()?.is_none() {
+            return Ok(false);
         }
-        transaction.commit()?;
+    }
+    Ok(true)
+}
+
+/// The wide tables get the columns that were added since, and triggers.
+fn copy_what_comes(connection: &Connection) -> rusqlite::Result<()> {
+    for (table, key) in [
+        (RowTable::Race, "race_id = OLD.race_id"),
+        (RowTable::Attempt, "race_id = OLD.race_id AND ordinal = OLD.ordinal"),
+    ] {
+        let (Some(narrow), wide) = (narrow::of(table), table.name()) else { continue };
+        for column in narrow.columns() {
+            let exists = "SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2";
+            let name = stored(column.name);
+            if connection.query_row(exists, [wide, name], |_| Ok(())).optional()?.is_none() {
+                connection.execute_batch(&format!("ALTER TABLE {wide} ADD COLUMN {name} {:?}", column.sql_type))?;
+            }
+        }
+        connection.execute_batch(&narrow.triggers(wide, key))?;
     }
     Ok(())
+}
+
+/// Puts the views in the place of the tables.
+fn replace(connection: &Connection) -> rusqlite::Result<()> {
+    for table in ["race", "attempt"] {
+        for trigger in ["comes", "changes", "goes"] {
+            connection.execute_batch(&format!("DROP TRIGGER IF EXISTS {table}_{trigger}"))?;
+        }
+        connection.execute_batch(&format!("ALTER TABLE {table} RENAME TO {table}_old"))?;
+    }
+    connection.execute_batch("DROP TABLE moved")?;
+    connection.execute_batch(VIEWS)
 }
 
 fn move_some(connection: &mut Connection, names: &mut Names) -> rusqlite::Result<()> {
@@ -114,7 +163,7 @@ fn move_some(connection: &mut Connection, names: &mut Names) -> rusqlite::Result
         }
     }
     if until == BEHIND_ALL {
-        transaction.execute_batch(VIEWS)?;
+        replace(&transaction)?;
     } else {
         transaction.execute("UPDATE moved SET race_id = ?1", [&until])?;
     }

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use super::columns::stored;
 use super::write::RowTable;
-use crate::record::table::{CellValue, Table};
+use crate::record::table::{CellValue, Column, Table};
 use crate::record::{AttemptRecord, RaceRecord};
 
 /// How a narrow table stores a column that is not stored as it is.
@@ -116,6 +116,8 @@ const ATTEMPT: &[(&str, Form)] = &[
 
 /// The cells of a table in its narrow form.
 pub(super) struct Narrow {
+    table: &'static str,
+    columns: &'static [Column],
     insert: String,
     /// For each column, in the order of the declaration, with the place of the other column that it needs.
     forms: Vec<Option<(Form, usize)>>,
@@ -144,7 +146,7 @@ pub(super) fn is_moving(connection: &Connection) -> rusqlite::Result<bool> {
 }
 
 impl Narrow {
-    fn new<T: Table>(table: &str, forms: &[(&str, Form)]) -> Narrow {
+    fn new<T: Table>(table: &'static str, forms: &[(&str, Form)]) -> Narrow {
         let place = |name: &str| T::COLUMNS.iter().position(|column| column.name == name).unwrap_or_default();
         let form = |name: &str| {
             let form = forms.iter().find(|(of, _)| *of == name)?.1;
@@ -158,6 +160,8 @@ impl Narrow {
         let names: Vec<&str> = T::COLUMNS.iter().map(|column| stored(column.name)).collect();
         let (names, values) = (names.join(","), vec!["?"; T::COLUMNS.len()].join(","));
         Narrow {
+            table,
+            columns: T::COLUMNS,
             insert: format!("INSERT INTO {table} ({names}) VALUES ({values}) ON CONFLICT DO NOTHING"),
             forms: T::COLUMNS.iter().map(|column| form(column.name)).collect(),
         }
@@ -165,6 +169,32 @@ impl Narrow {
 
     pub fn insert(&self) -> &str {
         &self.insert
+    }
+
+    pub fn columns(&self) -> &'static [Column] {
+        self.columns
+    }
+
+    /// The triggers that copy what is written to the wide table of this name. Names stay texts.
+    pub fn triggers(&self, wide: &str, key: &str) -> String {
+        let columns: Vec<&str> = self.columns.iter().map(|column| stored(column.name)).collect();
+        let copied = columns.iter().zip(self.columns).zip(&self.forms).map(|((name, column), form)| match form {
+            Some((NameAs(_), _)) => format!("ifnull(NEW.{name}, 0)"),
+            Some((As(_) | Unless(_), _)) if column.nullable => format!("ifnull(NEW.{name}, -1)"),
+            _ => format!("NEW.{name}"),
+        });
+        let (table, columns, copied) = (self.table, columns.join(", "), copied.collect::<Vec<_>>().join(", "));
+        let (delete, insert) =
+            (format!("DELETE FROM {table} WHERE {key}"), format!("INTO {table} ({columns}) VALUES ({copied})"));
+        let trigger = |name: &str, event: &str, does: &str| {
+            format!(
+                "DROP TRIGGER IF EXISTS {wide}_{name}; \
+                 CREATE TRIGGER {wide}_{name} AFTER {event} ON {wide} BEGIN {does}; END; "
+            )
+        };
+        trigger("comes", "INSERT", &format!("INSERT OR IGNORE {insert}"))
+            + &trigger("changes", "UPDATE", &format!("{delete}; INSERT {insert}"))
+            + &trigger("goes", "DELETE", &delete)
     }
 
     /// Puts each cell into its narrow form.

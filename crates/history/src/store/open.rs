@@ -159,7 +159,7 @@ fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<Connection, OpenE
     let explained = |error| explain_own(path, &error);
     connection.pragma_update(None, "journal_mode", "WAL").map_err(explained)?;
     migrate(path, BUSY_TIMEOUT).map_err(|error| explain_migration(path, &error))?;
-    moving::settle_empty(&mut connection).map_err(explained)?;
+    moving::prepare(&mut connection).map_err(explained)?;
     // Opens the log, which then stays until this connection closes.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(explained)?;
     if let Some(bytes_max) = bytes_max {

@@ -91,6 +91,27 @@ async fn rows_of_an_older_file_are_moved_while_others_come_and_go() {
     assert_eq!(integrity, "ok");
 }
 
+/// A view of another version is replaced; a file that is moved only later gets the columns of that version.
+#[tokio::test]
+async fn views_and_columns_of_another_version_are_brought_up_to_date() {
+    let (_directory, path, store) = new_store().await;
+    store.write(&[race(sample::race(0)), attempt(sample::won(0))]).unwrap();
+    let expected = shown(&path);
+    store.close();
+    let older = "DROP VIEW attempt; CREATE VIEW attempt AS SELECT race_id, ordinal FROM attempt_row";
+    sqlx::raw_sql(older).execute(&mut plain(&path).await).await.unwrap();
+    Store::open(&path).unwrap().close();
+    assert_eq!(shown(&path), expected);
+
+    let (_directory, path) = wide(&world::records(74, 400)).await;
+    sqlx::raw_sql("ALTER TABLE attempt DROP COLUMN tool_set").execute(&mut plain(&path).await).await.unwrap();
+    let store = Store::open(&path).unwrap();
+    store.write(&[race(sample::race(0)), attempt(sample::won(0))]).unwrap();
+    while step(&path) == Progress::Some {}
+    let of_sample = shown(&path).into_iter().filter(|row| row["race_id"] == sample::race_id(0).as_str());
+    assert_eq!(of_sample.collect::<Vec<_>>(), expected);
+}
+
 #[tokio::test]
 async fn a_step_that_fails_leaves_everything_as_it_was() {
     let (_directory, path) = wide(&world::records(72, 1_000)).await;
