@@ -1,96 +1,6 @@
 -- What the migrations make of an empty file. Written by a test: see CONTRIBUTING.md.
 PRAGMA application_id = 1346916180;
 
-CREATE TABLE race (
-    race_id TEXT NOT NULL PRIMARY KEY,
-    started_at INTEGER NOT NULL,
-    caller TEXT,
-    api TEXT NOT NULL,
-    model TEXT NOT NULL,
-    stream INTEGER NOT NULL,
-    policy TEXT,
-    optimise TEXT,
-    n_choices INTEGER,
-    max_tokens INTEGER,
-    has_tools INTEGER NOT NULL,
-    input_bytes INTEGER NOT NULL,
-    input_tokens_estimate INTEGER NOT NULL,
-    attempts INTEGER NOT NULL,
-    winner INTEGER,
-    first_token_sent_us INTEGER,
-    done_us INTEGER,
-    outcome TEXT NOT NULL,
-    http_status INTEGER,
-    in_flight INTEGER NOT NULL,
-    gateway_version TEXT NOT NULL
-, plan TEXT, why TEXT, rescued_by INTEGER, left_out TEXT, source TEXT NOT NULL DEFAULT 'client', run_id TEXT, workload TEXT, scheduled_us INTEGER, p_look REAL, look TEXT, look_out TEXT, team TEXT, caller_key TEXT) STRICT, WITHOUT ROWID;
-
-CREATE INDEX race_started_at ON race (started_at);
-
-CREATE TABLE attempt (
-    race_id TEXT NOT NULL,
-    ordinal INTEGER NOT NULL,
-    provider TEXT NOT NULL,
-    model_sent TEXT NOT NULL,
-    model_reported TEXT,
-    dialect TEXT NOT NULL,
-    key_id TEXT,
-    start_reason TEXT NOT NULL,
-    dispatch_us INTEGER NOT NULL,
-    p_include REAL,
-    p_audit REAL,
-    audited INTEGER NOT NULL,
-    conn_reused INTEGER,
-    http_version TEXT,
-    connect_us INTEGER,
-    headers_us INTEGER,
-    first_byte_us INTEGER,
-    first_event_us INTEGER,
-    first_token_us INTEGER,
-    first_kind TEXT,
-    first_answer_us INTEGER,
-    second_token_us INTEGER,
-    last_token_us INTEGER,
-    finish_us INTEGER,
-    eof_us INTEGER,
-    cancel_us INTEGER,
-    ttft_obs_us INTEGER,
-    ttft_event INTEGER,
-    censor_cause TEXT,
-    outcome TEXT NOT NULL,
-    http_status INTEGER,
-    failure TEXT,
-    failure_phase TEXT,
-    retry_after_ms INTEGER,
-    payload_events INTEGER NOT NULL,
-    reasoning_events INTEGER NOT NULL,
-    chars_total INTEGER NOT NULL,
-    chars_first INTEGER NOT NULL,
-    keepalives INTEGER NOT NULL,
-    gap_p50_us INTEGER,
-    gap_p99_us INTEGER,
-    gap_max_us INTEGER,
-    burst INTEGER,
-    client_stalled INTEGER NOT NULL,
-    input_tokens INTEGER,
-    cached_input_tokens INTEGER,
-    output_tokens INTEGER,
-    reasoning_tokens INTEGER,
-    tok_src TEXT NOT NULL,
-    finish_reason TEXT,
-    server_queue_us INTEGER,
-    server_prefill_us INTEGER,
-    server_decode_us INTEGER,
-    server_total_us INTEGER,
-    ratelimit_remaining_requests INTEGER,
-    ratelimit_remaining_tokens INTEGER,
-    cost_usd REAL,
-    cost_basis TEXT NOT NULL,
-    in_flight_upstream INTEGER NOT NULL,
-    definition_version INTEGER NOT NULL, cost_usd_min REAL, cost_usd_max REAL, price_source TEXT, cache_write_tokens INTEGER, service_tier TEXT, plain INTEGER NOT NULL DEFAULT 0, predicted_us INTEGER, calls TEXT, structured TEXT, tool_set INTEGER,
-    PRIMARY KEY (race_id, ordinal)
-) STRICT, WITHOUT ROWID;
-
 CREATE VIEW upstream_hourly AS
 SELECT hour, upstream,
        count(*) AS attempts,
@@ -155,8 +65,6 @@ SELECT race_id, model, started_at, hour,
                 THEN sum(cost_usd_max) FILTER (WHERE extra) END AS extra_cost_usd_max
 FROM attempt_cost
 GROUP BY race_id;
-
-CREATE INDEX race_apart ON race (source, race_id) WHERE source <> 'client';
 
 CREATE TABLE run (
     run_id TEXT NOT NULL PRIMARY KEY,
@@ -250,8 +158,6 @@ SELECT attempt.race_id, attempt.ordinal, attempt.provider,
 FROM attempt LEFT JOIN race ON race.race_id = attempt.race_id
 WHERE coalesce(race.source, 'client') = 'client';
 
-CREATE INDEX race_look ON race (started_at) WHERE look IS NOT NULL;
-
 CREATE TABLE incident (
     incident_id TEXT NOT NULL PRIMARY KEY,
     upstream TEXT,
@@ -275,8 +181,6 @@ CREATE TABLE incident (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX incident_began_at ON incident (began_at);
-
-CREATE INDEX race_not_ok ON race (outcome, race_id) WHERE outcome <> 'ok';
 
 CREATE TABLE team (
     id TEXT NOT NULL PRIMARY KEY,
@@ -350,4 +254,245 @@ CREATE TABLE sample (
 
 CREATE TRIGGER audit_delete BEFORE DELETE ON audit WHEN OLD.id > (SELECT max(id) FROM audit) - 1000000
 BEGIN SELECT RAISE(ABORT, 'audit is append-only'); END;
+
+CREATE TABLE name (
+    id INTEGER PRIMARY KEY,
+    text TEXT NOT NULL UNIQUE
+) STRICT;
+
+CREATE TABLE race_row (
+    race_id TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    model ANY NOT NULL,
+    outcome ANY NOT NULL,
+    api ANY NOT NULL,
+    policy ANY,
+    optimise ANY,
+    input_bytes INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    in_flight INTEGER NOT NULL,
+    gateway_version ANY NOT NULL,
+    plan ANY,
+    why ANY,
+    done_us INTEGER,
+    winner INTEGER,
+    first_token_sent_us INTEGER,
+    caller ANY,
+    max_tokens INTEGER,
+    p_look REAL,
+    stream INTEGER,
+    n_choices INTEGER,
+    has_tools INTEGER,
+    input_tokens_estimate INTEGER,
+    http_status INTEGER,
+    rescued_by INTEGER,
+    left_out ANY,
+    source TEXT,
+    run_id TEXT,
+    workload ANY,
+    scheduled_us INTEGER,
+    look TEXT,
+    look_out TEXT,
+    team ANY,
+    caller_key ANY,
+    PRIMARY KEY (race_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE attempt_row (
+    race_id TEXT NOT NULL,
+    ordinal INTEGER NOT NULL,
+    provider ANY NOT NULL,
+    model_sent ANY NOT NULL,
+    outcome ANY NOT NULL,
+    start_reason ANY NOT NULL,
+    dialect ANY NOT NULL,
+    dispatch_us INTEGER NOT NULL,
+    p_audit REAL,
+    conn_reused INTEGER,
+    http_version ANY,
+    connect_us INTEGER,
+    headers_us INTEGER,
+    first_byte_us INTEGER,
+    tok_src ANY NOT NULL,
+    cost_basis ANY NOT NULL,
+    cost_usd REAL,
+    price_source ANY,
+    in_flight_upstream INTEGER NOT NULL,
+    predicted_us INTEGER,
+    cancel_us INTEGER,
+    ttft_obs_us INTEGER,
+    ttft_event INTEGER,
+    censor_cause ANY,
+    cost_usd_max REAL,
+    first_token_us INTEGER,
+    first_kind ANY,
+    second_token_us INTEGER,
+    last_token_us INTEGER,
+    finish_us INTEGER,
+    eof_us INTEGER,
+    payload_events INTEGER,
+    chars_total INTEGER,
+    chars_first INTEGER,
+    gap_p50_us INTEGER,
+    gap_p99_us INTEGER,
+    gap_max_us INTEGER,
+    burst INTEGER,
+    input_tokens INTEGER,
+    output_tokens INTEGER,
+    finish_reason ANY,
+    key_id ANY,
+    model_reported ANY,
+    p_include REAL,
+    audited INTEGER,
+    first_event_us INTEGER,
+    first_answer_us INTEGER,
+    http_status INTEGER,
+    failure ANY,
+    failure_phase ANY,
+    retry_after_ms INTEGER,
+    reasoning_events INTEGER,
+    keepalives INTEGER,
+    client_stalled INTEGER,
+    cached_input_tokens INTEGER,
+    reasoning_tokens INTEGER,
+    server_queue_us INTEGER,
+    server_prefill_us INTEGER,
+    server_decode_us INTEGER,
+    server_total_us INTEGER,
+    ratelimit_remaining_requests INTEGER,
+    ratelimit_remaining_tokens INTEGER,
+    definition_version INTEGER,
+    cost_usd_min REAL,
+    cache_write_tokens INTEGER,
+    service_tier ANY,
+    plain INTEGER,
+    calls ANY,
+    structured ANY,
+    tool_set INTEGER,
+    PRIMARY KEY (race_id, ordinal)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX race_row_apart ON race_row (coalesce(source, 'client'), race_id) WHERE coalesce(source, 'client') <> 'client';
+
+CREATE INDEX race_row_not_ok ON race_row (CASE outcome WHEN 1 THEN 'ok' WHEN 2 THEN 'error' WHEN 3 THEN 'client_gone' WHEN 4 THEN 'rejected' WHEN 5 THEN 'shutdown' ELSE outcome END, race_id) WHERE CASE outcome WHEN 1 THEN 'ok' WHEN 2 THEN 'error' WHEN 3 THEN 'client_gone' WHEN 4 THEN 'rejected' WHEN 5 THEN 'shutdown' ELSE outcome END <> 'ok';
+
+CREATE INDEX race_row_look ON race_row (started_at) WHERE look IS NOT NULL;
+
+CREATE VIEW race AS
+SELECT race_id,
+       started_at,
+       CASE WHEN caller < '' THEN (SELECT text FROM name WHERE id = caller) ELSE caller END AS caller,
+       CASE WHEN api < '' THEN (SELECT text FROM name WHERE id = api) ELSE api END AS api,
+       CASE WHEN model < '' THEN (SELECT text FROM name WHERE id = model) ELSE model END AS model,
+       coalesce(stream, 1) AS stream,
+       CASE policy WHEN 1 THEN 'adaptive' WHEN 2 THEN 'race' WHEN 3 THEN 'hedge' WHEN 4 THEN 'fallback' WHEN 5 THEN 'weighted' ELSE policy END AS policy,
+       CASE optimise WHEN 1 THEN 'auto' WHEN 2 THEN 'ttft' WHEN 3 THEN 'completion' WHEN 4 THEN 'goodput' ELSE optimise END AS optimise,
+       n_choices,
+       max_tokens,
+       coalesce(has_tools, 0) AS has_tools,
+       input_bytes,
+       coalesce(input_tokens_estimate, input_bytes / 4) AS input_tokens_estimate,
+       attempts,
+       winner,
+       first_token_sent_us,
+       done_us,
+       CASE outcome WHEN 1 THEN 'ok' WHEN 2 THEN 'error' WHEN 3 THEN 'client_gone' WHEN 4 THEN 'rejected' WHEN 5 THEN 'shutdown' ELSE outcome END AS outcome,
+       nullif(coalesce(http_status, 200), -1) AS http_status,
+       in_flight,
+       CASE WHEN gateway_version < '' THEN (SELECT text FROM name WHERE id = gateway_version) ELSE gateway_version END AS gateway_version,
+       CASE WHEN plan < '' THEN (SELECT text FROM name WHERE id = plan) ELSE plan END AS plan,
+       CASE WHEN why < '' THEN (SELECT text FROM name WHERE id = why) ELSE why END AS why,
+       rescued_by,
+       CASE WHEN left_out < '' THEN (SELECT text FROM name WHERE id = left_out) ELSE left_out END AS left_out,
+       coalesce(source, 'client') AS source,
+       run_id,
+       CASE WHEN workload < '' THEN (SELECT text FROM name WHERE id = workload) ELSE workload END AS workload,
+       scheduled_us,
+       CASE WHEN p_look > 1.0 THEN 1.0 / p_look ELSE p_look END AS p_look,
+       look,
+       look_out,
+       CASE WHEN team < '' THEN (SELECT text FROM name WHERE id = team) ELSE team END AS team,
+       CASE WHEN caller_key < '' THEN (SELECT text FROM name WHERE id = caller_key) ELSE caller_key END AS caller_key
+FROM race_row;
+
+CREATE TRIGGER race_removed INSTEAD OF DELETE ON race BEGIN
+    DELETE FROM race_row WHERE race_id = OLD.race_id;
+END;
+
+CREATE VIEW attempt AS
+SELECT race_id,
+       ordinal,
+       CASE WHEN provider < '' THEN (SELECT text FROM name WHERE id = provider) ELSE provider END AS provider,
+       CASE WHEN model_sent < '' THEN (SELECT text FROM name WHERE id = model_sent) ELSE model_sent END AS model_sent,
+       CASE WHEN coalesce(model_reported, model_sent) < '' THEN (SELECT text FROM name WHERE id = coalesce(model_reported, model_sent)) ELSE coalesce(model_reported, model_sent) END AS model_reported,
+       CASE dialect WHEN 1 THEN 'openai' WHEN 2 THEN 'responses' WHEN 3 THEN 'anthropic' WHEN 4 THEN 'gemini' WHEN 5 THEN 'bedrock' WHEN 6 THEN 'ollama' ELSE dialect END AS dialect,
+       CASE WHEN key_id < '' THEN (SELECT text FROM name WHERE id = key_id) ELSE key_id END AS key_id,
+       CASE start_reason WHEN 1 THEN 'first' WHEN 2 THEN 'hedge' WHEN 3 THEN 'fallback' WHEN 4 THEN 'retry' WHEN 5 THEN 'rescue' ELSE start_reason END AS start_reason,
+       dispatch_us,
+       nullif(coalesce(p_include, 1.0), -1) AS p_include,
+       CASE WHEN p_audit > 1.0 THEN 1.0 / p_audit ELSE p_audit END AS p_audit,
+       coalesce(audited, 0) AS audited,
+       conn_reused,
+       CASE http_version WHEN 1 THEN '1.1' WHEN 2 THEN '2' ELSE http_version END AS http_version,
+       connect_us,
+       headers_us,
+       first_byte_us,
+       nullif(coalesce(first_event_us, first_byte_us), -1) AS first_event_us,
+       first_token_us,
+       CASE first_kind WHEN 1 THEN 'text' WHEN 2 THEN 'reasoning' WHEN 3 THEN 'tool' WHEN 4 THEN 'refusal' WHEN 5 THEN 'audio' WHEN 6 THEN 'image' WHEN 7 THEN 'whole' ELSE first_kind END AS first_kind,
+       nullif(coalesce(first_answer_us, first_token_us), -1) AS first_answer_us,
+       second_token_us,
+       last_token_us,
+       finish_us,
+       eof_us,
+       cancel_us,
+       nullif(coalesce(ttft_obs_us, first_token_us), -1) AS ttft_obs_us,
+       nullif(coalesce(ttft_event, 1), -1) AS ttft_event,
+       CASE censor_cause WHEN 1 THEN 'lost' WHEN 2 THEN 'client_gone' WHEN 3 THEN 'timeout' WHEN 4 THEN 'shutdown' ELSE censor_cause END AS censor_cause,
+       CASE outcome WHEN 1 THEN 'won' WHEN 2 THEN 'lost' WHEN 3 THEN 'drained' WHEN 4 THEN 'failed' WHEN 5 THEN 'failed_mid' WHEN 6 THEN 'empty' WHEN 7 THEN 'refused' WHEN 8 THEN 'timeout' WHEN 9 THEN 'client_gone' WHEN 10 THEN 'shutdown' WHEN 11 THEN 'shed' ELSE outcome END AS outcome,
+       nullif(coalesce(http_status, 200), -1) AS http_status,
+       CASE WHEN failure < '' THEN (SELECT text FROM name WHERE id = failure) ELSE failure END AS failure,
+       CASE WHEN failure_phase < '' THEN (SELECT text FROM name WHERE id = failure_phase) ELSE failure_phase END AS failure_phase,
+       retry_after_ms,
+       coalesce(payload_events, 0) AS payload_events,
+       coalesce(reasoning_events, 0) AS reasoning_events,
+       coalesce(chars_total, 0) AS chars_total,
+       coalesce(chars_first, 0) AS chars_first,
+       coalesce(keepalives, 0) AS keepalives,
+       gap_p50_us,
+       gap_p99_us,
+       gap_max_us,
+       burst,
+       coalesce(client_stalled, 0) AS client_stalled,
+       input_tokens,
+       cached_input_tokens,
+       output_tokens,
+       reasoning_tokens,
+       CASE tok_src WHEN 1 THEN 'usage' WHEN 2 THEN 'partial' WHEN 3 THEN 'none' WHEN 4 THEN 'tokenizer' WHEN 5 THEN 'chars' WHEN 6 THEN 'events' ELSE tok_src END AS tok_src,
+       CASE WHEN finish_reason < '' THEN (SELECT text FROM name WHERE id = finish_reason) ELSE finish_reason END AS finish_reason,
+       server_queue_us,
+       server_prefill_us,
+       server_decode_us,
+       server_total_us,
+       ratelimit_remaining_requests,
+       ratelimit_remaining_tokens,
+       cost_usd,
+       CASE cost_basis WHEN 1 THEN 'reported' WHEN 2 THEN 'computed' WHEN 3 THEN 'at_least' WHEN 4 THEN 'at_most' WHEN 5 THEN 'unknown' ELSE cost_basis END AS cost_basis,
+       in_flight_upstream,
+       coalesce(definition_version, 1) AS definition_version,
+       nullif(coalesce(cost_usd_min, cost_usd), -1) AS cost_usd_min,
+       nullif(coalesce(cost_usd_max, cost_usd), -1) AS cost_usd_max,
+       CASE WHEN price_source < '' THEN (SELECT text FROM name WHERE id = price_source) ELSE price_source END AS price_source,
+       cache_write_tokens,
+       CASE WHEN service_tier < '' THEN (SELECT text FROM name WHERE id = service_tier) ELSE service_tier END AS service_tier,
+       coalesce(plain, 0) AS plain,
+       predicted_us,
+       CASE WHEN calls < '' THEN (SELECT text FROM name WHERE id = calls) ELSE calls END AS calls,
+       CASE WHEN structured < '' THEN (SELECT text FROM name WHERE id = structured) ELSE structured END AS structured,
+       tool_set
+FROM attempt_row;
+
+CREATE TRIGGER attempt_removed INSTEAD OF DELETE ON attempt BEGIN
+    DELETE FROM attempt_row WHERE race_id = OLD.race_id AND ordinal = OLD.ordinal;
+END;
 

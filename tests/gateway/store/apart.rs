@@ -58,8 +58,8 @@ async fn without_others(setup: &Setup, config: &str) -> Setup {
     alone.write("photofinish.db", std::fs::read(setup.path("copy.db")).unwrap());
     let mut connection = alone.connect().await;
     for others in [
-        "DELETE FROM attempt WHERE race_id IN (SELECT race_id FROM race WHERE source <> 'client')",
-        "DELETE FROM race WHERE source <> 'client'",
+        "DELETE FROM attempt_row WHERE race_id IN (SELECT race_id FROM race WHERE source <> 'client')",
+        "DELETE FROM race_row WHERE source <> 'client'",
         "DELETE FROM run",
     ] {
         assert!(sqlx::query(others).execute(&mut connection).await.unwrap().rows_affected() > 0, "{others}");

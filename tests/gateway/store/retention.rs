@@ -16,7 +16,7 @@ async fn old_rows_are_deleted_and_their_totals_kept() {
     assert_eq!(served.ask("m").await.status, 200);
     let setup = served.stop().await;
     // As if the race had been in 2024: the id contains the time.
-    for table in ["UPDATE race", "UPDATE attempt"] {
+    for table in ["UPDATE race_row", "UPDATE attempt_row"] {
         let sql = format!("{table} SET race_id = '01900000' || substr(race_id, 9)");
         sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut setup.connect().await).await.unwrap();
     }

@@ -181,11 +181,11 @@ async fn damage_that_only_a_reader_meets_is_told_too() {
     asks(&served, 1).await;
     let setup = served.stop().await;
     let mut connection = setup.connect().await;
-    let mut sql = "CREATE TEMP TABLE one AS SELECT * FROM race LIMIT 1; ".to_owned();
+    let mut sql = "CREATE TEMP TABLE one AS SELECT * FROM race_row LIMIT 1; ".to_owned();
     for n in 0..200 {
         let race_id = format!("'01900000-{n:04x}' || substr(race_id, 14)");
         sql += &format!(
-            "UPDATE one SET race_id = {race_id}, why = 'page {n:03} ' || hex(randomblob(400)); INSERT INTO race SELECT * FROM one; "
+            "UPDATE one SET race_id = {race_id}, why = 'page {n:03} ' || hex(randomblob(400)); INSERT INTO race_row SELECT * FROM one; "
         );
     }
     sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();

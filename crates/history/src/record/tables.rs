@@ -20,7 +20,7 @@ table! {
     RaceRecord is "race" {
         /// UUID v7, as in the header `x-photofinish-race`; its text sorts by time
         race_id: String,
-        /// when the request was read; microseconds since 1970, UTC (indexed)
+        /// when the request was read; microseconds since 1970, UTC
         started_at: i64,
         /// the caller's name under `[users]`; null without users
         user: Option<String>,

@@ -269,7 +269,7 @@ async fn a_full_queue_counts_what_it_drops() {
 #[tokio::test]
 async fn what_the_database_will_never_take_is_put_apart_and_counted() {
     let (_directory, path, recorder, writer) = started().await;
-    sqlx::query("DROP TABLE attempt").execute(&mut other_connection(&path).await).await.unwrap();
+    sqlx::query("DROP TABLE attempt_row").execute(&mut other_connection(&path).await).await.unwrap();
     recorder.attempt(sample::won(0), None, 1_000);
     recorder.race(sample::race(1), None);
     until_all_written(&recorder, 1).await;

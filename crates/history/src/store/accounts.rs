@@ -115,7 +115,7 @@ impl Store {
     /// # Errors
     /// One of them is of an older version, or the database cannot be written now.
     pub fn change(&self, changes: &[AccountChange], by: &Author, now_us: i64) -> Result<(), ChangeError> {
-        let conflict = self.in_file(|connection| {
+        let conflict = self.in_file(|connection, _| {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
             for change in changes {
@@ -134,7 +134,7 @@ impl Store {
     /// # Errors
     /// The database cannot be written now; then no window is.
     pub fn save_budgets(&self, rows: &[BudgetRow]) -> Result<(), WriteError> {
-        self.in_file(|connection| {
+        self.in_file(|connection, _| {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
             let save = || {

@@ -69,11 +69,10 @@ const LOOK_FOR: Duration = Duration::from_secs(10);
 const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 
 /// Both ends of each table and the newest end of each index.
-pub(super) const EDGES: [&str; 9] = [
+pub(super) const EDGES: [&str; 8] = [
     "SELECT (SELECT min(race_id) FROM race), (SELECT max(race_id) FROM race)",
     "SELECT (SELECT min(race_id) FROM attempt), (SELECT max(race_id) FROM attempt)",
-    "SELECT max(started_at) FROM race INDEXED BY race_started_at",
-    "SELECT max(race_id) FROM race INDEXED BY race_apart WHERE source <> 'client' AND source = 'bench'",
+    "SELECT max(race_id) FROM race WHERE source <> 'client' AND source = 'bench'",
     "SELECT (SELECT min(rowid) FROM rollup), (SELECT max(rowid) FROM rollup)",
     "SELECT max(start) FROM rollup INDEXED BY rollup_start WHERE hours = 1",
     "SELECT max(start) FROM rollup_span WHERE hours = 1",

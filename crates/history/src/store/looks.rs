@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, Row};
 
+use super::columns::first_race_id;
 use super::reader::{ReadError, StoreReader};
 use super::selection::AttemptFilter;
 use crate::record::{AttemptOutcome, CensorCause};
@@ -72,8 +73,8 @@ const COUNT: &str = "SELECT count(*) FROM race WHERE look IS NOT NULL AND starte
 /// The clients of these models shortly before a look, in races without one.
 const AROUND: &str = "\
     SELECT first_token_sent_us, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, model FROM (\
-        SELECT race_id, winner, model, source, p_look, look, first_token_sent_us FROM race WHERE started_at < ?1 \
-        ORDER BY started_at DESC LIMIT ?3) AS recent \
+        SELECT race_id, winner, model, source, p_look, look, first_token_sent_us FROM race WHERE race_id < ?1 \
+        ORDER BY race_id DESC LIMIT ?3) AS recent \
     LEFT JOIN attempt ON attempt.race_id = recent.race_id AND attempt.ordinal = recent.winner AND tok_src = 'usage' \
     WHERE (?2 IS NULL OR model = ?2) AND source = 'client' AND p_look > 0 AND look IS NULL AND first_token_sent_us IS NOT NULL LIMIT ?4";
 
@@ -110,7 +111,7 @@ impl StoreReader {
             let mut statement = connection.prepare(AROUND)?;
             let mut all = Vec::new();
             for look in looks.iter().step_by(every) {
-                let parameters = (look.started_at, model, SEARCHED, at_each);
+                let parameters = (first_race_id(look.started_at), model, SEARCHED, at_each);
                 let of_client = |row: &Row<'_>| {
                     let (first_token_us, tokens, model) = (row.get(0)?, tokens(row)?, row.get(5)?);
                     Ok(ClientRow { model, first_token_us, weight: look.weight, tokens })

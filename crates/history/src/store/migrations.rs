@@ -45,10 +45,18 @@ fn released() -> Migrator {
         migration(18, "calls", include_str!("../../migrations/0018_calls.sql")),
         migration(19, "verdict", include_str!("../../migrations/0019_verdict.sql")),
         migration(20, "audit", include_str!("../../migrations/0020_audit.sql")),
+        migration(21, "narrow", include_str!("../../migrations/0021_narrow.sql")),
     ])
 }
 
-/// What all migrations together make of an empty file: SQLite reads the whole schema again at every step that renames something, which
+/// From this edition on a file has every column and view that is read.
+pub(super) const READABLE_FROM: i64 = 20;
+
+pub(super) fn newest() -> i64 {
+    migrator().iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+/// What all migrations together make of an empty file, once its views are in place (`moving`): SQLite reads the whole schema again at every step that renames something, which
 /// was half of a first start. A test makes it of the migrations.
 const SCHEMA: &str = include_str!("../../migrations/schema.sql");
 

@@ -11,6 +11,8 @@ mod header;
 mod incidents;
 mod looks;
 mod migrations;
+mod moving;
+mod narrow;
 mod open;
 mod plan;
 mod probes;
@@ -44,6 +46,7 @@ pub use incidents::IncidentFilter;
 #[cfg(test)]
 pub(crate) use looks::LOOKS_MAX;
 pub use looks::{ClientRow, LookRow, LookSeen};
+use narrow::Names;
 pub use open::OpenError;
 pub use probes::{ProbeRow, RecordedProbe};
 pub use races::{ExportRow, RaceFilter};
@@ -159,7 +162,7 @@ impl Store {
     /// Writes the whole batch in one transaction, or nothing. Existing records stay unchanged, so a batch may be sent
     /// again. Waits up to a second for another writer.
     pub fn write(&self, batch: &[Record]) -> Result<(), WriteError> {
-        self.in_file(|connection| write::write(connection, batch.iter()))
+        self.in_file(|connection, names| write::write(connection, names, batch.iter()))
     }
 
     /// Writes the batch. If the database refuses a row for good, it writes race by race, and puts the races that are
@@ -170,8 +173,10 @@ impl Store {
 
     /// Returns the rows that the database will never take.
     fn take_rows<R: TableRow>(&self, batch: &[R]) -> Result<Vec<RefusedRow>, WriteError> {
-        match self.in_file(|connection| write::write(connection, batch.iter())) {
-            Err(error) if !error.retry => self.in_file(|connection| write::write_apart(connection, batch)),
+        match self.in_file(|connection, names| write::write(connection, names, batch.iter())) {
+            Err(error) if !error.retry => {
+                self.in_file(|connection, names| write::write_apart(connection, names, batch))
+            }
             whole => whole.map(|()| Vec::new()),
         }
     }
@@ -240,12 +245,12 @@ impl Store {
 
     /// Runs a transaction on the file at the path: once more if the file was removed or replaced in the meantime,
     /// together with the rows.
-    fn in_file<T>(&self, run: impl Fn(&mut Connection) -> Result<T, WriteError>) -> Result<T, WriteError> {
+    fn in_file<T>(&self, run: impl Fn(&mut Connection, &mut Names) -> Result<T, WriteError>) -> Result<T, WriteError> {
         let mut slot = self.slot();
         loop {
             let mut opened = self.still_there(&mut slot)?;
             let file = opened.file;
-            let result = run(&mut opened.connection);
+            let result = run(&mut opened.connection, &mut opened.names);
             match &result {
                 Err(error) if error.symptom.is_some() => opened.abandon(),
                 Err(error) if !error.connection_is_sound => drop(opened),
@@ -310,6 +315,7 @@ impl Store {
 /// A connection and the file it was opened on.
 struct Opened {
     connection: Connection,
+    names: Names,
     file: FileId,
     /// Its write-ahead log, which is there as long as the connection.
     log: Option<FileId>,
@@ -320,7 +326,7 @@ impl Opened {
         let connection = open::writable(path, bytes_max)?;
         let file = FileId::at(path);
         let file = file.ok_or_else(|| OpenError::Unusable { path: path.into(), reason: "it went away".into() })?;
-        Ok(Opened { connection, file, log: FileId::at(&open::log_of(path)) })
+        Ok(Opened { connection, names: Names::default(), file, log: FileId::at(&open::log_of(path)) })
     }
 
     fn is_at(&self, path: &Path) -> bool {

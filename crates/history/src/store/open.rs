@@ -10,7 +10,8 @@ use rusqlite::{Connection, OpenFlags};
 use sqlx::migrate::MigrateError;
 
 use super::header::PHOTOFINISH;
-use super::migrations::{migrate, migrator};
+use super::migrations::{READABLE_FROM, migrate, migrator, newest};
+use super::moving;
 use super::symptom::{Symptom, symptom};
 use photofinish_base::clock::Instant;
 
@@ -146,7 +147,7 @@ pub(super) fn writable(path: &Path, bytes_max: Option<u64>) -> Result<Connection
 fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<Connection, OpenError> {
     let _opening = opening();
     create_private(path).map_err(|error| explain_io(path, &error))?;
-    let connection = connect_writing(path).map_err(|error| explain(path, &error))?;
+    let mut connection = connect_writing(path).map_err(|error| explain(path, &error))?;
     match owner(&connection).map_err(|error| explain(path, &error))? {
         FileOwner::Other => return Err(OpenError::Foreign { path: path.into() }),
         FileOwner::None => connection.execute_batch(EMPTY_FILE).map_err(|error| explain(path, &error))?,
@@ -159,6 +160,7 @@ fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<Connection, OpenE
     // into the file, which waits for the disk five times.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(explained)?;
     migrate(path, BUSY_TIMEOUT).map_err(|error| explain_migration(path, &error))?;
+    moving::prepare(&mut connection).map_err(explained)?;
     if let Some(bytes_max) = bytes_max {
         let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(explained)?;
         connection.pragma_update(None, "max_page_count", bytes_max / page.max(512)).map_err(explained)?;
@@ -193,7 +195,7 @@ fn connect_writing(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Opens for reading. The file must exist, belong to the gateway, and have the current schema.
+/// Opens for reading. The file must exist, belong to the gateway, and have the columns and views of the current schema.
 pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
     let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => OpenError::Absent { path: path.into() },
@@ -213,7 +215,7 @@ pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
         true => OpenError::Logged { path: path.into() },
         false => explain_read(path, &error),
     })?;
-    of_this_edition(path, &connection).map_err(for_reading)?;
+    of_edition(READABLE_FROM, path, &connection).map_err(for_reading)?;
     Ok(connection)
 }
 
@@ -221,7 +223,7 @@ pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
 pub(super) fn roller(path: &Path) -> Result<Connection, OpenError> {
     let _opening = opening();
     let connection = connect_writing(path).map_err(|error| explain(path, &error))?;
-    of_this_edition(path, &connection)?;
+    of_edition(newest(), path, &connection)?;
     Ok(connection)
 }
 
@@ -268,23 +270,19 @@ fn uri_path(path: &Path) -> String {
     path.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23")
 }
 
-fn of_this_edition(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+fn of_edition(wanted: i64, path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let explained = |error| explain_own(path, &error);
     match owner(connection).map_err(|error| explain(path, &error))? {
         FileOwner::Photofinish => {}
         FileOwner::None => return Err(OpenError::Older { path: path.into() }),
         FileOwner::Other => return Err(OpenError::Foreign { path: path.into() }),
     }
-    let newest = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations";
-    let newest: i64 = connection.query_row(newest, [], |row| row.get(0)).map_err(explained)?;
-    let known = migrator();
-    if !known.version_exists(newest) && newest != 0 {
-        return Err(OpenError::Newer { path: path.into(), version: newest });
+    let version = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations";
+    let version: i64 = connection.query_row(version, [], |row| row.get(0)).map_err(explained)?;
+    if !migrator().version_exists(version) && version != 0 {
+        return Err(OpenError::Newer { path: path.into(), version });
     }
-    match known.iter().map(|migration| migration.version).max() {
-        Some(wanted) if newest < wanted => Err(OpenError::Older { path: path.into() }),
-        _ => Ok(()),
-    }
+    if version < wanted { Err(OpenError::Older { path: path.into() }) } else { Ok(()) }
 }
 
 fn explain_read(path: &Path, error: &rusqlite::Error) -> OpenError {

@@ -35,10 +35,10 @@ pub struct RaceFilter {
 /// needs.
 pub(super) fn page(source: SourceFilter, outcome: Option<RaceOutcome>) -> String {
     let is_rare = outcome.is_some_and(|outcome| outcome != RaceOutcome::Ok) && !source.is_apart();
-    let (index, rare) = if is_rare { ("INDEXED BY race_not_ok", "race.outcome <> 'ok'") } else { ("", "true") };
+    let rare = if is_rare { "race.outcome <> 'ok'" } else { "true" };
     format!(
         "SELECT race.*, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
-         FROM race {index} JOIN race_speed_all AS speed ON speed.race_id = race.race_id \
+         FROM race JOIN race_speed_all AS speed ON speed.race_id = race.race_id \
          WHERE {} AND {rare} AND race.race_id >= ?1 AND race.race_id < ?2 \
            AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.caller = ?4) AND {} \
            AND (?6 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?6)) \

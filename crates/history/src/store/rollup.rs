@@ -17,6 +17,8 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 use super::FileId;
 use super::cells::{self, Bundle, DayCells, PublishOutcome, RollupSpan};
 use super::columns::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
+use super::moving;
+use super::narrow::{self, Names};
 use super::open::{self, OpenError};
 use super::scan;
 use super::selection::AttemptFilter;
@@ -53,6 +55,8 @@ pub enum RollupStep {
     Removed { races: usize },
     /// This many free pages were given back to the disk.
     GivenBack { pages: u64 },
+    /// Rows of an older version were moved into the narrow tables, or removed after that. The last ones?
+    Moved { is_last: bool },
     /// Nothing is due.
     Nothing,
 }
@@ -70,6 +74,8 @@ pub struct Roller {
     postponed: BTreeMap<RollupWork, i64>,
     /// Removal and roll-up alternate: a nearly full disk has no room for all roll-ups first.
     removal_is_next: bool,
+    /// See `moving`.
+    names: Names,
 }
 
 /// The work of one step.
@@ -80,13 +86,22 @@ enum RollupWork {
     RollUp(RollupSpan),
     Remove,
     GiveBack,
+    Move,
 }
 
 impl Roller {
     /// `stop`: whether to abandon the running step; polled while it runs.
     pub fn new(path: &Path, stop: impl Fn() -> bool + Send + Sync + 'static) -> Roller {
         let (postponed, stop) = (BTreeMap::new(), Arc::new(stop));
-        Roller { path: path.into(), stop, file: None, known_until: 0, postponed, removal_is_next: false }
+        Roller {
+            path: path.into(),
+            stop,
+            file: None,
+            known_until: 0,
+            postponed,
+            removal_is_next: false,
+            names: Names::default(),
+        }
     }
 
     /// Rolls up an hour or a day that is due, or removes some rows that began before `keep_from`; alternates if both
@@ -141,6 +156,7 @@ impl Roller {
         if self.file != file {
             (self.file, self.known_until) = (file, 0);
             self.postponed.clear();
+            self.names.forget();
         }
         Ok(connection)
     }
@@ -203,6 +219,16 @@ impl Roller {
                 return Ok(step);
             }
         }
+        if !self.postponed.contains_key(&RollupWork::Move) {
+            let mut names = std::mem::take(&mut self.names);
+            let moved = self.tried(RollupWork::Move, now_us, || moving::step(connection, &mut names));
+            self.names = names;
+            match moved? {
+                moving::Progress::Nothing => {}
+                moving::Progress::Some => return Ok(RollupStep::Moved { is_last: false }),
+                moving::Progress::Done => return Ok(RollupStep::Moved { is_last: true }),
+            }
+        }
         if self.postponed.contains_key(&RollupWork::GiveBack) {
             return Ok(RollupStep::Nothing);
         }
@@ -223,6 +249,9 @@ impl std::fmt::Display for RollupWork {
             }
             RollupWork::Remove => formatter.write_str("old rows"),
             RollupWork::GiveBack => formatter.write_str("free space"),
+            RollupWork::Move => {
+                formatter.write_str("moving the rows of an older version into narrow tables, which take half the space")
+            }
         }
     }
 }
@@ -299,8 +328,9 @@ fn remove_some(transaction: &Transaction<'_>, hour: i64) -> rusqlite::Result<usi
         let first = transaction.query_row(sql, params![from, until, REMOVED_MAX], |row| row.get(0)).optional()?;
         until = first.unwrap_or(until);
     }
-    let attempts = transaction.execute(REMOVE_ATTEMPTS, [&from, &until])?;
-    let races = transaction.execute(REMOVE_RACES, [&from, &until])?;
+    let [races, attempts] = narrow::tables(transaction)?;
+    let attempts = transaction.execute(&removal(attempts), [&from, &until])?;
+    let races = transaction.execute(&removal(races), [&from, &until])?;
     Ok(races.max(usize::from(attempts > 0)))
 }
 
@@ -354,9 +384,9 @@ pub(super) const ATTEMPT_TO_STAY: &str = "\
     SELECT race_id FROM attempt WHERE race_id >= ?1 AND race_id < ?2 \
     GROUP BY race_id ORDER BY race_id LIMIT 1 OFFSET ?3";
 
-pub(super) const REMOVE_ATTEMPTS: &str = "DELETE FROM attempt WHERE race_id >= ?1 AND race_id < ?2";
-
-pub(super) const REMOVE_RACES: &str = "DELETE FROM race WHERE race_id >= ?1 AND race_id < ?2";
+pub(super) fn removal(table: &str) -> String {
+    format!("DELETE FROM {table} WHERE race_id >= ?1 AND race_id < ?2")
+}
 
 pub(super) const OLD_RUN: &str = "SELECT run_id FROM run WHERE started_at < ?1 LIMIT 1";
 
@@ -398,6 +428,8 @@ pub(super) enum RollupFailure {
     Database(#[from] rusqlite::Error),
     #[error("another process rolls it up too")]
     Shared,
+    #[error("the disk has only {0} MiB left; it needs about half of the size of the file meanwhile")]
+    NoRoom(u64),
     #[error("it panicked")]
     Panic,
 }

@@ -7,15 +7,16 @@
 use std::path::Path;
 
 use rusqlite::types::{Value as Cell, ValueRef};
-use rusqlite::{Connection, ErrorCode, Statement, TransactionBehavior, params_from_iter};
+use rusqlite::{Connection, ErrorCode, ToSql, TransactionBehavior};
 use serde_json::{Map, Value};
 
 use super::columns::names;
 use super::damage::FileFinding;
 use super::header::Header;
+use super::narrow;
 use super::write::{Record, RowTable, TableRow, WriteError, file_of};
 use super::{Opened, ReadBack, Store, Taken};
-use crate::record::table::{Column, Table as _};
+use crate::record::table::{CellValue, Column, Table as _};
 use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 
 /// Largest size of the file in bytes: about two million rows. Further rows wait in memory, and are lost once memory is
@@ -196,6 +197,19 @@ pub(super) struct WaitingRow {
     is_garbled: bool,
 }
 
+impl WaitingRow {
+    /// With marks in the place of what makes no sense.
+    pub fn readable_cells(&self) -> Vec<CellValue<'_>> {
+        let value = |cell| match cell {
+            &Cell::Integer(value) => CellValue::Integer(value),
+            &Cell::Real(value) => CellValue::Real(value),
+            Cell::Text(text) => CellValue::Text(text),
+            Cell::Null | Cell::Blob(_) => CellValue::Null,
+        };
+        self.cells.iter().map(value).collect()
+    }
+}
+
 impl TableRow for WaitingRow {
     fn table(&self) -> RowTable {
         self.table
@@ -205,11 +219,11 @@ impl TableRow for WaitingRow {
         self.race_id.as_deref()
     }
 
-    fn insert(&self, statement: &mut Statement<'_>) -> rusqlite::Result<usize> {
+    fn cells(&self) -> rusqlite::Result<Vec<CellValue<'_>>> {
         if self.is_garbled {
             return Err(rusqlite::Error::ToSqlConversionFailure("a text in it is not valid UTF-8".into()));
         }
-        statement.execute(params_from_iter(&self.cells))
+        Ok(self.readable_cells())
     }
 
     fn shown(&self) -> Map<String, Value> {
@@ -250,27 +264,21 @@ impl Until {
     pub fn rows(&self, connection: &Connection) -> rusqlite::Result<Vec<WaitingRow>> {
         let mut found = Vec::new();
         for table in RowTable::ALL {
-            let columns = match table {
-                RowTable::Race => names::<RaceRecord>(),
-                RowTable::Attempt => names::<AttemptRecord>(),
-                RowTable::Run => names::<RunRecord>(),
-                RowTable::Incident => names::<IncidentRecord>(),
-            };
-            let sql = format!("SELECT {columns} FROM {} WHERE {}", table.name(), self.condition(table));
-            let mut statement = connection.prepare(&sql)?;
-            let mut rows = statement.query([&self.0])?;
-            while let Some(row) = rows.next()? {
-                found.push(read(table, row)?);
-            }
+            read(connection, table, self.condition(table), &[&self.0], &mut found)?;
         }
         Ok(found)
     }
 
     /// Removes them.
     pub fn remove(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let [races, attempts] = narrow::tables(connection)?;
         RowTable::ALL.into_iter().try_for_each(|table| {
-            let sql = format!("DELETE FROM {} WHERE {}", table.name(), self.condition(table));
-            connection.execute(&sql, [&self.0]).map(drop)
+            let name = match table {
+                RowTable::Race => races,
+                RowTable::Attempt => attempts,
+                RowTable::Run | RowTable::Incident => table.name(),
+            };
+            connection.execute(&format!("DELETE FROM {name} WHERE {}", self.condition(table)), [&self.0]).map(drop)
         })
     }
 
@@ -283,7 +291,30 @@ impl Until {
     }
 }
 
-fn read(table: RowTable, row: &rusqlite::Row<'_>) -> rusqlite::Result<WaitingRow> {
+/// Reads the rows of a table that meet the condition.
+pub(super) fn read(
+    connection: &Connection,
+    table: RowTable,
+    condition: &str,
+    parameters: &[&dyn ToSql],
+    into: &mut Vec<WaitingRow>,
+) -> rusqlite::Result<()> {
+    let columns = match table {
+        RowTable::Race => names::<RaceRecord>(),
+        RowTable::Attempt => names::<AttemptRecord>(),
+        RowTable::Run => names::<RunRecord>(),
+        RowTable::Incident => names::<IncidentRecord>(),
+    };
+    let mut statement =
+        connection.prepare_cached(&format!("SELECT {columns} FROM {} WHERE {condition}", table.name()))?;
+    let mut rows = statement.query(parameters)?;
+    while let Some(row) = rows.next()? {
+        into.push(waiting(table, row)?);
+    }
+    Ok(())
+}
+
+fn waiting(table: RowTable, row: &rusqlite::Row<'_>) -> rusqlite::Result<WaitingRow> {
     let (mut cells, mut is_garbled) = (Vec::with_capacity(columns(table).len()), false);
     for at in 0..columns(table).len() {
         cells.push(match row.get_ref(at)? {

@@ -43,7 +43,7 @@ impl Store {
     /// # Errors
     /// The database cannot be written now; then nothing is kept.
     pub fn save_verdicts(&self, rows: &[VerdictRow]) -> Result<(), WriteError> {
-        self.in_file(|connection| {
+        self.in_file(|connection, _| {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
             let save = || {
@@ -66,7 +66,7 @@ impl Store {
     /// # Errors
     /// The database cannot be written now; then nothing is changed.
     pub fn save_sample(&self, model: &str, rows: &[SampleRow]) -> Result<(), WriteError> {
-        self.in_file(|connection| {
+        self.in_file(|connection, _| {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
             let save = || {

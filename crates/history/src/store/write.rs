@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::OpenError;
 use super::columns::{self, DAY_US, HOUR_US, began_at, start_of};
+use super::narrow::{self, Names, Narrow};
 use super::symptom::{Symptom, symptom};
 use crate::record::table::{CellValue, Table};
 use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
@@ -26,8 +27,8 @@ pub(super) trait TableRow {
     /// None: it is of no race.
     fn race_id(&self) -> Option<&str>;
 
-    /// Runs the insert of its table.
-    fn insert(&self, statement: &mut Statement<'_>) -> rusqlite::Result<usize>;
+    /// One value for each declared column of its table.
+    fn cells(&self) -> rusqlite::Result<Vec<CellValue<'_>>>;
 
     /// The columns by name, as they are read back from the database.
     fn shown(&self) -> Map<String, Value>;
@@ -106,13 +107,13 @@ impl TableRow for Record {
         }
     }
 
-    fn insert(&self, statement: &mut Statement<'_>) -> rusqlite::Result<usize> {
-        match self {
-            Record::Race(race) => run(statement, race.cells()),
-            Record::Attempt(attempt) => run(statement, attempt.cells()),
-            Record::Run(row) => run(statement, row.cells()),
-            Record::Incident(row) => run(statement, row.cells()),
-        }
+    fn cells(&self) -> rusqlite::Result<Vec<CellValue<'_>>> {
+        Ok(match self {
+            Record::Race(race) => race.cells().collect(),
+            Record::Attempt(attempt) => attempt.cells().collect(),
+            Record::Run(row) => row.cells().collect(),
+            Record::Incident(row) => row.cells().collect(),
+        })
     }
 
     fn shown(&self) -> Map<String, Value> {
@@ -138,9 +139,9 @@ impl Record {
 }
 
 /// Runs an insert. Most cells of a row are null, and a parameter that is not bound is null.
-fn run<'c>(statement: &mut Statement<'_>, cells: impl Iterator<Item = CellValue<'c>>) -> rusqlite::Result<usize> {
+pub(super) fn run(statement: &mut Statement<'_>, cells: &[CellValue<'_>]) -> rusqlite::Result<usize> {
     statement.clear_bindings();
-    for (column, cell) in cells.enumerate().filter(|(_, cell)| *cell != CellValue::Null) {
+    for (column, cell) in cells.iter().enumerate().filter(|(_, cell)| **cell != CellValue::Null) {
         statement.raw_bind_parameter(column + 1, cell)?;
     }
     statement.raw_execute()
@@ -206,17 +207,23 @@ pub(super) struct RefusedRow {
 /// Writes the whole batch or nothing.
 pub(super) fn write<'r, R: TableRow + 'r>(
     connection: &mut Connection,
+    names: &mut Names,
     batch: impl Iterator<Item = &'r R> + Clone,
 ) -> Result<(), WriteError> {
     // A deferred transaction would fail at its first write, despite the busy timeout, if another process had written.
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
-    rows(&transaction, batch).and_then(|()| transaction.commit()).map_err(WriteError::unsound)
+    let written = rows(&transaction, names, batch).and_then(|()| transaction.commit());
+    if written.is_err() {
+        names.forget();
+    }
+    written.map_err(WriteError::unsound)
 }
 
 /// Writes each race, and each run, in a transaction of its own. Returns the rows of those that are refused.
 pub(super) fn write_apart<R: TableRow>(
     connection: &mut Connection,
+    names: &mut Names,
     batch: &[R],
 ) -> Result<Vec<RefusedRow>, WriteError> {
     let (mut races, mut runs): (BTreeMap<&str, Vec<usize>>, Vec<Vec<usize>>) = Default::default();
@@ -228,7 +235,7 @@ pub(super) fn write_apart<R: TableRow>(
     }
     let mut refused = Vec::new();
     for places in races.into_values().chain(runs) {
-        match write(connection, places.iter().filter_map(|at| batch.get(*at))) {
+        match write(connection, names, places.iter().filter_map(|at| batch.get(*at))) {
             Err(error) if error.retry => return Err(error),
             Err(error) => refused.extend(places.iter().map(|at| RefusedRow { at: *at, reason: error.reason.clone() })),
             Ok(()) => {}
@@ -239,14 +246,23 @@ pub(super) fn write_apart<R: TableRow>(
 
 fn rows<'r, R: TableRow + 'r>(
     connection: &Connection,
+    names: &mut Names,
     batch: impl Iterator<Item = &'r R> + Clone,
 ) -> rusqlite::Result<()> {
+    let is_moving = narrow::is_moving(connection)?;
     for table in RowTable::ALL {
-        let mut of_table = batch.clone().filter(|row| row.table() == table).peekable();
+        // In the order of the table: rows that come between others leave its pages half full.
+        let mut of_table: Vec<&R> = batch.clone().filter(|row| row.table() == table).collect();
+        of_table.sort_by_key(|row| row.race_id());
         // Without rows nothing is prepared: the table may be missing.
-        if of_table.peek().is_some() {
-            let mut statement = connection.prepare_cached(table.insert())?;
-            of_table.try_for_each(|row| row.insert(&mut statement).map(drop))?;
+        if !of_table.is_empty() {
+            let narrow = narrow::of(table).filter(|_| !is_moving);
+            let mut statement = connection.prepare_cached(narrow.map_or(table.insert(), Narrow::insert))?;
+            for row in of_table {
+                let mut cells = row.cells()?;
+                narrow.map_or(Ok(()), |narrow| narrow.narrow(connection, names, &mut cells))?;
+                run(&mut statement, &cells)?;
+            }
         }
     }
     came(connection, batch.filter_map(|row| row.race_id()))

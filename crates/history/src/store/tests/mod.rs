@@ -5,6 +5,7 @@ mod apart;
 mod damage;
 mod documentation;
 mod incidents;
+mod moving;
 mod opening;
 mod races;
 mod recorded;
@@ -69,6 +70,11 @@ async fn new_store() -> (TempDir, PathBuf, Store) {
 /// Opens it as another program would.
 async fn plain(path: &Path) -> SqliteConnection {
     SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
+}
+
+/// Whether this step of a plan looks up the name of a number.
+fn is_of_a_name(step: &str) -> bool {
+    step == "SEARCH name USING INTEGER PRIMARY KEY (rowid=?)" || step.starts_with("CORRELATED SCALAR SUBQUERY")
 }
 
 /// Counts the attempts, and the requests without an attempt, that match the filter.

@@ -154,9 +154,9 @@ async fn pages_and_races_are_searched_by_the_primary_key() {
         let failed = crate::store::races::page(clients, Some(RaceOutcome::Error));
         let [clients, probes] = [clients, probes].map(|source| crate::store::races::page(source, None));
         for (sql, steps) in [
-            (clients.as_str(), 7),
-            (failed.as_str(), 7),
-            (probes.as_str(), 7),
+            (clients.as_str(), 5),
+            (failed.as_str(), 5),
+            (probes.as_str(), 5),
             (crate::store::races::RACE, 3),
             (crate::store::races::ATTEMPTS, 3),
         ] {
@@ -165,15 +165,15 @@ async fn pages_and_races_are_searched_by_the_primary_key() {
                     .fetch_all(&mut other)
                     .await
                     .unwrap();
-            let lines: Vec<&str> = plan.iter().map(|(.., line)| line.as_str()).collect();
+            let lines = plan.iter().map(|(.., line)| line.as_str());
+            let lines: Vec<&str> = lines.filter(|line| !is_of_a_name(line)).collect();
             let keys = [
                 " USING PRIMARY KEY (race_id",
-                " USING INDEX race_apart (source=? AND race_id",
-                " USING INDEX race_not_ok (outcome=? AND race_id",
+                " USING INDEX race_row_apart (<expr>=? AND race_id",
+                " USING INDEX race_row_not_ok (<expr>=? AND race_id",
             ];
             let by_key = |line: &str| line.starts_with("SEARCH ") && keys.iter().any(|key| line.contains(key));
-            let good = |line: &&str| by_key(line) || line.starts_with("CORRELATED SCALAR SUBQUERY");
-            assert!(lines.iter().all(good) && lines.len() == steps, "{lines:#?}");
+            assert!(lines.iter().all(|line| by_key(line)) && lines.len() == steps, "{lines:#?}");
         }
     }
 }

@@ -43,7 +43,7 @@ async fn shrunk(path: &Path) -> (u64, u64, u64) {
 
 #[tokio::test]
 async fn space_of_removed_rows_goes_back_in_small_steps_but_for_what_is_soon_needed() {
-    let (_directory, path, store) = written(&world::records(31, 20_000)).await;
+    let (_directory, path, store) = written(&world::records(31, 30_000)).await;
     store.close();
     let (before, after, given_back) = shrunk(&path).await;
     assert!(given_back > 0 && after < before * 3 / 4, "{before} {after} {given_back}");

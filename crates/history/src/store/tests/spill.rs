@@ -132,12 +132,12 @@ async fn a_row_that_no_database_takes_holds_up_no_other() {
     // A text that is none, and a race that the database refuses.
     let mut other = plain(spill.path()).await;
     let garbled =
-        "UPDATE race SET model = CAST(x'ff' AS TEXT) WHERE race_id = (SELECT race_id FROM race LIMIT 1 OFFSET 5)";
+        "UPDATE race_row SET model = CAST(x'ff' AS TEXT) WHERE race_id = (SELECT race_id FROM race LIMIT 1 OFFSET 5)";
     sqlx::raw_sql(garbled).execute(&mut other).await.unwrap();
     other.close().await.unwrap();
     let bad = sample::race_id(400);
     let refuse = format!(
-        "CREATE TRIGGER bad BEFORE INSERT ON attempt WHEN NEW.race_id = '{bad}' BEGIN SELECT RAISE(ABORT, 'never'); END"
+        "CREATE TRIGGER bad BEFORE INSERT ON attempt_row WHEN NEW.race_id = '{bad}' BEGIN SELECT RAISE(ABORT, 'never'); END"
     );
     sqlx::raw_sql(AssertSqlSafe(refuse)).execute(&mut plain(&path).await).await.unwrap();
     let mut taken = Vec::new();
@@ -168,20 +168,19 @@ async fn a_row_that_no_database_takes_holds_up_no_other() {
 #[tokio::test]
 async fn a_bad_row_in_a_batch_costs_its_own_race_alone() {
     let (_directory, path, store) = new_store().await;
-    let refuse =
-        "CREATE TRIGGER bad BEFORE INSERT ON race WHEN NEW.model = 'bad' BEGIN SELECT RAISE(ABORT, 'never'); END";
-    sqlx::raw_sql(refuse).execute(&mut plain(&path).await).await.unwrap();
-    let mut batch = races(0..100);
-    let Record::Race(bad) = &mut batch[150] else { panic!("no race") };
-    bad.model = "bad".to_owned();
-    let taken = store.take(&batch).unwrap();
+    let bad = sample::race_id(50);
+    let refuse = format!(
+        "CREATE TRIGGER bad BEFORE INSERT ON race_row WHEN NEW.race_id = '{bad}' BEGIN SELECT RAISE(ABORT, 'never'); END"
+    );
+    sqlx::raw_sql(AssertSqlSafe(refuse)).execute(&mut plain(&path).await).await.unwrap();
+    let taken = store.take(&races(0..100)).unwrap();
     assert_eq!((taken.refused, taken.lost, taken.reason.as_str()), (3, 0, "never"));
     assert_eq!(number(&path, "SELECT count(*) FROM attempt").await, 198);
     assert_eq!(refused(&store).len(), 3);
     // The file is full.
     let full = std::fs::OpenOptions::new().append(true).open(store.refused()).unwrap();
     full.set_len(16 << 20).unwrap();
-    assert_eq!(store.take(&batch).unwrap().lost, 3);
+    assert_eq!(store.take(&races(0..100)).unwrap().lost, 3);
 }
 
 #[tokio::test]

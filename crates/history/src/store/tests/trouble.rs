@@ -44,7 +44,7 @@ async fn an_hour_that_cannot_be_read_stops_nothing_else() {
     let hours = number(&path, "SELECT count(*) - 1 FROM rollup_span WHERE hours = 1").await;
     change(
         &path,
-        "UPDATE attempt SET model_sent = CAST(x'ff' AS TEXT) WHERE race_id = (SELECT min(race_id) FROM attempt)",
+        "UPDATE attempt_row SET model_sent = CAST(x'ff' AS TEXT) WHERE race_id = (SELECT min(race_id) FROM attempt)",
     )
     .await;
     let mut roller = Roller::new(&path, || false);
@@ -60,7 +60,7 @@ async fn an_hour_that_cannot_be_read_stops_nothing_else() {
         sqlx::query_as(left).bind(&ends[0]).bind(&ends[1]).fetch_one(&mut plain(&path).await).await.unwrap();
     assert!(left.0 > 0 && left.1 == 0, "the rows of the other hours are gone: {left:?}");
 
-    change(&path, "UPDATE attempt SET model_sent = 'llama' WHERE model_sent = CAST(x'ff' AS TEXT)").await;
+    change(&path, "UPDATE attempt_row SET model_sent = 'llama' WHERE model_sent = CAST(x'ff' AS TEXT)").await;
     assert_eq!(until_done(&mut roller, NOW_US + HOUR_US / 2, None), (vec![], vec![]), "it is postponed");
     let (steps, errors) = until_done(&mut roller, NOW_US + HOUR_US, None);
     assert!(errors.is_empty(), "{errors:?}");
@@ -167,7 +167,7 @@ async fn a_day_is_not_made_while_one_of_its_hours_is_to_be() {
     // The hour has late rows that cannot be read.
     change(
         &path,
-        "UPDATE attempt SET model_sent = CAST(x'ff' AS TEXT) WHERE race_id = (SELECT min(race_id) FROM attempt); \
+        "UPDATE attempt_row SET model_sent = CAST(x'ff' AS TEXT) WHERE race_id = (SELECT min(race_id) FROM attempt); \
          UPDATE rollup_span SET state = 0 WHERE hours = 24; \
          UPDATE rollup_span SET state = 0 WHERE hours = 1 AND start = (SELECT min(start) FROM rollup_span)",
     )

@@ -179,8 +179,9 @@ async fn since_reads_only_its_time() {
                     .fetch_all(&mut other)
                     .await
                     .unwrap();
-            let plan: Vec<&str> = steps.iter().map(|step| step.3.as_str()).collect();
-            assert_eq!(plan, [format!("SEARCH {table} USING PRIMARY KEY (race_id>? AND race_id<?)")]);
+            let steps = steps.iter().map(|step| step.3.as_str());
+            let plan: Vec<&str> = steps.filter(|step| !is_of_a_name(step)).collect();
+            assert_eq!(plan, [format!("SEARCH {table}_row USING PRIMARY KEY (race_id>? AND race_id<?)")]);
         }
     }
 }

@@ -1,0 +1,306 @@
+//! The narrow tables `race_row` and `attempt_row`, which the views `race` and `attempt` show as they are documented: how each cell is
+//! stored in them, and the numbers of names.
+//!
+//! Their keys are texts as in the views: SQLite searches a column that a view passes on as it is, and nothing that a view computes.
+//! Not for moving rows of older files into them: see `moving`.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::LazyLock;
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::columns::stored;
+use super::write::RowTable;
+use crate::record::table::{CellValue, Column, Table};
+use crate::record::{AttemptRecord, RaceRecord};
+
+/// How a narrow table stores a column that is not stored as it is.
+#[derive(Clone, Copy)]
+enum Form {
+    /// The number of a name, or the text.
+    Name,
+    /// As a name; null where it is that of the other column, 0 for null.
+    NameAs(&'static str),
+    /// Its place in this list, from 1, or the text.
+    Code(&'static [&'static str]),
+    /// Null where it has this value, −1 for null.
+    Unless(CellValue<'static>),
+    /// Null where the other column has the same, −1 for null.
+    As(&'static str),
+    /// Null where it is a quarter of `input_bytes`.
+    Quarter,
+    /// 1/p where that is a whole number.
+    Odds,
+}
+
+use CellValue::{Integer, Null, Real, Text};
+use Form::{As, Code, Name, NameAs, Odds, Quarter, Unless};
+
+const RACE: &[(&str, Form)] = &[
+    ("user", Name),
+    ("api", Name),
+    ("model", Name),
+    ("stream", Unless(Integer(1))),
+    ("policy", Code(&["adaptive", "race", "hedge", "fallback", "weighted"])),
+    ("optimise", Code(&["auto", "ttft", "completion", "goodput"])),
+    ("has_tools", Unless(Integer(0))),
+    ("input_tokens_estimate", Quarter),
+    ("outcome", Code(&["ok", "error", "client_gone", "rejected", "shutdown"])),
+    ("http_status", Unless(Integer(200))),
+    ("gateway_version", Name),
+    ("plan", Name),
+    ("why", Name),
+    ("left_out", Name),
+    ("source", Unless(Text("client"))),
+    ("workload", Name),
+    ("p_look", Odds),
+    ("team", Name),
+    ("caller_key", Name),
+];
+
+const ATTEMPT: &[(&str, Form)] = &[
+    ("provider", Name),
+    ("model_sent", Name),
+    ("model_reported", NameAs("model_sent")),
+    ("dialect", Code(&["openai", "responses", "anthropic", "gemini", "bedrock", "ollama"])),
+    ("key_id", Name),
+    ("start_reason", Code(&["first", "hedge", "fallback", "retry", "rescue"])),
+    ("p_include", Unless(Real(1.0))),
+    ("p_audit", Odds),
+    ("audited", Unless(Integer(0))),
+    ("http_version", Code(&["1.1", "2"])),
+    ("first_event_us", As("first_byte_us")),
+    ("first_kind", Code(&["text", "reasoning", "tool", "refusal", "audio", "image", "whole"])),
+    ("first_answer_us", As("first_token_us")),
+    ("ttft_obs_us", As("first_token_us")),
+    ("ttft_event", Unless(Integer(1))),
+    ("censor_cause", Code(&["lost", "client_gone", "timeout", "shutdown"])),
+    (
+        "outcome",
+        Code(&[
+            "won",
+            "lost",
+            "drained",
+            "failed",
+            "failed_mid",
+            "empty",
+            "refused",
+            "timeout",
+            "client_gone",
+            "shutdown",
+            "shed",
+        ]),
+    ),
+    ("http_status", Unless(Integer(200))),
+    ("failure", Name),
+    ("failure_phase", Name),
+    ("payload_events", Unless(Integer(0))),
+    ("reasoning_events", Unless(Integer(0))),
+    ("chars_total", Unless(Integer(0))),
+    ("chars_first", Unless(Integer(0))),
+    ("keepalives", Unless(Integer(0))),
+    ("client_stalled", Unless(Integer(0))),
+    ("tok_src", Code(&["usage", "partial", "none", "tokenizer", "chars", "events"])),
+    ("finish_reason", Name),
+    ("cost_basis", Code(&["reported", "computed", "at_least", "at_most", "unknown"])),
+    ("definition_version", Unless(Integer(1))),
+    ("cost_usd_min", As("cost_usd")),
+    ("cost_usd_max", As("cost_usd")),
+    ("price_source", Name),
+    ("service_tier", Name),
+    ("plain", Unless(Integer(0))),
+    ("calls", Name),
+    ("structured", Name),
+];
+
+/// The cells of a table in its narrow form.
+pub(super) struct Narrow {
+    table: &'static str,
+    columns: &'static [Column],
+    insert: String,
+    /// For each column, in the order of the declaration, with the place of the other column that it needs.
+    forms: Vec<Option<(Form, usize)>>,
+}
+
+/// None: the table has one form only.
+pub(super) fn of(table: RowTable) -> Option<&'static Narrow> {
+    static OF_RACE: LazyLock<Narrow> = LazyLock::new(|| Narrow::new::<RaceRecord>("race_row", RACE));
+    static OF_ATTEMPT: LazyLock<Narrow> = LazyLock::new(|| Narrow::new::<AttemptRecord>("attempt_row", ATTEMPT));
+    match table {
+        RowTable::Race => Some(&OF_RACE),
+        RowTable::Attempt => Some(&OF_ATTEMPT),
+        RowTable::Run | RowTable::Incident => None,
+    }
+}
+
+/// The tables that have the rows of races and attempts, for statements that remove some: of an older file those that are not moved yet.
+pub(super) fn tables(connection: &Connection) -> rusqlite::Result<[&'static str; 2]> {
+    Ok(if is_moving(connection)? { ["race", "attempt"] } else { ["race_row", "attempt_row"] })
+}
+
+/// Whether the rows are those of an older version.
+pub(super) fn is_moving(connection: &Connection) -> rusqlite::Result<bool> {
+    const RACE_IS_A_TABLE: &str = "SELECT 1 FROM sqlite_schema WHERE name = 'race' AND type = 'table'";
+    Ok(connection.prepare_cached(RACE_IS_A_TABLE)?.query_row([], |_| Ok(())).optional()?.is_some())
+}
+
+impl Narrow {
+    fn new<T: Table>(table: &'static str, forms: &[(&str, Form)]) -> Narrow {
+        let place = |name: &str| T::COLUMNS.iter().position(|column| column.name == name).unwrap_or_default();
+        let form = |name: &str| {
+            let form = forms.iter().find(|(of, _)| *of == name)?.1;
+            let other = match form {
+                NameAs(other) | As(other) => other,
+                Quarter => "input_bytes",
+                Name | Code(_) | Unless(_) | Odds => name,
+            };
+            Some((form, place(other)))
+        };
+        let names: Vec<&str> = T::COLUMNS.iter().map(|column| stored(column.name)).collect();
+        let (names, values) = (names.join(","), vec!["?"; T::COLUMNS.len()].join(","));
+        Narrow {
+            table,
+            columns: T::COLUMNS,
+            insert: format!("INSERT INTO {table} ({names}) VALUES ({values}) ON CONFLICT DO NOTHING"),
+            forms: T::COLUMNS.iter().map(|column| form(column.name)).collect(),
+        }
+    }
+
+    pub fn insert(&self) -> &str {
+        &self.insert
+    }
+
+    pub fn columns(&self) -> &'static [Column] {
+        self.columns
+    }
+
+    /// The triggers that copy what is written to the wide table of this name. Names stay texts.
+    pub fn triggers(&self, wide: &str, key: &str) -> String {
+        let columns: Vec<&str> = self.columns.iter().map(|column| stored(column.name)).collect();
+        let copied = columns.iter().zip(self.columns).zip(&self.forms).map(|((name, column), form)| match form {
+            Some((NameAs(_), _)) => format!("ifnull(NEW.{name}, 0)"),
+            Some((As(_) | Unless(_), _)) if column.nullable => format!("ifnull(NEW.{name}, -1)"),
+            _ => format!("NEW.{name}"),
+        });
+        let (table, columns, copied) = (self.table, columns.join(", "), copied.collect::<Vec<_>>().join(", "));
+        let (delete, insert) =
+            (format!("DELETE FROM {table} WHERE {key}"), format!("INTO {table} ({columns}) VALUES ({copied})"));
+        let trigger = |name: &str, event: &str, does: &str| {
+            format!(
+                "DROP TRIGGER IF EXISTS {wide}_{name}; \
+                 CREATE TRIGGER {wide}_{name} AFTER {event} ON {wide} BEGIN {does}; END; "
+            )
+        };
+        trigger("comes", "INSERT", &format!("INSERT OR IGNORE {insert}"))
+            + &trigger("changes", "UPDATE", &format!("{delete}; INSERT {insert}"))
+            + &trigger("goes", "DELETE", &delete)
+    }
+
+    /// Puts each cell into its narrow form.
+    pub fn narrow(
+        &self,
+        connection: &Connection,
+        names: &mut Names,
+        cells: &mut [CellValue<'_>],
+    ) -> rusqlite::Result<()> {
+        let same = |cell, usual, null| {
+            if cell == usual {
+                Null
+            } else if cell == Null {
+                null
+            } else {
+                cell
+            }
+        };
+        // From the end: no column needs one behind it, so that one is still as it was.
+        for (at, (form, other)) in self.forms.iter().enumerate().rev().filter_map(|(at, form)| Some((at, (*form)?))) {
+            let (Some(cell), Some(other)) = (cells.get(at).copied(), cells.get(other).copied()) else { continue };
+            let narrow = match (form, cell) {
+                (Name, Text(name)) => names.number(connection, name)?,
+                (NameAs(_), cell) => match same(cell, other, Integer(0)) {
+                    Text(name) => names.number(connection, name)?,
+                    cell => cell,
+                },
+                (Code(list), Text(name)) => {
+                    list.iter().position(|code| *code == name).map_or(cell, |place| Integer(place as i64 + 1))
+                }
+                (Unless(usual), _) => {
+                    same(cell, usual, if matches!(usual, Real(_)) { Real(-1.0) } else { Integer(-1) })
+                }
+                (As(_), _) => same(cell, other, if matches!(other, Real(_)) { Real(-1.0) } else { Integer(-1) }),
+                (Quarter, Integer(_)) if matches!(other, Integer(bytes) if cell == Integer(bytes / 4)) => Null,
+                (Odds, Real(share)) => Real(odds(share)),
+                _ => cell,
+            };
+            if let Some(place) = cells.get_mut(at) {
+                *place = narrow;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// 1/p if it is a small whole number from which p comes out exactly: it takes two bytes at most, and p eight. Else p.
+fn odds(share: f64) -> f64 {
+    let odds = (1.0 / share).round();
+    if odds > 1.0 && odds <= f64::from(i16::MAX) && (1.0 / odds).to_bits() == share.to_bits() { odds } else { share }
+}
+
+/// Most names of a file. Further ones are stored in their rows.
+const NAMES_MAX: usize = 20_000;
+
+/// Texts that were seen once and are remembered. Clients choose the names of models, and a plan may have times in it: what comes once
+/// gets no number.
+const ONCE_MAX: usize = 4_096;
+
+/// The numbers of names that a connection knows.
+#[derive(Default)]
+pub(super) struct Names {
+    numbers: HashMap<Box<str>, i64>,
+    /// Hashes.
+    once: HashSet<u64>,
+    hasher: RandomState,
+    is_loaded: bool,
+}
+
+impl Names {
+    /// The number of a name, or the text itself where it has none.
+    fn number<'t>(&mut self, connection: &Connection, text: &'t str) -> rusqlite::Result<CellValue<'t>> {
+        if !self.is_loaded {
+            self.load(connection)?;
+        }
+        if let Some(number) = self.numbers.get(text) {
+            return Ok(Integer(*number));
+        }
+        if self.numbers.len() >= NAMES_MAX {
+            return Ok(Text(text));
+        }
+        if self.once.len() >= ONCE_MAX {
+            self.once.clear();
+        }
+        if self.once.insert(self.hasher.hash_one(text)) {
+            return Ok(Text(text));
+        }
+        connection.prepare_cached("INSERT INTO name (text) VALUES (?1) ON CONFLICT DO NOTHING")?.execute([text])?;
+        let mut id = connection.prepare_cached("SELECT id FROM name WHERE text = ?1")?;
+        let number = id.query_row([text], |row| row.get(0))?;
+        self.numbers.insert(text.into(), number);
+        Ok(Integer(number))
+    }
+
+    /// Forgets the numbers of a transaction that was rolled back.
+    pub fn forget(&mut self) {
+        (self.is_loaded, self.numbers) = Default::default();
+    }
+
+    fn load(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut statement = connection.prepare_cached("SELECT text, id FROM name")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            self.numbers.insert(row.get_ref(0)?.as_str()?.into(), row.get(1)?);
+        }
+        self.is_loaded = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+-- Narrow rows. `race` and `attempt` become views over these tables, once their rows have been moved: see narrow.sql.
+--
+-- A name is a number of the table `name`, or a text. A value that most rows have is null. The order of the columns is that of how often they
+-- have a value, because the nulls at the end of a row take no space. The views say what each value means.
+
+CREATE TABLE name (
+    id INTEGER PRIMARY KEY,
+    text TEXT NOT NULL UNIQUE
+) STRICT;
+
+CREATE TABLE race_row (
+    race_id TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    model ANY NOT NULL,
+    outcome ANY NOT NULL,
+    api ANY NOT NULL,
+    policy ANY,
+    optimise ANY,
+    input_bytes INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    in_flight INTEGER NOT NULL,
+    gateway_version ANY NOT NULL,
+    plan ANY,
+    why ANY,
+    done_us INTEGER,
+    winner INTEGER,
+    first_token_sent_us INTEGER,
+    caller ANY,
+    max_tokens INTEGER,
+    p_look REAL,
+    stream INTEGER,
+    n_choices INTEGER,
+    has_tools INTEGER,
+    input_tokens_estimate INTEGER,
+    http_status INTEGER,
+    rescued_by INTEGER,
+    left_out ANY,
+    source TEXT,
+    run_id TEXT,
+    workload ANY,
+    scheduled_us INTEGER,
+    look TEXT,
+    look_out TEXT,
+    team ANY,
+    caller_key ANY,
+    PRIMARY KEY (race_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE attempt_row (
+    race_id TEXT NOT NULL,
+    ordinal INTEGER NOT NULL,
+    provider ANY NOT NULL,
+    model_sent ANY NOT NULL,
+    outcome ANY NOT NULL,
+    start_reason ANY NOT NULL,
+    dialect ANY NOT NULL,
+    dispatch_us INTEGER NOT NULL,
+    p_audit REAL,
+    conn_reused INTEGER,
+    http_version ANY,
+    connect_us INTEGER,
+    headers_us INTEGER,
+    first_byte_us INTEGER,
+    tok_src ANY NOT NULL,
+    cost_basis ANY NOT NULL,
+    cost_usd REAL,
+    price_source ANY,
+    in_flight_upstream INTEGER NOT NULL,
+    predicted_us INTEGER,
+    cancel_us INTEGER,
+    ttft_obs_us INTEGER,
+    ttft_event INTEGER,
+    censor_cause ANY,
+    cost_usd_max REAL,
+    first_token_us INTEGER,
+    first_kind ANY,
+    second_token_us INTEGER,
+    last_token_us INTEGER,
+    finish_us INTEGER,
+    eof_us INTEGER,
+    payload_events INTEGER,
+    chars_total INTEGER,
+    chars_first INTEGER,
+    gap_p50_us INTEGER,
+    gap_p99_us INTEGER,
+    gap_max_us INTEGER,
+    burst INTEGER,
+    input_tokens INTEGER,
+    output_tokens INTEGER,
+    finish_reason ANY,
+    key_id ANY,
+    model_reported ANY,
+    p_include REAL,
+    audited INTEGER,
+    first_event_us INTEGER,
+    first_answer_us INTEGER,
+    http_status INTEGER,
+    failure ANY,
+    failure_phase ANY,
+    retry_after_ms INTEGER,
+    reasoning_events INTEGER,
+    keepalives INTEGER,
+    client_stalled INTEGER,
+    cached_input_tokens INTEGER,
+    reasoning_tokens INTEGER,
+    server_queue_us INTEGER,
+    server_prefill_us INTEGER,
+    server_decode_us INTEGER,
+    server_total_us INTEGER,
+    ratelimit_remaining_requests INTEGER,
+    ratelimit_remaining_tokens INTEGER,
+    definition_version INTEGER,
+    cost_usd_min REAL,
+    cache_write_tokens INTEGER,
+    service_tier ANY,
+    plain INTEGER,
+    calls ANY,
+    structured ANY,
+    tool_set INTEGER,
+    PRIMARY KEY (race_id, ordinal)
+) STRICT, WITHOUT ROWID;
+
+-- By what the views compute, so that questions to them find it.
+CREATE INDEX race_row_apart ON race_row (coalesce(source, 'client'), race_id) WHERE coalesce(source, 'client') <> 'client';
+CREATE INDEX race_row_not_ok ON race_row (CASE outcome WHEN 1 THEN 'ok' WHEN 2 THEN 'error' WHEN 3 THEN 'client_gone' WHEN 4 THEN 'rejected' WHEN 5 THEN 'shutdown' ELSE outcome END, race_id) WHERE CASE outcome WHEN 1 THEN 'ok' WHEN 2 THEN 'error' WHEN 3 THEN 'client_gone' WHEN 4 THEN 'rejected' WHEN 5 THEN 'shutdown' ELSE outcome END <> 'ok';
+CREATE INDEX race_row_look ON race_row (started_at) WHERE look IS NOT NULL;
+
+-- The rows of races up to this one have been moved.
+CREATE TABLE moved (race_id TEXT NOT NULL) STRICT;
+INSERT INTO moved VALUES ('');
