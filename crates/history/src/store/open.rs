@@ -168,8 +168,7 @@ fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<Connection, OpenE
 
 /// A file without a table has nothing to lose, so its first page needs no journal. The change to a write-ahead log, which comes next,
 /// waits until the disk has that page.
-const EMPTY_FILE: &str =
-    "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = NORMAL";
+const EMPTY_FILE: &str = "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = NORMAL";
 
 /// Whether free pages of the file can be given back to the disk: files of older versions were made without.
 pub(super) fn gives_back(connection: &Connection) -> rusqlite::Result<bool> {

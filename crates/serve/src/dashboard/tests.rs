@@ -1,9 +1,5 @@
 //! What is embedded: types, hashes, the size of all, and where the vendored files come from.
 
-use std::io::Read as _;
-
-use flate2::read::GzDecoder;
-use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
 use super::*;
