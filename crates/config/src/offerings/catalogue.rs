@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::io::Read as _;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 
+use flate2::read::GzDecoder;
 use jiff::civil::Date;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -142,13 +144,18 @@ impl AliasTable {
     }
 }
 
-const BUILT_IN_TEXT: &[u8] = include_bytes!("../../data/catalogue.json");
-
 static BUILT_IN: LazyLock<Arc<ModelCatalogue>> =
-    LazyLock::new(|| Arc::new(ModelCatalogue::read(BUILT_IN_TEXT).unwrap_or_default()));
+    LazyLock::new(|| Arc::new(ModelCatalogue::read(&built_in_text()).unwrap_or_default()));
 
 static BUILT_IN_DATE: LazyLock<String> =
-    LazyLock::new(|| serde_json::from_slice(BUILT_IN_TEXT).map(|CatalogueDate { date }| date).unwrap_or_default());
+    LazyLock::new(|| serde_json::from_slice(&built_in_text()).map(|CatalogueDate { date }| date).unwrap_or_default());
+
+/// `catalogue.json`, which the build compressed.
+fn built_in_text() -> Vec<u8> {
+    const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/catalogue.json.gz"));
+    let mut text = Vec::new();
+    GzDecoder::new(PACKED).read_to_end(&mut text).map_or_else(|_| Vec::new(), |_| text)
+}
 
 impl ModelCatalogue {
     /// The catalogue in the program. A test reads it, so it is never empty.
@@ -348,7 +355,7 @@ mod tests {
         let mut written: toml::Table = toml::from_str(include_str!("../../data/rules.toml")).unwrap();
         let rules = written["rule"].as_array_mut().unwrap();
         rules.iter_mut().for_each(|rule| drop(rule.as_table_mut().unwrap().remove("source")));
-        let file: Value = serde_json::from_slice(BUILT_IN_TEXT).unwrap();
+        let file: Value = serde_json::from_slice(&built_in_text()).unwrap();
         assert_eq!(serde_json::to_value(rules).unwrap(), file["rules"], "data/update --rules writes them");
     }
 

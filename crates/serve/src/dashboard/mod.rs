@@ -4,13 +4,12 @@
 //! Pure. Not for who may see them, nor for their headers: see `server`.
 
 use std::collections::HashMap;
-use std::io::Write as _;
+use std::io::Read as _;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use rust_embed::RustEmbed;
+use flate2::read::GzDecoder;
+use ring::digest::{SHA256, digest};
 
 /// The names of the pages. Each is a path under `/dashboard`; the script of the page reads it.
 pub const PAGES: [&str; 15] = [
@@ -33,9 +32,8 @@ pub const PAGES: [&str; 15] = [
 /// The file that every page begins with.
 const FRAME: &str = "index.html";
 
-#[derive(RustEmbed)]
-#[folder = "src/dashboard/site"]
-struct SiteFiles;
+/// Their names and, in gzip, their contents.
+const PACKED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/site.rs"));
 
 /// One file.
 #[derive(Debug)]
@@ -48,13 +46,9 @@ pub struct SiteFile {
     pub gzip: Option<Bytes>,
 }
 
-/// Compressed at the first request. 30 ms.
-static FILES: LazyLock<HashMap<String, SiteFile>> = LazyLock::new(|| {
-    let names = SiteFiles::iter().filter_map(|name| Some((name.to_string(), SiteFiles::get(&name)?)));
-    names
-        .map(|(name, file)| (name.clone(), SiteFile::new(&name, file.data.into_owned(), file.metadata.sha256_hash())))
-        .collect()
-});
+/// Unpacked at the first request.
+static FILES: LazyLock<HashMap<&str, SiteFile>> =
+    LazyLock::new(|| PACKED.iter().map(|(name, gzip)| (*name, SiteFile::new(name, gzip))).collect());
 
 /// The file at this path under `/dashboard/assets/`.
 pub fn asset(path: &str) -> Option<&'static SiteFile> {
@@ -70,21 +64,21 @@ pub fn page(path: &str, root: &str) -> Option<String> {
 }
 
 impl SiteFile {
-    fn new(name: &str, plain: Vec<u8>, hash: [u8; 32]) -> SiteFile {
-        let gzip = compressed(&plain).filter(|gzip| gzip.len() < plain.len() - plain.len() / 10);
+    fn new(name: &str, gzip: &'static [u8]) -> SiteFile {
+        let plain = unpacked(gzip);
         SiteFile {
             content_type: content_type(name),
-            hash: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+            hash: digest(&SHA256, &plain).as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
+            gzip: (gzip.len() < plain.len() - plain.len() / 10).then_some(Bytes::from_static(gzip)),
             plain: plain.into(),
-            gzip: gzip.map(Bytes::from),
         }
     }
 }
 
-fn compressed(plain: &[u8]) -> Option<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(plain).ok()?;
-    encoder.finish().ok()
+/// What the build packed, so that it can be unpacked.
+pub(crate) fn unpacked(gzip: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    GzDecoder::new(gzip).read_to_end(&mut plain).map_or_else(|_| Vec::new(), |_| plain)
 }
 
 fn content_type(name: &str) -> &'static str {

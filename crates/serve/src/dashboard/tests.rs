@@ -1,9 +1,5 @@
 //! What is embedded: types, hashes, the size of all, and where the vendored files come from.
 
-use std::io::Read as _;
-
-use flate2::read::GzDecoder;
-use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
 use super::*;
@@ -97,11 +93,11 @@ fn vendored_files_are_those_of_the_registry() {
         let text = |member: &str| package[member].as_str().unwrap_or_else(|| panic!("{package} has no {member}"));
         assert!(!text("version").is_empty() && !text("licence").is_empty() && !text("package").is_empty());
         let licence = format!("vendor/{}", text("licence_file"));
-        assert!(FILES[&licence].plain.len() > 500, "{licence}");
+        assert!(FILES[licence.as_str()].plain.len() > 500, "{licence}");
         listed.push(licence);
         for file in package["files"].as_array().unwrap() {
             let name = format!("vendor/{}", file["name"].as_str().unwrap());
-            let mut plain = String::from_utf8(FILES[&name].plain.to_vec()).unwrap();
+            let mut plain = String::from_utf8(FILES[name.as_str()].plain.to_vec()).unwrap();
             // A browser cannot resolve the bare name of a package.
             for change in file["changed"].as_array().into_iter().flatten() {
                 let (from, to) = (change["from"].as_str().unwrap(), change["to"].as_str().unwrap());
@@ -112,7 +108,7 @@ fn vendored_files_are_those_of_the_registry() {
             listed.push(name);
         }
     }
-    let mut there: Vec<String> = FILES.keys().filter(|name| name.starts_with("vendor/")).cloned().collect();
+    let mut there: Vec<String> = FILES.keys().filter(|name| name.starts_with("vendor/")).map(|name| (*name).to_owned()).collect();
     listed.sort();
     there.sort();
     assert_eq!(listed, there);

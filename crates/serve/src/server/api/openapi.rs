@@ -22,6 +22,7 @@ use super::accounts::AuditQuestion;
 use super::ask::json as json_answer;
 use super::config;
 use super::questions::{ReloadQuestion, RoutingQuestion};
+use crate::dashboard::unpacked;
 use crate::server::served_paths::ServedPaths;
 use photofinish_gateway::proxy::{self, Client};
 use photofinish_history::record::table::Table as _;
@@ -37,6 +38,9 @@ use photofinish_routing::status::RoutingReport;
 const REFUSED: &str = "403 for a foreign Origin or a client on another machine, 421 for a foreign Host, 429 for a wrong \
                        token after ten from this address, 503 while the gateway has no room: each with a code that begins with photofinish_";
 
+/// `openapi.json` in gzip.
+const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/openapi.json.gz"));
+
 /// Built at the first request.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| openapi().to_string().into());
 
@@ -50,7 +54,7 @@ pub async fn document(State(site): State<ServedPaths>, client: Client) -> Respon
 /// OpenAPI 3.1, as JSON.
 pub fn openapi() -> Value {
     // A test reads the file.
-    let mut document: Value = serde_json::from_str(include_str!("openapi.json")).unwrap_or_default();
+    let mut document: Value = serde_json::from_slice(&unpacked(PACKED)).unwrap_or_default();
     document["info"]["version"] = env!("CARGO_PKG_VERSION").into();
     for (path, parameters) in [
         ("/api/stats", parameters::<stats::ReportQuestion>()),
