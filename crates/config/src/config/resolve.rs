@@ -22,8 +22,8 @@ use super::text::ExpandedText;
 use super::transport::EnvProxies;
 use super::user::{RawTeam, RawUser};
 use super::{
-    Config, ConfigSource, Cors, Listen, ModelConfig, ShadowUpstream, PriceSource, Provider, Server, StoreConfig, Team, Timeouts,
-    UpstreamConfig, User, catalogue,
+    Config, ConfigSource, Cors, Listen, ModelConfig, PriceSource, Provider, Server, ShadowUpstream, StoreConfig, Team,
+    Timeouts, UpstreamConfig, User, catalogue,
 };
 use photofinish_base::machine;
 
