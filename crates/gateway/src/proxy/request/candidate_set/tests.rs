@@ -136,7 +136,7 @@ async fn a_model_without_a_host_names_the_keys_that_would_help() {
         &live,
         &caller,
         &request,
-        (&Overrides::default(), &LimitLevels::default()),
+        ((&Overrides::default(), false), &LimitLevels::default()),
         false,
         &StillWanted::anyhow(),
     );
@@ -166,7 +166,7 @@ async fn an_explicit_lack_leaves_an_upstream_out_and_an_estimate_refuses_nobody(
                 &live,
                 &caller,
                 &request,
-                (&overrides, &LimitLevels::default()),
+                ((&overrides, false), &LimitLevels::default()),
                 false,
                 &StillWanted::anyhow(),
             );
