@@ -33,7 +33,7 @@ pub struct ProbeOptions {
     #[arg(long, value_delimiter = ',', value_name = "UPSTREAMS")]
     pub upstreams: Vec<String>,
 
-    /// Other workloads than those of `[probes]`, with commas between: 1k, 10k, 10k1k, 100k, parallel, or names of
+    /// Other workloads than those of `[probes]`, with commas between: 1k, 10k, 10k1k, 100k, parallel, fingerprint, or names of
     /// `[workloads]`.
     #[arg(long, value_delimiter = ',', value_name = "WORKLOAD")]
     pub workload: Vec<String>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::JudgedCalls;
+use super::judged::JudgedCalls;
 use super::page::{ChartLine, LINES_MAX, PageBlock, PageChart};
 use crate::cli::text::{amount, counted, mark, or_dash};
 use photofinish_history::report::probes::{LoadLevel, MeasuredLoad, ProbeReport, ProbedFigure, ProbedUpstream};

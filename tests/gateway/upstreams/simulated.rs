@@ -302,11 +302,11 @@ async fn a_shadow_is_asked_too_judged_and_recorded_and_answers_nobody() {
     let setup = served.stop().await;
     let rows = setup
         .texts(
-            "SELECT source || ' ' || provider || ' ' || attempt.outcome || ' ' || attempts || ' ' || race.model \
+            "SELECT source || ' ' || provider || ' ' || attempts || ' ' || race.model \
              FROM race JOIN attempt USING (race_id) GROUP BY 1 ORDER BY 1",
         )
         .await;
-    assert_eq!(rows, ["client good won 1 m", "shadow new won 1 m"]);
+    assert_eq!(rows, ["client good 1 m", "shadow new 1 m"]);
     let broken = "SELECT count(*) FROM attempt WHERE provider = 'new' AND calls NOT IN ('valid', 'not_checked')";
     assert!(setup.number(broken).await > 5, "its calls are judged");
     let (clients, shadows) = (setup.run(&["stats"]).await, setup.run(&["stats", "--source", "shadow", "--wide"]).await);
@@ -318,6 +318,45 @@ async fn a_shadow_is_asked_too_judged_and_recorded_and_answers_nobody() {
     let served = setup.serve().await;
     assert_eq!(served.chat(&[], &with_tools()).await.header("x-photofinish-upstream"), "good/m");
     let setup = served.stop().await;
-    let cut = "SELECT attempt.outcome FROM race JOIN attempt USING (race_id) WHERE source = 'shadow' AND attempt.outcome <> 'won'";
+    let cut = "SELECT attempt.outcome FROM race JOIN attempt USING (race_id) WHERE source = 'shadow' AND attempt.outcome IN ('client_gone', 'shutdown')";
     assert_eq!(setup.texts(cut).await.len(), 1, "and its row is written");
+}
+
+/// One host that gives log-probabilities.
+const SHOWS_SHARES: &str = r#"
+models.m.upstreams = ["host/m"]
+providers.host.simulate = { ttft = "1ms", jitter = 0, tokens_per_second = 100000, obeys = true, seed = 1 }
+probes = { max_tokens = 100000, workloads = ["fingerprint"], every = "7d" }
+"#;
+
+#[tokio::test]
+async fn a_host_that_begins_its_answers_in_another_way_for_three_days_has_changed() {
+    let setup = Setup::new(SHOWS_SHARES);
+    let probe = async || {
+        let probed = setup.run(&["probe", "--upstreams", "host/m", "--workload", "fingerprint"]).await;
+        assert_eq!(probed.code, Some(0), "{}{}", probed.out, probed.err);
+    };
+    probe().await;
+    let [kept] = &setup.texts("SELECT detail FROM verdict WHERE fact = 'first_tokens'").await[..] else { panic!() };
+    assert!(
+        kept.split(' ').all(|pair| pair.bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte))),
+        "{kept}"
+    );
+    // Six earlier days on which it said something else, and two like today.
+    let days = "WITH RECURSIVE day(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM day WHERE n < 8) INSERT INTO verdict \
+         SELECT at - n * 86400000000, model, host, fact, answer, reference, CASE WHEN n <= 2 THEN detail ELSE '1:1.0' END, wrong \
+         FROM verdict, day";
+    setup.texts(days).await;
+    setup.texts("DELETE FROM verdict WHERE at = (SELECT max(at) FROM verdict)").await;
+    probe().await;
+    let told = setup.run(&["incidents"]).await;
+    let words = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("host/m") && words.contains("the model behind it changed about 20"),
+        "{}{}",
+        told.out,
+        told.err
+    );
+    probe().await;
+    assert_eq!(setup.number("SELECT count(*) FROM incident").await, 1, "it is told once");
 }

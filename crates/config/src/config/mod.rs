@@ -51,7 +51,7 @@ pub use listed::{ProviderList, ProviderLists, UnlistedUpstreams};
 pub use load::{ConfigText, LoadError, load, load_listening, load_text, load_without_file, parse};
 pub use made::limits_of;
 pub use prices::{LongPromptPrice, Price, PriceSource, TokenCounts, dearest};
-pub use probes::{OF_BENCHMARKS, PING, ProbeSettings, ProbeWorkload, is_built_in_workload};
+pub use probes::{FINGERPRINT, OF_BENCHMARKS, PING, ProbeSettings, ProbeWorkload, is_built_in_workload};
 pub use problem::{ConfigProblem, Problems, nearest};
 pub use provider::{Auth, CancelBilling, CredentialSource, Keys, Provider, ProviderDialect, Token, UpstreamStream};
 pub use race::{

@@ -73,14 +73,18 @@ pub struct ProbeWorkload {
     pub every: Duration,
 }
 
+/// A dozen requests for one token each: they show whether the model behind an upstream changes.
+pub const FINGERPRINT: &str = "fingerprint";
+
 /// The built-in workloads of probes: name, input tokens, output tokens, requests at once, and the least time from one to the
 /// next. The first two are Artificial Analysis' (2026), `10k1k` is that of the Munich measurements.
-const BUILT_IN: [(&str, u32, u32, u32, Duration); 5] = [
+const BUILT_IN: [(&str, u32, u32, u32, Duration); 6] = [
     ("1k", 1_000, 1_000, 1, Duration::ZERO),
     ("10k", 10_000, 1_500, 1, Duration::ZERO),
     ("10k1k", 10_000, 1_000, 1, Duration::ZERO),
     ("100k", 100_000, 2_000, 1, Duration::from_secs(168 * 3_600)),
     ("parallel", 1_000, 1_000, 10, Duration::from_secs(24 * 3_600)),
+    (FINGERPRINT, 20, 1, 12, Duration::from_secs(24 * 3_600)),
 ];
 /// The request of a probe before the measured one: its name, input and output tokens. It opens the connection.
 pub const PING: (&str, u32, u32) = ("ping", 200, 16);

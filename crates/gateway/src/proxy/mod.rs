@@ -44,6 +44,7 @@ use request::body;
 use run::early::EarlyBody;
 use run::race_guard::RaceGuard;
 use run::running::{ServedAnswer, response_of};
+use shadow::{ShadowRequest, ShadowServed};
 use stored::calls::{self, Answer, UpstreamCall};
 
 /// An extension of a request that came as a frame of a WebSocket, whose pings keep it alive: its answer needs no early head.
@@ -136,13 +137,14 @@ pub async fn serve_as(gateway: Arc<Gateway>, surface: Surface, by: AskedBy, requ
     handle(preparing, surface, place, request).in_context(LogContext::request(surface.as_str())).await
 }
 
-/// Serves a client's request once more at a newcomer.
-async fn serve_shadow(gateway: Arc<Gateway>, call: PathCall, by: AskedBy, request: Request<Body>) -> Response<Body> {
-    let (live, surface) = (gateway.live(), call.surface);
-    let place = gateway.enter_own_race();
-    let preparing =
-        Preparing { gateway: &gateway, live: &live, call: surface.is_in_path().then_some(call), by, stored: None };
-    handle(preparing, surface, place, request).in_context(LogContext::request(surface.as_str())).await
+/// Serves a client's request once more at a newcomer. Boxed: serving a request may begin this.
+fn serve_shadow(gateway: Arc<Gateway>, call: PathCall, by: AskedBy, request: Request<Body>) -> ShadowServed {
+    Box::pin(async move {
+        let (live, surface) = (gateway.live(), call.surface);
+        let (place, call) = (gateway.enter_own_race(), surface.is_in_path().then_some(call));
+        let preparing = Preparing { gateway: &gateway, live: &live, call, by, stored: None };
+        handle(preparing, surface, place, request).in_context(LogContext::request(surface.as_str())).await
+    })
 }
 
 async fn handle(
@@ -154,8 +156,15 @@ async fn handle(
     let (parts, body) = request.into_parts();
     let (gateway, origin) = (preparing.gateway, std::mem::take(&mut preparing.by.origin));
     let mut guard = RaceGuard::new(gateway, surface, preparing.by.user.as_deref(), place, origin);
+    let (live, by) = (preparing.live, preparing.by.clone());
     let race = match prepare(preparing, &parts.headers, body, &mut guard).await {
-        Ok(PreparedRequest::Race(race)) => race,
+        Ok(PreparedRequest::Race(race)) => {
+            if let Some(shadow) = ShadowRequest::draw(live, by, &parts.headers, &race, &guard) {
+                let served = gateway.clone();
+                shadow.start(gateway, move |call, by, request| serve_shadow(served, call, by, request));
+            }
+            race
+        }
         Ok(PreparedRequest::Answered(response)) => return response_of(Ok(ServedAnswer::Whole(response, None)), guard),
         Err(rejection) => {
             return match guard.is_shed() {

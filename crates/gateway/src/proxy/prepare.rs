@@ -22,7 +22,6 @@ use super::run::gate::Gate;
 use super::run::launcher::{Launcher, RacePolicy};
 use super::run::race_guard::{ParsedRace, Planned, RaceGuard, ReadRace};
 use super::run::running::PreparedRace;
-use super::shadow::ShadowRequest;
 use super::stored::calls::UpstreamCall;
 use super::stored::recall::{Holders, Recalled, recall, recalled_bytes};
 use crate::race::Race;
@@ -77,7 +76,6 @@ pub async fn prepare(
     let (request, mut race) = preparing.parse(headers, bytes, race).await?;
     let Recalled { request, holders, keeper } = preparing.recall(request, &race).await?;
     race.keeps(keeper.filter(|_| preparing.by.shadow.is_none()));
-    let shadow = ShadowRequest::draw(&preparing, headers, &request, &race).filter(|_| holders.is_none());
     let candidates = match preparing.resolve(headers, &request, holders, &race).await {
         Err(rejection) if rejection.is_unspoken() && request.surface.counts() => {
             return Ok(PreparedRequest::Answered(all_failed::estimate(&request)));
@@ -92,9 +90,6 @@ pub async fn prepare(
     let now = LimitClock { us: gateway.learning().now_us(), wall_us: race.started_at() };
     let gate = Gate::pass(gateway, levels, &request, &mut candidates, now)?;
     race.admitted(gateway, gate.admission());
-    if let Some(shadow) = shadow {
-        shadow.start(gateway);
-    }
     Ok(PreparedRequest::Race(plan((gateway, gate), headers, request, candidates, race)))
 }
 

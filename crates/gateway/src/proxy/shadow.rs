@@ -1,24 +1,28 @@
 //! Shadows: a share of a model's requests is also sent to a newcomer. Its answers are read to their end, judged and recorded; they
 //! reach no client, and the client's request does not wait for them. Not for how such a request is run: it is served like any other.
 
-use std::sync::Arc;
+use std::pin::Pin;
 
 use axum::body::Body;
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt as _;
 
-use super::door::load::AdmissionRoom;
 use super::gateway::Gateway;
-use super::prepare::{AskedBy, Preparing};
-use super::run::race_guard::ParsedRace;
-use super::{limited, serve_shadow};
+use super::prepare::AskedBy;
+use super::request::body::limited;
+use super::run::race_guard::RaceGuard;
+use super::run::running::PreparedRace;
 use crate::attempt::InFlightGuard;
-use photofinish_config::config::UpstreamConfig;
+use photofinish_config::config::{Limits, UpstreamConfig};
 use photofinish_history::record::{RaceSource, RequestOrigin};
-use photofinish_wire::{ApiRequest, PathCall};
+use photofinish_routing::health::LiveConfig;
+use photofinish_wire::PathCall;
 
 /// Headers of the client that say how its body is to be read.
 const KEPT: [&str; 4] = ["content-type", "anthropic-version", "anthropic-beta", "openai-beta"];
+
+/// The answer to a shadow request, under way.
+pub type ShadowServed = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 /// A request that was drawn.
 pub struct ShadowRequest {
@@ -29,19 +33,20 @@ pub struct ShadowRequest {
 }
 
 impl ShadowRequest {
-    /// None: this one was not drawn, or there is no room for it.
+    /// None: this one was not drawn, or there is no room for it. `by`: who asks for `race`.
     pub fn draw(
-        preparing: &Preparing<'_>,
+        live: &LiveConfig,
+        by: AskedBy,
         headers: &HeaderMap,
-        request: &ApiRequest,
-        race: &ParsedRace<'_>,
+        race: &PreparedRace,
+        guard: &RaceGuard,
     ) -> Option<Box<ShadowRequest>> {
-        let (gateway, live) = (preparing.gateway, preparing.live);
+        let (gateway, request) = (&race.gateway, &race.request);
         let shadow = live.config.model(&request.model)?.shadow.as_ref()?;
         // What it would use up could be missing for what the caller asks next.
-        let counts = preparing.by.levels.iter().map(|level| level.limits());
-        let is_counted = counts.into_iter().any(|of| of.rpm.is_some() || of.tpm.is_some() || of.streams.is_some());
-        let may = race.is_of_client() && request.surface.streams() && !request.state.background && !is_counted;
+        let is_limited = |of: &Limits| of.rpm.is_some() || of.tpm.is_some() || of.streams.is_some();
+        let is_counted = by.levels.iter().any(|level| is_limited(level.limits()));
+        let may = guard.is_of_client() && request.surface.streams() && !request.state.background && !is_counted;
         if !may || fastrand::f64() >= shadow.share || !live.config.provider_is_on(&shadow.upstream.provider) {
             return None;
         }
@@ -51,34 +56,33 @@ impl ShadowRequest {
             |listed: &&UpstreamConfig| listed.provider.name == upstream.provider.name && listed.model == upstream.model;
         let listed = live.config.models.values().flat_map(|model| &model.upstreams).filter(is_it);
         if listed.filter_map(|listed| listed.in_flight_max).min().is_some_and(|most| running >= most)
-            || gateway.load(live, race.in_flight()).room() != AdmissionRoom::Enough
+            || race.candidates.crowded
         {
             return None;
         }
+        let slot = gateway.enter_shadow()?;
         let origin = RequestOrigin { source: RaceSource::Shadow, ..RequestOrigin::default() };
-        let AskedBy { user, levels, .. } = preparing.by.clone();
-        let by = AskedBy { user, levels, origin, ends_within: None, shadow: Some(upstream.name()) };
-        let body = limited(Body::from(request.body().clone()), live.config.server.body_max);
-        let mut copy = Request::new(body);
+        let by = AskedBy { origin, ends_within: None, shadow: Some(upstream.name()), ..by };
+        let mut copy = Request::new(limited(Body::from(request.body().clone()), live.config.server.body_max));
         let kept = headers.iter().filter(|(name, _)| KEPT.contains(&name.as_str()));
         copy.headers_mut().extend(kept.map(|(name, value)| (name.clone(), value.clone())));
-        let call = PathCall {
-            surface: request.surface,
-            model: request.model.clone(),
-            stream: request.stream,
-            listed: request.listed,
-        };
-        Some(Box::new(ShadowRequest { call, by, request: copy, slot: gateway.enter_shadow()? }))
+        let (surface, model) = (request.surface, request.model.clone());
+        let call = PathCall { surface, model, stream: request.stream, listed: request.listed };
+        Some(Box::new(ShadowRequest { call, by, request: copy, slot }))
     }
 
-    /// Runs it until it has ended, or the gateway drains.
-    pub fn start(self: Box<Self>, gateway: &Arc<Gateway>) {
+    /// Reads what `serve` answers until it has ended, or the gateway drains.
+    pub fn start(
+        self: Box<Self>,
+        gateway: &Gateway,
+        serve: impl FnOnce(PathCall, AskedBy, Request<Body>) -> ShadowServed,
+    ) {
         let ShadowRequest { call, by, request, slot } = *self;
-        let (served, draining) = (gateway.clone(), gateway.shutdown().draining());
+        let (served, draining) = (serve(call, by, request), gateway.shutdown().draining());
         gateway.shutdown().spawn(async move {
             let _slot = slot;
             let read = async {
-                let mut body = serve_shadow(served, call, by, request).await.into_body();
+                let mut body = served.await.into_body();
                 while let Some(Ok(_)) = body.frame().await {}
             };
             tokio::select! {

@@ -38,6 +38,11 @@ pub fn changes(days: &[FirstTokens]) -> Vec<usize> {
     found
 }
 
+/// The place of the day since which the host has been another, if the newest day shows it.
+pub fn changed_now(days: &[FirstTokens]) -> Option<usize> {
+    changes(days).last().copied().filter(|first| first + RUNNING == days.len())
+}
+
 /// Whether this day is further from the past than the days of the past are from each other.
 fn is_strange(past: &[&FirstTokens], day: &FirstTokens) -> bool {
     let usual: Vec<f64> = (0..past.len())
@@ -82,29 +87,31 @@ mod tests {
     #[test]
     fn a_change_is_dated_after_three_days_and_days_that_only_differ_are_none() {
         let mut days: Vec<FirstTokens> = (0..20).map(|number| day(0.1, number, 0.01 * (number % 3) as f64)).collect();
-        assert_eq!(changes(&days), []);
+        assert!(changes(&days).is_empty());
         days.extend((20..22).map(|number| day(0.6, number, 0.0)));
-        assert_eq!(changes(&days), [], "two days may be a replica");
+        assert!(changes(&days).is_empty(), "two days may be a replica");
         days.push(day(0.6, 22, 0.0));
         assert_eq!(changes(&days), [20]);
         days.extend((23..60).map(|number| day(0.6, number, 0.02)));
         assert_eq!(changes(&days), [20], "it is told once");
         days.extend((60..70).map(|number| day(0.1, number, 0.0)));
         assert_eq!(changes(&days), [20, 60], "and back");
-        assert_eq!(changes(&days[..4]), []);
+        assert!(changes(&days[..4]).is_empty());
     }
 
     #[test]
     fn single_days_and_wild_hosts_are_no_change() {
-        let single: Vec<FirstTokens> = (0..60).map(|number| day(if number % 7 == 6 { 0.8 } else { 0.1 }, number, 0.0)).collect();
-        assert_eq!(changes(&single), []);
+        let single: Vec<FirstTokens> =
+            (0..60).map(|number| day(if number % 7 == 6 { 0.8 } else { 0.1 }, number, 0.0)).collect();
+        assert!(changes(&single).is_empty());
         // A host that answers at random: each day is far from every other.
         let wild: Vec<FirstTokens> = (0..60).map(|number| day(0.0, number, 0.9)).collect();
-        assert_eq!(changes(&wild), []);
+        assert!(changes(&wild).is_empty());
         let mut rng = fastrand::Rng::with_seed(7);
         for _ in 0..200 {
-            let days: Vec<FirstTokens> = (0..60).map(|number| day(0.3 + 0.2 * rng.f64(), number, 0.05 * rng.f64())).collect();
-            assert_eq!(changes(&days), [], "days that move by up to 0.2 on their own");
+            let days: Vec<FirstTokens> =
+                (0..60).map(|number| day(0.3 + 0.2 * rng.f64(), number, 0.05 * rng.f64())).collect();
+            assert!(changes(&days).is_empty(), "days that move by up to 0.2 on their own");
         }
     }
 }

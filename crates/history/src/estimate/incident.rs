@@ -32,6 +32,8 @@ const WRITTEN_EVERY_US: i64 = 5 * MINUTE_US;
 /// The clock was set, or the machine slept, if more than this lies between two checks, or less than this before the last one.
 const JUMP_US: i64 = 10 * MINUTE_US;
 const BACK_US: i64 = MINUTE_US;
+/// What attempts show. That a model changed, probes show.
+const WATCHED: [IncidentKind; 3] = [IncidentKind::Failures, IncidentKind::Slower, IncidentKind::TokS];
 /// Upstreams that are watched.
 const UPSTREAMS_MAX: usize = 1_000;
 
@@ -145,7 +147,7 @@ impl IncidentWatch {
             let is_open = open_breakers.contains(upstream);
             watch.breaker_since = if is_open { watch.breaker_since.or(Some(now_us)) } else { None };
             let usual = self.usual.get(upstream).unwrap_or(&nothing);
-            for kind in IncidentKind::ALL {
+            for kind in WATCHED {
                 changes.extend(watch.check(upstream, kind, usual, (now_us, has_jumped)));
             }
         }
@@ -371,7 +373,7 @@ impl KnownIncident {
 /// None: failures.
 fn speed(kind: IncidentKind) -> Option<Speed> {
     match kind {
-        IncidentKind::Failures => None,
+        IncidentKind::Failures | IncidentKind::Changed => None,
         IncidentKind::Slower => Some(Speed::FirstTokens),
         IncidentKind::TokS => Some(Speed::Tokens),
     }
@@ -386,6 +388,7 @@ fn provider(upstream: &str) -> &str {
     upstream.split('/').next().unwrap_or_default()
 }
 
-fn id(now_us: i64, kind: IncidentKind, upstream: &str) -> String {
+/// Of an incident that is found now.
+pub fn id(now_us: i64, kind: IncidentKind, upstream: &str) -> String {
     format!("{now_us}/{}/{upstream}", kind.as_str())
 }

@@ -6,6 +6,7 @@ pub mod class;
 pub mod cost;
 pub mod curve;
 pub mod facts;
+pub mod fingerprint;
 pub mod goodput;
 pub mod grid;
 pub mod incident;

@@ -110,6 +110,8 @@ names! {
         Slower = "slower",
         /// Tokens after the first come more slowly.
         TokS = "tok_s",
+        /// The model behind the upstream is another.
+        Changed = "changed",
     }
 }
 

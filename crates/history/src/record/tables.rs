@@ -82,7 +82,7 @@ table! {
         /// are not listed. The budget of a model is no reason, because it excludes no upstream; `why` has `budget` where an extra attempt
         /// exceeded it
         left_out: Option<String>,
-        /// who asked: `client`, `probe` or `bench`. Figures count clients only, unless a question asks for others
+        /// who asked: `client`, `probe`, `bench` or [`shadow`](quality.md#a-newcomer-beside-the-race). Figures count clients only, unless a question asks for others
         source: RaceSource,
         /// the run that asked, as in the table `run`; null for clients and probes
         run_id: Option<String>,
@@ -308,7 +308,8 @@ table! {
         incident_id: String,
         /// `provider` / `model_sent`; null for an incident of the gateway: half of the providers at once
         upstream: Option<String>,
-        /// `failures` (failed or refused attempts, or an open breaker), `slower` (first tokens), `tok_s` (tokens after the first)
+        /// `failures` (failed or refused attempts, or an open breaker), `slower` (first tokens), `tok_s` (tokens after the first), `changed` (the model behind it says other things first: see
+        /// [Quality](quality.md#a-change-over-time))
         kind: IncidentKind = IncidentKind::Failures,
         /// `open`, `ended`, or `end_unknown`: the upstream was not asked after `last_at`
         state: IncidentState = IncidentState::Open,

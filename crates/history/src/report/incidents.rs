@@ -133,6 +133,9 @@ pub fn name(incident: &IncidentRecord) -> &str {
 /// What happened and when: "first tokens took 2.2 times as long from 2026-01-02 02:10 to 03:25 UTC".
 pub fn words(incident: &IncidentRecord, now_us: i64) -> String {
     let at = |us: i64| span(us, us + HOUR_US).split(" to ").next().unwrap_or_default().to_owned();
+    if incident.kind == IncidentKind::Changed {
+        return format!("the model behind it changed about {}", time(incident.began_at).get(..10).unwrap_or_default());
+    }
     let when = match (incident.state, incident.ended_at) {
         (IncidentState::Ended, Some(ended_at)) => format!("from {}", span(incident.began_at, ended_at)),
         (IncidentState::Open, _) if now_us - incident.updated_at <= STALE_US => {
@@ -156,6 +159,7 @@ pub fn words(incident: &IncidentRecord, now_us: i64) -> String {
         (IncidentKind::Slower, None) => "first tokens took longer".to_owned(),
         (IncidentKind::TokS, Some(factor)) => format!("tokens after the first took {factor:.1} times as long"),
         (IncidentKind::TokS, None) => "tokens after the first took longer".to_owned(),
+        (IncidentKind::Changed, _) => "the model behind it changed".to_owned(),
     };
     format!("{at_once}{what} {when}")
 }

@@ -58,7 +58,7 @@ pub use selection::{AttemptFilter, Class, Coverage, Gather, RollupCell, Selectio
 pub use set_aside::{SetAside, set_aside_files};
 pub use spill::{MoveError, Spill, SpillProgress};
 pub use symptom::Symptom;
-pub use verdicts::{SampleRow, VerdictRow};
+pub use verdicts::{FIRST_TOKENS, SampleRow, VerdictRow};
 pub use write::{Record, WriteError};
 use write::{RefusedRow, TableRow};
 

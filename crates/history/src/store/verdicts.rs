@@ -13,6 +13,9 @@ const VERDICT_DAYS_MAX: i64 = 400;
 /// Rows in one answer.
 const VERDICTS_MAX: usize = 20_000;
 
+/// The fact of a host that says how it begins its answers: hashes and shares in `detail`, the key of the hashes in `reference`.
+pub const FIRST_TOKENS: &str = "first_tokens";
+
 /// One fact of one host. Columns: `migrations/0019_verdict.sql`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerdictRow {
@@ -91,7 +94,7 @@ impl StoreReader {
     /// It takes too long, or the file cannot be read.
     pub fn verdicts(&self, model: Option<&str>) -> Result<Vec<VerdictRow>, ReadError> {
         let sql = "SELECT at, model, host, fact, answer, reference, detail, wrong FROM verdict AS one \
-                   WHERE (?1 IS NULL OR model = ?1) AND at = (SELECT max(at) FROM verdict AS other \
+                   WHERE (?1 IS NULL OR model = ?1) AND fact <> 'first_tokens' AND at = (SELECT max(at) FROM verdict AS other \
                      WHERE other.model = one.model AND other.host = one.host AND other.fact = one.fact) \
                    ORDER BY model, host, fact LIMIT ?2";
         self.ask(|connection| {
@@ -109,6 +112,19 @@ impl StoreReader {
                 })
             };
             statement.query_map(params![model, VERDICTS_MAX as i64], read)?.collect()
+        })
+    }
+
+    /// What this host said first, day by day, oldest first: verdicts about the fact [`FIRST_TOKENS`], which no page shows.
+    ///
+    /// # Errors
+    /// It takes too long, or the file cannot be read.
+    pub fn first_tokens(&self, host: &str) -> Result<Vec<(i64, String, String)>, ReadError> {
+        let sql = "SELECT at, reference, detail FROM verdict WHERE host = ?1 AND fact = ?2 ORDER BY at LIMIT ?3";
+        self.ask(|connection| {
+            let mut statement = connection.prepare(sql)?;
+            let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+            statement.query_map(params![host, FIRST_TOKENS, VERDICTS_MAX as i64], read)?.collect()
         })
     }
 

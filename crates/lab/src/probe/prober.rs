@@ -17,16 +17,24 @@ use super::schedule::ProbeJob;
 use crate::bench::measured::MeasuredRequest;
 use crate::bench::prompt::{Prompt, PromptMaker, Workload};
 use crate::bench::{LoadClient, patience};
+use crate::verify::fingerprint;
 use photofinish_base::clock::{DAY_US, Instant, micros, wall_micros};
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::{Config, PING, ProbeSettings, ProbeWorkload, UpstreamConfig};
+use photofinish_config::config::{Config, FINGERPRINT, PING, ProbeSettings, ProbeWorkload, UpstreamConfig};
+use photofinish_history::estimate::fingerprint::{FirstTokens, changed_now};
+use photofinish_history::estimate::incident;
 use photofinish_history::estimate::interval::quantile;
 use photofinish_history::metrics::ProbeOutcome;
-use photofinish_history::record::{AttemptOutcome, RaceSource, RequestOrigin};
-use photofinish_history::store::StoreReader;
+use photofinish_history::record::{
+    AttemptOutcome, IncidentKind, IncidentRecord, IncidentState, RaceSource, RequestOrigin,
+};
+use photofinish_history::report::incidents::words;
+use photofinish_history::store::{FIRST_TOKENS, Store, StoreReader, VerdictRow};
 
 /// Time for the whole answer to a ping: a server of one's own may have to load the model first.
 const PING_FOR: Duration = Duration::from_secs(60);
+/// Bytes of an answer of one token.
+const FIRST_MAX: usize = 64 << 10;
 
 /// Sends probes, one after the other, through one gateway.
 pub struct Prober {
@@ -162,7 +170,9 @@ impl Prober {
         // A model that thinks in secret may use up the 16 tokens of the ping before its first one.
         let is_open = pinged.is_answered() || pinged.failure == Some(FailureKind::Empty.as_str());
         let mut sent = vec![pinged];
-        if is_open {
+        if is_open && workload.name == FINGERPRINT {
+            sent.extend(self.fingerprint(model, upstream, scheduled).await);
+        } else if is_open {
             let prompts = self.prompts.maker(&workload.name, workload.input_tokens, workload.output_tokens);
             let is_first = self
                 .measured
@@ -239,17 +249,8 @@ impl Prober {
                 MeasuredRequest { failure: Some(why), unpriced: true, attempts, ..MeasuredRequest::default() };
             (measured, bytes)
         };
-        let Ok(upstreams) = HeaderValue::try_from(upstream) else { return lost("its name cannot be in a header", 0) };
-        let mut headers = HeaderMap::new();
-        headers.insert("x-photofinish-upstreams", upstreams);
-        headers.insert("x-photofinish-policy", HeaderValue::from_static("fallback"));
-        headers.insert("x-photofinish-max-attempts", HeaderValue::from_static("1"));
-        let origin = RequestOrigin {
-            source: RaceSource::Probe,
-            run_id: None,
-            workload: Some(prompts.workload().name.clone()),
-            scheduled,
-        };
+        let Some(headers) = headers_to(upstream) else { return lost("its name cannot be in a header", 0) };
+        let origin = origin(&prompts.workload().name, scheduled);
         let Some(race_id) = self.client.ask(model, prompt.members, headers, origin, within).await.race_id else {
             return lost("the gateway refused it", 0);
         };
@@ -259,6 +260,112 @@ impl Prober {
         }
         (measured, bytes)
     }
+}
+
+impl Prober {
+    /// Asks for the first token of each prompt, keeps what came, and reports if the model behind the upstream changed.
+    async fn fingerprint(&self, model: &str, upstream: &str, scheduled: Option<Instant>) -> Vec<MeasuredRequest> {
+        let (mut sent, mut tokens, mut said, mut shows_shares) = (Vec::new(), FirstTokens::new(), 0, true);
+        let past = self.past(upstream).await;
+        let key = past.first().map_or_else(|| fastrand::u64(..), |day| day.key);
+        for (place, prompt) in fingerprint::PROMPTS.iter().enumerate() {
+            let Some(headers) = headers_to(upstream) else { break };
+            let ask = |shows_shares: bool| {
+                let (members, origin) = (fingerprint::members(prompt, shows_shares), origin(FINGERPRINT, scheduled));
+                self.client.fetch(model, members, headers.clone(), origin, PING_FOR, FIRST_MAX)
+            };
+            let mut fetched = ask(shows_shares).await;
+            if fetched.refused && shows_shares && said == 0 {
+                // It may refuse log-probabilities.
+                shows_shares = false;
+                fetched = ask(false).await;
+            }
+            let measured = match &fetched.race_id {
+                Some(race_id) => self.client.measured(race_id).await,
+                None => None,
+            };
+            sent.extend(measured);
+            let answer = serde_json::from_slice(&fetched.body).unwrap_or_default();
+            said += usize::from(!fetched.refused && fingerprint::add(&mut tokens, key, place, &answer));
+        }
+        if said == fingerprint::PROMPTS.len() {
+            self.compare(model, upstream, past, FingerprintDay { at: wall_micros(), key, tokens }).await;
+        }
+        sent
+    }
+
+    /// The days that were kept, oldest first; none where they cannot be read.
+    async fn past(&self, upstream: &str) -> Vec<FingerprintDay> {
+        let gateway = self.client.gateway();
+        let (recorder, path, upstream) = (gateway.recorder().clone(), self.path.clone(), upstream.to_owned());
+        let read = move || recorder.read_history(&path).ok()?.first_tokens(&upstream).ok();
+        let rows = gateway.shutdown().run_blocking(read).await.ok().flatten().unwrap_or_default();
+        let day = |(at, key, detail): (i64, String, String)| {
+            Some(FingerprintDay { at, key: u64::from_str_radix(&key, 16).ok()?, tokens: fingerprint::read(&detail) })
+        };
+        rows.into_iter().filter_map(day).collect()
+    }
+
+    /// Keeps this day, and reports a change that it shows.
+    async fn compare(&self, model: &str, upstream: &str, mut days: Vec<FingerprintDay>, today: FingerprintDay) {
+        let (at, gateway, path) = (today.at, self.client.gateway(), self.path.clone());
+        let row = VerdictRow {
+            at,
+            model: model.to_owned(),
+            host: upstream.to_owned(),
+            fact: FIRST_TOKENS.to_owned(),
+            answer: "not said".to_owned(),
+            reference: format!("{:x}", today.key),
+            detail: fingerprint::written(&today.tokens),
+            wrong: false,
+        };
+        let keep = move || {
+            Store::open(&path)
+                .map_err(|error| error.to_string())?
+                .save_verdicts(&[row])
+                .map_err(|error| error.to_string())
+        };
+        if let Ok(Err(error)) = gateway.shutdown().run_blocking(keep).await {
+            return tracing::warn!(upstream, error, "the fingerprint of a day could not be kept");
+        }
+        days.push(today);
+        let tokens: Vec<FirstTokens> = days.iter().map(|day| day.tokens.clone()).collect();
+        let Some(since) = changed_now(&tokens).map(|place| days[place].at) else { return };
+        let incident = IncidentRecord {
+            incident_id: incident::id(at, IncidentKind::Changed, upstream),
+            upstream: Some(upstream.to_owned()),
+            kind: IncidentKind::Changed,
+            state: IncidentState::Ended,
+            began_at: since,
+            ended_at: Some(at),
+            last_at: at,
+            updated_at: at,
+            ..IncidentRecord::default()
+        };
+        tracing::warn!(upstream, "an incident: {}", words(&incident, at));
+        gateway.recorder().metrics().incident(upstream, IncidentKind::Changed);
+        gateway.recorder().incident(incident);
+    }
+}
+
+/// What a host said first on one day.
+struct FingerprintDay {
+    at: i64,
+    /// Of the hashes.
+    key: u64,
+    tokens: FirstTokens,
+}
+
+fn headers_to(upstream: &str) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-photofinish-upstreams", HeaderValue::try_from(upstream).ok()?);
+    headers.insert("x-photofinish-policy", HeaderValue::from_static("fallback"));
+    headers.insert("x-photofinish-max-attempts", HeaderValue::from_static("1"));
+    Some(headers)
+}
+
+fn origin(workload: &str, scheduled: Option<Instant>) -> RequestOrigin {
+    RequestOrigin { source: RaceSource::Probe, run_id: None, workload: Some(workload.to_owned()), scheduled }
 }
 
 fn named<S: serde::Serializer>(outcome: &ProbeOutcome, serializer: S) -> Result<S::Ok, S::Error> {

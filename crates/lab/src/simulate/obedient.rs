@@ -118,7 +118,10 @@ impl ObedientModel {
                 false => message["reasoning_content"] = json!(thinking),
             }
         }
-        let token = json!({ "token": "a", "logprob": -0.1, "bytes": null, "top_logprobs": [] });
+        let likeliest = request["top_logprobs"].as_u64().unwrap_or(0).min(TOKENS) as usize;
+        let likeliest = self.source.likeliest(prompt_of(request), wall_micros() / DAY_US, likeliest).into_iter();
+        let shares = likeliest.map(|(word, share)| json!({ "token": word, "logprob": share.ln(), "bytes": null }));
+        let token = json!({ "token": "a", "logprob": -0.1, "bytes": null, "top_logprobs": shares.collect::<Vec<_>>() });
         let logprobs = match request["logprobs"] == true && !self.is_wrong(HostFact::Logprobs) {
             true => json!({ "content": vec![token; tokens as usize] }),
             false => Value::Null,
@@ -128,7 +131,7 @@ impl ObedientModel {
 
     /// The text, why it ends, and its tokens.
     fn text(&self, request: &Value, rng: &mut Rng) -> (String, &'static str, u64) {
-        let prompt = request["messages"].as_array().and_then(|all| all.last()?["content"].as_str()).unwrap_or_default();
+        let prompt = prompt_of(request);
         let asked = request["max_tokens"].as_u64().or(request["max_completion_tokens"].as_u64());
         let max = asked.filter(|_| !self.is_wrong(HostFact::MaxTokens)).unwrap_or(TOKENS).min(TOKENS);
         let schema = &request["response_format"]["json_schema"]["schema"];
@@ -192,6 +195,11 @@ impl ObedientModel {
         };
         (0..if many { 3 } else { 1 }).map(call).collect()
     }
+}
+
+/// The last message.
+fn prompt_of(request: &Value) -> &str {
+    request["messages"].as_array().and_then(|all| all.last()?["content"].as_str()).unwrap_or_default()
 }
 
 /// The smallest value that keeps to a schema of the kinds that `verify` sends; `wrong`: an enum has a value of its own.

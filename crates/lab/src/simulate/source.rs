@@ -32,24 +32,53 @@ impl WordSource {
     /// `tokens` words after this prompt, on this day; the likeliest ones if `greedy`.
     pub fn words(&self, prompt: &str, tokens: usize, day: i64, greedy: bool, rng: &mut Rng) -> Vec<&'static str> {
         let moved = if rng.f64() < self.replicas { self.moved } else { 0.0 };
+        let today = self.on(day);
+        (0..tokens)
+            .map(|place| today.word(hash(&(prompt, place)), moved, if greedy { None } else { Some(rng.f64()) }))
+            .collect()
+    }
+
+    /// The likeliest first words after this prompt on this day, each with its share.
+    pub fn likeliest(&self, prompt: &str, day: i64, count: usize) -> Vec<(&'static str, f64)> {
+        const STEPS: u32 = 200;
+        let (today, order) = (self.on(day), hash(&(prompt, 0_usize)));
+        let mut shares = WORDS.map(|word| (word, 0.0));
+        let mut add = |word: &str, share: f64| {
+            shares.iter_mut().filter(|(known, _)| *known == word).for_each(|(_, sum)| *sum += share / f64::from(STEPS));
+        };
+        for step in 0..if count == 0 { 0 } else { STEPS } {
+            let drawn = Some((f64::from(step) + 0.5) / f64::from(STEPS));
+            add(today.word(order, self.moved, drawn), self.replicas);
+            add(today.word(order, 0.0, drawn), 1.0 - self.replicas);
+        }
+        shares.sort_by(|one, other| other.1.total_cmp(&one.1));
+        shares.into_iter().take(count).collect()
+    }
+
+    fn on(&self, day: i64) -> SourceToday {
         let of_day = hash(&(self.host, day));
         // Uniform from 0 to `daily`.
-        let daily = self.daily * ((of_day >> 11) as f64 / (1_u64 << 53) as f64);
-        let draw = |place: usize| {
-            let order = hash(&(prompt, place));
-            let word = |rank: usize| WORDS[(rank + order as usize) % WORDS.len()];
-            if greedy {
-                return word(0);
-            }
-            let drawn = rng.f64();
-            // The mass comes from the likeliest words, and goes to the unlikeliest one, or to one of the day.
-            match drawn {
-                _ if drawn < moved => word(WORDS.len() - 1),
-                _ if drawn < moved + daily => word(8 + hash(&(of_day, order)) as usize % 7),
-                _ => word(rank(drawn)),
-            }
-        };
-        (0..tokens).map(draw).collect()
+        SourceToday { of_day, daily: self.daily * ((of_day >> 11) as f64 / (1_u64 << 53) as f64) }
+    }
+}
+
+/// What a day does to a source.
+struct SourceToday {
+    of_day: u64,
+    daily: f64,
+}
+
+impl SourceToday {
+    /// `order`: of the words at this place. `drawn`: from 0 to 1; none gives the likeliest word.
+    fn word(&self, order: u64, moved: f64, drawn: Option<f64>) -> &'static str {
+        let word = |rank: usize| WORDS[(rank + order as usize) % WORDS.len()];
+        // The mass comes from the likeliest words, and goes to the unlikeliest one, or to one of the day.
+        match drawn {
+            None => word(0),
+            Some(drawn) if drawn < moved => word(WORDS.len() - 1),
+            Some(drawn) if drawn < moved + self.daily => word(8 + hash(&(self.of_day, order)) as usize % 7),
+            Some(drawn) => word(rank(drawn)),
+        }
     }
 }
 

@@ -1,11 +1,15 @@
 //! What the answers of one host say of it, fact by fact. Pure. Not for comparing hosts: see `compare`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::ask::{FactQuestion, LENGTH_TOKENS, REASONING_TOKENS, SIGNS, Topic, fact_of};
 use photofinish_config::config::HostFact;
+
+/// Each answer with more reasoning takes so many times as long as the longest with less.
+const LONGER: u32 = 2;
 
 /// What came back of one request.
 #[derive(Clone, Debug)]
@@ -25,6 +29,8 @@ pub enum HostReply {
 pub struct HeardAnswer {
     pub question: FactQuestion,
     pub reply: HostReply,
+    /// From sending it to the end of the reply.
+    pub took: Duration,
 }
 
 /// What is known of one fact.
@@ -295,7 +301,15 @@ impl<'h> HostReplies<'h> {
         let answered = !low.is_empty() && low.len() == high.len();
         // Thinking that was cut everywhere shows no difference.
         let is_cut = low.iter().chain(&high).all(|tokens| *tokens + 8 >= u64::from(REASONING_TOKENS));
-        let yes = (answered && least + most > 0 && !is_cut).then_some(most * 4 > least * 5);
+        let by_tokens = (answered && least + most > 0 && !is_cut).then_some(most * 4 > least * 5);
+        // Where no reasoning is shown, more of it still takes longer. That it does not shows nothing: answers are short.
+        let took = |topic| self.of(topic).map(|(one, _)| one.took).collect::<Vec<Duration>>();
+        let (quick, slow) = (took(Topic::LowEffort), took(Topic::HighEffort));
+        let longest = quick.iter().max().copied().unwrap_or_default();
+        let is_longer = answered && slow.iter().all(|took| *took > longest.saturating_mul(LONGER));
+        let yes = by_tokens.or((least + most == 0 && is_longer).then_some(true));
+        let seconds = |took: &[Duration]| took.iter().sum::<Duration>().as_secs_f64();
+        let times = format!("{:.1} s and {:.1} s", seconds(&quick), seconds(&slow));
         let mut place = None;
         for (_, answer) in self.of(Topic::HighEffort) {
             place = Some(reasoning(answer).map_or("nowhere", |(place, _)| place));
@@ -305,7 +319,7 @@ impl<'h> HostReplies<'h> {
             said(
                 HostFact::Effort,
                 yes,
-                if answered { format!("{least} tokens low, {most} high") } else { String::new() },
+                if answered { format!("{least} tokens low, {most} high, in {times}") } else { String::new() },
             ),
             (HostFact::ReasoningPlace, (place, String::new())),
         ]

@@ -5,6 +5,7 @@
 
 mod ask;
 mod compare;
+pub mod fingerprint;
 mod judge;
 mod run;
 mod sample;

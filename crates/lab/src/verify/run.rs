@@ -142,6 +142,7 @@ impl Verifier {
             if !takes_temperature {
                 members.remove("temperature");
             }
+            let sent = Instant::now();
             let mut reply = self.ask(host, members.clone(), WORKLOAD).await;
             if let HostReply::Refused(words) = &reply
                 && takes_temperature
@@ -157,7 +158,7 @@ impl Verifier {
             {
                 given_up = Some(why.clone());
             }
-            heard.push(HeardAnswer { question, reply });
+            heard.push(HeardAnswer { question, reply, took: sent.elapsed() });
             if given_up.is_some() {
                 break;
             }

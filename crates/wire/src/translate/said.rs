@@ -63,11 +63,9 @@ impl SaidAnswer {
 
     pub fn add(&mut self, piece: &AnswerPiece) {
         match piece {
-            AnswerPiece::Call { index, call, name, custom, .. } => {
-                if self.has_room(name.len(), self.calls.len()) {
-                    let (key, name) = ((*index, *call), name.clone());
-                    self.calls.push(SaidCall { key, name, is_free: *custom, arguments: String::new() });
-                }
+            AnswerPiece::Call { index, call, name, custom, .. } if self.has_room(name.len(), self.calls.len()) => {
+                let (key, name) = ((*index, *call), name.clone());
+                self.calls.push(SaidCall { key, name, is_free: *custom, arguments: String::new() });
             }
             AnswerPiece::Arguments { index, call, text } => {
                 let place = self.calls.iter().rposition(|said| said.key == (*index, *call));

@@ -216,6 +216,12 @@ fn left_out_for(upstream: &str, reason: LeftOutReason) -> LeftOutUpstream {
     LeftOutUpstream { upstream: upstream.to_owned(), reason }
 }
 
+/// Why a model without a host is not served.
+fn without_host(live: &LiveConfig, known: Option<&Arc<ModelConfig>>) -> Vec<String> {
+    let model = known.filter(|model| model.upstreams.is_empty());
+    model.and_then(|model| live.config.why_not_served(&model.name)).into_iter().collect()
+}
+
 /// Finds the upstreams of a model or alias, or those that the request names.
 ///
 /// # Errors
@@ -230,8 +236,7 @@ pub fn resolve(
     crowded: bool,
     wanted: &StillWanted,
 ) -> Result<CandidateSet, Rejection> {
-    let model = request.model.as_str();
-    let known = live.config.model(model);
+    let (model, known) = (request.model.as_str(), live.config.model(&request.model));
     let (upstreams, settings, allowed) = asked_for(live, known, request, overrides)?;
     let within_budget = Some(allowed.budget).filter(|budget| overrides.are_bounded() && *budget > settings.budget);
     let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
@@ -240,9 +245,7 @@ pub fn resolve(
     let mut admission = BreakerAdmission::new(gateway.health(), &settings, caller_id, may_try, upstreams.len());
     let mut outbound = Outbound::new(request, settings.lossy, gateway.memory(), gateway.stored().is_on());
     let mut choices = Choices::default();
-    let without_host = known.filter(|model| model.upstreams.is_empty());
-    let mut off: Vec<String> =
-        without_host.and_then(|model| live.config.why_not_served(&model.name)).into_iter().collect();
+    let mut off = without_host(live, known);
     let needs = RequestNeeds::of(request);
     let mut conversation = LazyConversation { gateway, request, known: None };
     let (upstreams, forbidden) = allowed_by(levels, (live, known), upstreams, &mut outbound);
@@ -250,9 +253,8 @@ pub fn resolve(
         let (provider, name) = (&upstream.provider, upstream.name());
         let Some(route) = live.route(&provider.name) else { continue };
         let named = !live.is_configured(&name);
-        let is_hidden = named || !is_of_shadow && caller.user.is_some() && live.is_only_shadow(&upstream);
         let own_key = caller.own_key(live, &provider.name);
-        may_share(caller, &upstream, is_hidden, own_key.as_ref(), request)?;
+        may_share(caller, &upstream, (live, named, is_of_shadow), own_key.as_ref(), request)?;
         let Some(keys) = route.keys(own_key).into_keys() else {
             off.push(why_off(&upstream));
             continue;
@@ -472,14 +474,16 @@ impl LazyConversation<'_> {
 fn may_share(
     caller: &Caller,
     upstream: &UpstreamConfig,
-    named: bool,
+    (live, named, is_of_shadow): (&LiveConfig, bool, bool),
     own_key: Option<&HashedKey>,
     request: &ApiRequest,
 ) -> Result<(), Rejection> {
     let restricted = caller.user.as_ref().filter(|user| own_key.is_none() && !user.overrides.any_upstream());
     let (Some(user), provider) = (restricted, &upstream.provider.name) else { return Ok(()) };
     match &request.ambiguous {
-        _ if named => Err(Rejection::forbidden_upstream(&upstream.name(), provider, &user.name)),
+        _ if named || !is_of_shadow && live.is_only_shadow(upstream) => {
+            Err(Rejection::forbidden_upstream(&upstream.name(), provider, &user.name))
+        }
         Some(member) => Err(Rejection::forbidden_member(member, provider, &user.name)),
         None => Ok(()),
     }

@@ -178,6 +178,10 @@ impl RaceGuard {
         self.place.lost()
     }
 
+    pub fn is_of_client(&self) -> bool {
+        self.record.source == RaceSource::Client
+    }
+
     /// A probe or a shadow: no client waits for it.
     pub fn is_of_operator(&self) -> bool {
         matches!(self.record.source, RaceSource::Probe | RaceSource::Shadow)
@@ -387,10 +391,6 @@ impl<'g> ParsedRace<'g> {
     /// The number of requests that were in flight before this one.
     pub fn in_flight(&self) -> usize {
         self.0.place.before()
-    }
-
-    pub fn is_of_client(&self) -> bool {
-        self.0.record.source == RaceSource::Client
     }
 
     /// See [`RaceGuard::admitted`].

@@ -10,11 +10,12 @@ fn check(schema: &Value, value: &Value) -> SchemaVerdict {
     Schema::compile(&schema.to_string()).check(value, value.to_string().len())
 }
 
-/// Draft 7 of the JSON Schema Test Suite (commit 44401e0, © 2012 Julian Berman, MIT licence), without its optional tests.
+/// Draft 7 of the JSON Schema Test Suite (commit 44401e0, © 2012 Julian Berman, MIT licence): the 927 tests that are required, and the
+/// 118 optional ones that are not of formats.
 const SUITE: &str = include_str!("draft7.json");
 
-/// Groups that are not checked, of 28 schemas with 59 tests: they refer to elsewhere, by `$id`, or by the name of an anchor.
-const NOT_CHECKED: [(&str, &[&str]); 3] = [
+/// Groups that are not checked, of 31 schemas with 67 tests: they refer to elsewhere, by `$id`, or by the name of an anchor.
+const NOT_CHECKED: [(&str, &[&str]); 6] = [
     ("definitions", &["validate definition against metaschema"]),
     (
         "ref",
@@ -53,6 +54,9 @@ const NOT_CHECKED: [(&str, &[&str]); 3] = [
             "$ref to $ref finds location-independent $id",
         ],
     ),
+    ("optional/cross-draft", &["refs to future drafts are processed as future drafts"]),
+    ("optional/id", &["id inside an enum is not a real identifier"]),
+    ("optional/unknownKeyword", &["$id inside an unknown keyword is not a real identifier"]),
 ];
 
 #[test]
@@ -80,7 +84,7 @@ fn the_official_suite_agrees() {
     }
     let expected: Vec<(&str, &str)> =
         NOT_CHECKED.iter().flat_map(|(file, groups)| groups.iter().map(|group| (*file, *group))).collect();
-    assert_eq!((checked, unchecked), (868, expected));
+    assert_eq!((checked, unchecked), (978, expected));
 }
 
 /// The time of compiling and checking, in a test's build, is many times that of a release.

@@ -6,7 +6,7 @@ import { useApi } from "./api.js";
 
 const RANGES = [["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["24h", "24 hours"], ["7d", "7 days"], ["30d", "30 days"], ["all", "everything"]];
 const USUAL = "24h";
-const SOURCES = [["", "clients"], ["probe", "probes"], ["bench", "benchmarks"], ["all", "all"]];
+const SOURCES = [["", "clients"], ["probe", "probes"], ["bench", "benchmarks"], ["shadow", "shadows"], ["all", "all"]];
 
 /** What the API takes, from the choices in the address.
  * @param {URLSearchParams} choices @returns {Record<string, string>} */

@@ -2,14 +2,10 @@
 //! the shares of their likeliest tokens; of others the answer itself counts, which shows something if they answer deterministically. Kept
 //! are hashes under a key of the database, and shares. Not for when, nor for whether something changed: see `estimate::fingerprint`.
 
-use std::hash::{Hash as _, Hasher as _};
-
 use serde_json::{Map, Value, json};
 
 use photofinish_history::estimate::fingerprint::FirstTokens;
 
-/// The name of the workload.
-pub const FINGERPRINT: &str = "fingerprint";
 /// Likeliest tokens that are asked for: some vendors give no more.
 const LIKELIEST: usize = 5;
 /// Beginnings that models go on with in different ways.
@@ -28,21 +24,22 @@ pub const PROMPTS: [&str; 12] = [
     "Name a feeling in one word.",
 ];
 
-/// The members of the request with this prompt.
-pub fn members(prompt: &str) -> Map<String, Value> {
-    let members = json!({
-        "messages": [{ "role": "user", "content": prompt }], "max_tokens": 1, "temperature": 0, "logprobs": true, "top_logprobs": LIKELIEST,
-    });
-    if let Value::Object(members) = members { members } else { Map::new() }
+/// The members of the request with this prompt. `shows_shares`: ask for log-probabilities.
+pub fn members(prompt: &str, shows_shares: bool) -> Map<String, Value> {
+    let messages = json!([{ "role": "user", "content": prompt }]);
+    let mut members = Map::from_iter([("messages".to_owned(), messages), ("max_tokens".to_owned(), 1.into())]);
+    if shows_shares {
+        members.extend([("logprobs".to_owned(), true.into()), ("top_logprobs".to_owned(), LIKELIEST.into())]);
+    }
+    members.insert("temperature".to_owned(), 0.into());
+    members
 }
 
 /// Adds what the answer to this prompt says first. `key`: of the database. False: it says nothing.
 pub fn add(tokens: &mut FirstTokens, key: u64, prompt: usize, answer: &Value) -> bool {
     let whole = 1.0 / PROMPTS.len() as f64;
     let mut count = |text: &str, share: f64| {
-        let mut hasher = std::hash::DefaultHasher::new();
-        (key, prompt, text).hash(&mut hasher);
-        *tokens.entry(hasher.finish()).or_default() += whole * share;
+        *tokens.entry(hash(key, prompt, text)).or_default() += whole * share;
     };
     let choice = &answer["choices"][0];
     let likeliest = choice["logprobs"]["content"][0]["top_logprobs"].as_array().filter(|list| !list.is_empty());
@@ -59,6 +56,12 @@ pub fn add(tokens: &mut FirstTokens, key: u64, prompt: usize, answer: &Value) ->
     // All tokens that are not listed.
     count("", left);
     true
+}
+
+/// FNV-1a: the same in every version.
+fn hash(key: u64, prompt: usize, text: &str) -> u64 {
+    let bytes = key.to_le_bytes().into_iter().chain((prompt as u64).to_le_bytes()).chain(text.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// For a row: pairs of a hash and a share.
@@ -78,6 +81,36 @@ pub fn read(text: &str) -> FirstTokens {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simulate::source::WordSource;
+    use photofinish_history::estimate::fingerprint::changes;
+
+    /// What a simulated host that gives log-probabilities says on these days; `moved` by its day.
+    fn days(host: u64, daily: f64, moved: impl Fn(i64) -> f64, count: i64) -> Vec<FirstTokens> {
+        let day = |day: i64| {
+            let mut tokens = FirstTokens::new();
+            for (place, prompt) in PROMPTS.iter().enumerate() {
+                let source = WordSource { host, moved: moved(day), replicas: 1.0, daily };
+                let one = |(word, share): (&str, f64)| json!({ "token": word, "logprob": share.ln() });
+                let likeliest: Vec<Value> = source.likeliest(prompt, day, LIKELIEST).into_iter().map(one).collect();
+                let answer = json!({"choices": [{"logprobs": {"content": [{"top_logprobs": likeliest}]}}]});
+                assert!(add(&mut tokens, 1, place, &answer));
+            }
+            tokens
+        };
+        (0..count).map(day).collect()
+    }
+
+    #[test]
+    fn a_simulated_host_that_is_moved_is_found_and_days_alone_are_not() {
+        for host in 0..5 {
+            assert!(changes(&days(host, 0.15, |_| 0.0, 60)).is_empty(), "host {host}");
+            assert_eq!(changes(&days(host, 0.05, |day| if day < 20 { 0.0 } else { 0.4 }, 40)), [20], "host {host}");
+            assert!(
+                changes(&days(host, 0.05, |day| if day < 20 { 0.0 } else { 0.1 }, 40)).is_empty(),
+                "less is not seen"
+            );
+        }
+    }
 
     #[test]
     fn shares_or_answers_are_kept_as_hashes_and_read_back() {
