@@ -6,6 +6,7 @@
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use serde_json::{Map, Value};
 
+use super::narrow::Speller;
 use crate::record::table::{CellValue, Subset, Table};
 pub(super) use photofinish_base::clock::{DAY_US, HOUR_US};
 
@@ -79,17 +80,24 @@ pub(super) fn cell<'r>(row: &'r rusqlite::Row<'_>, at: usize) -> rusqlite::Resul
 pub(super) struct RowReader<'r> {
     row: &'r rusqlite::Row<'r>,
     next: usize,
+    speller: Option<&'r Speller<'r>>,
 }
 
 impl<'r> RowReader<'r> {
     pub(super) fn new(row: &'r rusqlite::Row<'r>) -> RowReader<'r> {
-        RowReader { row, next: 0 }
+        RowReader { row, next: 0, speller: None }
+    }
+
+    /// Of columns whose names and codes are numbers. None: they are texts.
+    pub(super) fn spelled(row: &'r rusqlite::Row<'r>, speller: Option<&'r Speller<'r>>) -> RowReader<'r> {
+        RowReader { row, next: 0, speller }
     }
 
     /// Reads the columns of `subset`.
     pub(super) fn fill<S: Subset>(&mut self, subset: &mut S) -> rusqlite::Result<()> {
         subset.fill(|| {
             let cell = cell(self.row, self.next)?;
+            let cell = self.speller.map_or(cell, |speller| speller.spell(self.next, cell));
             self.next += 1;
             Ok(cell)
         })

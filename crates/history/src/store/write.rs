@@ -249,7 +249,7 @@ fn rows<'r, R: TableRow + 'r>(
     names: &mut Names,
     batch: impl Iterator<Item = &'r R> + Clone,
 ) -> rusqlite::Result<()> {
-    let is_moving = narrow::is_moving(connection)?;
+    let is_moving = names.is_moving(connection)?;
     for table in RowTable::ALL {
         // In the order of the table: rows that come between others leave its pages half full.
         let mut of_table: Vec<&R> = batch.clone().filter(|row| row.table() == table).collect();
