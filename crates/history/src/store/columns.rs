@@ -6,7 +6,6 @@
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use serde_json::{Map, Value};
 
-use super::narrow::Speller;
 use crate::record::table::{CellValue, Subset, Table};
 pub(super) use photofinish_base::clock::{DAY_US, HOUR_US};
 
@@ -76,11 +75,17 @@ pub(super) fn cell<'r>(row: &'r rusqlite::Row<'_>, at: usize) -> rusqlite::Resul
     })
 }
 
+/// Makes texts of the numbers that stand for them.
+pub(super) trait Spells {
+    /// `at`: the place of the cell in its row.
+    fn spell<'c>(&'c self, at: usize, cell: CellValue<'c>) -> CellValue<'c>;
+}
+
 /// A row whose columns were selected by [`select`], read from the first column on.
 pub(super) struct RowReader<'r> {
     row: &'r rusqlite::Row<'r>,
     next: usize,
-    speller: Option<&'r Speller<'r>>,
+    speller: Option<&'r dyn Spells>,
 }
 
 impl<'r> RowReader<'r> {
@@ -89,7 +94,7 @@ impl<'r> RowReader<'r> {
     }
 
     /// Of columns whose names and codes are numbers. None: they are texts.
-    pub(super) fn spelled(row: &'r rusqlite::Row<'r>, speller: Option<&'r Speller<'r>>) -> RowReader<'r> {
+    pub(super) fn spelled(row: &'r rusqlite::Row<'r>, speller: Option<&'r dyn Spells>) -> RowReader<'r> {
         RowReader { row, next: 0, speller }
     }
 

@@ -10,8 +10,7 @@ use std::sync::LazyLock;
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::columns::stored;
-use super::write::RowTable;
+use super::columns::{Spells, stored};
 use crate::record::table::{CellValue, Column, Subset, Table};
 use crate::record::{AttemptRecord, RaceRecord};
 
@@ -116,6 +115,7 @@ const ATTEMPT: &[(&str, Form)] = &[
 
 /// The cells of a table in its narrow form.
 pub(super) struct Narrow {
+    wide: &'static str,
     table: &'static str,
     columns: &'static [Column],
     insert: String,
@@ -124,15 +124,14 @@ pub(super) struct Narrow {
     forms: Vec<(usize, Form, usize)>,
 }
 
+/// That of `race`, and that of `attempt`.
+pub(super) static TABLES: LazyLock<[Narrow; 2]> = LazyLock::new(|| {
+    [Narrow::new::<RaceRecord>("race_row", RACE), Narrow::new::<AttemptRecord>("attempt_row", ATTEMPT)]
+});
+
 /// None: the table has one form only.
-pub(super) fn of(table: RowTable) -> Option<&'static Narrow> {
-    static OF_RACE: LazyLock<Narrow> = LazyLock::new(|| Narrow::new::<RaceRecord>("race_row", RACE));
-    static OF_ATTEMPT: LazyLock<Narrow> = LazyLock::new(|| Narrow::new::<AttemptRecord>("attempt_row", ATTEMPT));
-    match table {
-        RowTable::Race => Some(&OF_RACE),
-        RowTable::Attempt => Some(&OF_ATTEMPT),
-        RowTable::Run | RowTable::Incident => None,
-    }
+pub(super) fn of(table: &str) -> Option<&'static Narrow> {
+    TABLES.iter().find(|narrow| narrow.wide == table)
 }
 
 /// The tables that have the rows of races and attempts, for statements that remove some: of an older file those that are not moved yet.
@@ -161,6 +160,7 @@ impl Narrow {
         let names: Vec<&str> = T::COLUMNS.iter().map(|column| stored(column.name)).collect();
         let (names, values) = (names.join(","), vec!["?"; T::COLUMNS.len()].join(","));
         Narrow {
+            wide: T::NAME,
             table,
             columns: T::COLUMNS,
             insert: format!("INSERT INTO {table} ({names}) VALUES ({values}) ON CONFLICT DO NOTHING"),
@@ -172,12 +172,17 @@ impl Narrow {
         &self.insert
     }
 
+    /// The name of the wide table and of the view.
+    pub fn wide(&self) -> &'static str {
+        self.wide
+    }
+
     pub fn columns(&self) -> &'static [Column] {
         self.columns
     }
 
     /// The triggers that copy what is written to the wide table of this name. Names stay texts.
-    pub fn triggers(&self, wide: &str, key: &str) -> String {
+    pub fn triggers(&self, key: &str) -> String {
         let columns: Vec<&str> = self.columns.iter().map(|column| stored(column.name)).collect();
         let form = |at: usize| self.forms.iter().find(|form| form.0 == at).map(|form| form.1);
         let copied = columns.iter().zip(self.columns).enumerate().map(|(at, (name, column))| match form(at) {
@@ -185,7 +190,8 @@ impl Narrow {
             Some(As(_) | Unless(_)) if column.nullable => format!("ifnull(NEW.{name}, -1)"),
             _ => format!("NEW.{name}"),
         });
-        let (table, columns, copied) = (self.table, columns.join(", "), copied.collect::<Vec<_>>().join(", "));
+        let (wide, table, columns, copied) =
+            (self.wide, self.table, columns.join(", "), copied.collect::<Vec<_>>().join(", "));
         let (delete, insert) =
             (format!("DELETE FROM {table} WHERE {key}"), format!("INTO {table} ({columns}) VALUES ({copied})"));
         let trigger = |name: &str, event: &str, does: &str| {
@@ -252,17 +258,18 @@ enum Spelling {
 /// Some columns of a narrow table for SQL that reads many rows: as the views show them, except that names and codes stay numbers. SQL would
 /// look up the name of each for as long as all the rest takes.
 #[derive(Default)]
-pub(super) struct Numbered {
+pub(super) struct NumberedColumns {
     pub columns: String,
     spellings: Vec<Option<Spelling>>,
 }
 
-impl Numbered {
+impl NumberedColumns {
     /// These columns too. The table has the name that it has in `select`.
-    pub fn with<S: Subset>(mut self, table: RowTable) -> Numbered {
+    pub fn with<S: Subset>(mut self) -> NumberedColumns {
+        let table = <S::Record as Table>::NAME;
         let Some(narrow) = of(table) else { return self };
         for name in S::NAMES {
-            let (column, spelling) = narrow.numbered(name, table.name());
+            let (column, spelling) = narrow.numbered(name, table);
             let comma = if self.columns.is_empty() { "" } else { ", " };
             self.columns = self.columns + comma + &column;
             self.spellings.push(spelling);
@@ -300,16 +307,18 @@ impl Narrow {
 
 /// Spells the names and codes of some columns out.
 pub(super) struct Speller<'n> {
-    numbered: &'n Numbered,
+    numbered: &'n NumberedColumns,
     names: &'n [Box<str>],
 }
 
 impl<'n> Speller<'n> {
-    pub fn new(numbered: &'n Numbered, names: &'n [Box<str>]) -> Speller<'n> {
+    pub fn new(numbered: &'n NumberedColumns, names: &'n [Box<str>]) -> Speller<'n> {
         Speller { numbered, names }
     }
+}
 
-    pub fn spell<'c>(&'c self, at: usize, cell: CellValue<'c>) -> CellValue<'c> {
+impl Spells for Speller<'_> {
+    fn spell<'c>(&'c self, at: usize, cell: CellValue<'c>) -> CellValue<'c> {
         let Integer(number) = cell else { return cell };
         let place = usize::try_from(number).unwrap_or(usize::MAX);
         let text = match self.numbered.spellings.get(at).copied().flatten() {

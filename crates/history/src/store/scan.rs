@@ -8,10 +8,9 @@ use std::sync::LazyLock;
 
 use rusqlite::{Connection, Rows};
 
-use super::columns::{RowReader, began_at, first_race_id, select};
-use super::narrow::{self, Numbered, Speller};
+use super::columns::{RowReader, Spells, began_at, first_race_id, select};
+use super::narrow::{self, NumberedColumns, Speller};
 use super::selection::{AttemptFilter, Gather, SourceFilter};
-use super::write::RowTable;
 use crate::estimate::cost::Cost;
 use crate::estimate::facts::{self, AttemptRow, MeasuredAttempt, RequestRow};
 use crate::estimate::speed::Decoding;
@@ -33,16 +32,13 @@ fn attempt_columns() -> String {
 }
 
 /// The same of narrow tables, and their columns.
-static NARROW: LazyLock<[(String, Numbered); 2]> = LazyLock::new(|| {
-    let of = |name: &str, columns: Numbered| {
+static NARROW: LazyLock<[(String, NumberedColumns); 2]> = LazyLock::new(|| {
+    let of = |name: &str, columns: NumberedColumns| {
         let from = format!("FROM {name}_row AS {name} WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id");
         (format!("SELECT {} {from}", columns.columns), columns)
     };
-    let attempt = Numbered::default().with::<AttemptRow>(RowTable::Attempt).with::<Cost>(RowTable::Attempt);
-    [
-        of("race", Numbered::default().with::<RequestRow>(RowTable::Race)),
-        of("attempt", attempt.with::<Decoding>(RowTable::Attempt)),
-    ]
+    let attempt = NumberedColumns::default().with::<AttemptRow>().with::<Cost>();
+    [of("race", NumberedColumns::default().with::<RequestRow>()), of("attempt", attempt.with::<Decoding>())]
 });
 
 pub(super) fn narrow_statements() -> [&'static str; 2] {
@@ -77,7 +73,7 @@ pub(super) fn scan(
     let is_narrow = !filter.source.is_apart() && !narrow::is_moving(connection)?;
     let names = if is_narrow { narrow::names(connection)? } else { Vec::new() };
     let spellers = NARROW.each_ref().map(|(_, columns)| Speller::new(columns, &names));
-    let [of_race, of_attempt] = spellers.each_ref().map(|speller| is_narrow.then_some(speller));
+    let [of_race, of_attempt] = spellers.each_ref().map(|speller| is_narrow.then_some(speller as &dyn Spells));
     let [races, attempts] = if is_narrow { narrow_statements().map(Cow::Borrowed) } else { statements(filter.source) };
     let (mut races, mut attempts) = (connection.prepare_cached(&races)?, connection.prepare_cached(&attempts)?);
     let mut races = races.query([&range[0], &range[1]])?;
@@ -102,7 +98,7 @@ pub(super) fn scan(
 }
 
 /// False after the last race.
-fn next_race(rows: &mut Rows<'_>, speller: Option<&Speller<'_>>, race: &mut RequestRow) -> rusqlite::Result<bool> {
+fn next_race(rows: &mut Rows<'_>, speller: Option<&dyn Spells>, race: &mut RequestRow) -> rusqlite::Result<bool> {
     let Some(row) = rows.next()? else { return Ok(false) };
     RowReader::spelled(row, speller).fill(race)?;
     Ok(true)
@@ -134,7 +130,7 @@ fn hand_over(
 /// The attempts of one race, and the first attempt of the next race.
 struct Attempts<'r> {
     rows: Rows<'r>,
-    speller: Option<&'r Speller<'r>>,
+    speller: Option<&'r dyn Spells>,
     coming: Option<MeasuredAttempt>,
     of_race: Vec<MeasuredAttempt>,
     /// Used entries: their strings keep their memory for reuse.
@@ -142,7 +138,7 @@ struct Attempts<'r> {
 }
 
 impl<'r> Attempts<'r> {
-    fn new(rows: Rows<'r>, speller: Option<&'r Speller<'r>>) -> rusqlite::Result<Attempts<'r>> {
+    fn new(rows: Rows<'r>, speller: Option<&'r dyn Spells>) -> rusqlite::Result<Attempts<'r>> {
         let mut attempts = Attempts { rows, speller, coming: None, of_race: Vec::new(), spare: Vec::new() };
         attempts.read_next()?;
         Ok(attempts)

@@ -256,7 +256,7 @@ fn rows<'r, R: TableRow + 'r>(
         of_table.sort_by_key(|row| row.race_id());
         // Without rows nothing is prepared: the table may be missing.
         if !of_table.is_empty() {
-            let narrow = narrow::of(table).filter(|_| !is_moving);
+            let narrow = narrow::of(table.name()).filter(|_| !is_moving);
             let mut statement = connection.prepare_cached(narrow.map_or(table.insert(), Narrow::insert))?;
             for row in of_table {
                 let mut cells = row.cells()?;
