@@ -75,21 +75,34 @@ pub(super) fn cell<'r>(row: &'r rusqlite::Row<'_>, at: usize) -> rusqlite::Resul
     })
 }
 
+/// Makes texts of the numbers that stand for them.
+pub(super) trait Spells {
+    /// `at`: the place of the cell in its row.
+    fn spell<'c>(&'c self, at: usize, cell: CellValue<'c>) -> CellValue<'c>;
+}
+
 /// A row whose columns were selected by [`select`], read from the first column on.
 pub(super) struct RowReader<'r> {
     row: &'r rusqlite::Row<'r>,
     next: usize,
+    speller: Option<&'r dyn Spells>,
 }
 
 impl<'r> RowReader<'r> {
     pub(super) fn new(row: &'r rusqlite::Row<'r>) -> RowReader<'r> {
-        RowReader { row, next: 0 }
+        RowReader { row, next: 0, speller: None }
+    }
+
+    /// Of columns whose names and codes are numbers. None: they are texts.
+    pub(super) fn spelled(row: &'r rusqlite::Row<'r>, speller: Option<&'r dyn Spells>) -> RowReader<'r> {
+        RowReader { row, next: 0, speller }
     }
 
     /// Reads the columns of `subset`.
     pub(super) fn fill<S: Subset>(&mut self, subset: &mut S) -> rusqlite::Result<()> {
         subset.fill(|| {
             let cell = cell(self.row, self.next)?;
+            let cell = self.speller.map_or(cell, |speller| speller.spell(self.next, cell));
             self.next += 1;
             Ok(cell)
         })

@@ -30,6 +30,7 @@ mod symptom;
 #[cfg(test)]
 mod tests;
 mod verdicts;
+mod views;
 mod write;
 
 use std::collections::BTreeMap;

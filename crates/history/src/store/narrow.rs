@@ -10,9 +10,8 @@ use std::sync::LazyLock;
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::columns::stored;
-use super::write::RowTable;
-use crate::record::table::{CellValue, Column, Table};
+use super::columns::{Spells, stored};
+use crate::record::table::{CellValue, Column, Subset, Table};
 use crate::record::{AttemptRecord, RaceRecord};
 
 /// How a narrow table stores a column that is not stored as it is.
@@ -116,22 +115,23 @@ const ATTEMPT: &[(&str, Form)] = &[
 
 /// The cells of a table in its narrow form.
 pub(super) struct Narrow {
+    wide: &'static str,
     table: &'static str,
     columns: &'static [Column],
     insert: String,
-    /// For each column, in the order of the declaration, with the place of the other column that it needs.
-    forms: Vec<Option<(Form, usize)>>,
+    /// The columns that are not stored as they are, by place, each with the place of the other column that it needs. From the last one to
+    /// the first: no column needs one behind it, so that one is still as it was.
+    forms: Vec<(usize, Form, usize)>,
 }
 
+/// That of `race`, and that of `attempt`.
+pub(super) static TABLES: LazyLock<[Narrow; 2]> = LazyLock::new(|| {
+    [Narrow::new::<RaceRecord>("race_row", RACE), Narrow::new::<AttemptRecord>("attempt_row", ATTEMPT)]
+});
+
 /// None: the table has one form only.
-pub(super) fn of(table: RowTable) -> Option<&'static Narrow> {
-    static OF_RACE: LazyLock<Narrow> = LazyLock::new(|| Narrow::new::<RaceRecord>("race_row", RACE));
-    static OF_ATTEMPT: LazyLock<Narrow> = LazyLock::new(|| Narrow::new::<AttemptRecord>("attempt_row", ATTEMPT));
-    match table {
-        RowTable::Race => Some(&OF_RACE),
-        RowTable::Attempt => Some(&OF_ATTEMPT),
-        RowTable::Run | RowTable::Incident => None,
-    }
+pub(super) fn of(table: &str) -> Option<&'static Narrow> {
+    TABLES.iter().find(|narrow| narrow.wide == table)
 }
 
 /// The tables that have the rows of races and attempts, for statements that remove some: of an older file those that are not moved yet.
@@ -148,22 +148,23 @@ pub(super) fn is_moving(connection: &Connection) -> rusqlite::Result<bool> {
 impl Narrow {
     fn new<T: Table>(table: &'static str, forms: &[(&str, Form)]) -> Narrow {
         let place = |name: &str| T::COLUMNS.iter().position(|column| column.name == name).unwrap_or_default();
-        let form = |name: &str| {
+        let form = |at: usize, name: &str| {
             let form = forms.iter().find(|(of, _)| *of == name)?.1;
             let other = match form {
                 NameAs(other) | As(other) => other,
                 Quarter => "input_bytes",
                 Name | Code(_) | Unless(_) | Odds => name,
             };
-            Some((form, place(other)))
+            Some((at, form, place(other)))
         };
         let names: Vec<&str> = T::COLUMNS.iter().map(|column| stored(column.name)).collect();
         let (names, values) = (names.join(","), vec!["?"; T::COLUMNS.len()].join(","));
         Narrow {
+            wide: T::NAME,
             table,
             columns: T::COLUMNS,
             insert: format!("INSERT INTO {table} ({names}) VALUES ({values}) ON CONFLICT DO NOTHING"),
-            forms: T::COLUMNS.iter().map(|column| form(column.name)).collect(),
+            forms: T::COLUMNS.iter().enumerate().rev().filter_map(|(at, column)| form(at, column.name)).collect(),
         }
     }
 
@@ -171,19 +172,26 @@ impl Narrow {
         &self.insert
     }
 
+    /// The name of the wide table and of the view.
+    pub fn wide(&self) -> &'static str {
+        self.wide
+    }
+
     pub fn columns(&self) -> &'static [Column] {
         self.columns
     }
 
     /// The triggers that copy what is written to the wide table of this name. Names stay texts.
-    pub fn triggers(&self, wide: &str, key: &str) -> String {
+    pub fn triggers(&self, key: &str) -> String {
         let columns: Vec<&str> = self.columns.iter().map(|column| stored(column.name)).collect();
-        let copied = columns.iter().zip(self.columns).zip(&self.forms).map(|((name, column), form)| match form {
-            Some((NameAs(_), _)) => format!("ifnull(NEW.{name}, 0)"),
-            Some((As(_) | Unless(_), _)) if column.nullable => format!("ifnull(NEW.{name}, -1)"),
+        let form = |at: usize| self.forms.iter().find(|form| form.0 == at).map(|form| form.1);
+        let copied = columns.iter().zip(self.columns).enumerate().map(|(at, (name, column))| match form(at) {
+            Some(NameAs(_)) => format!("ifnull(NEW.{name}, 0)"),
+            Some(As(_) | Unless(_)) if column.nullable => format!("ifnull(NEW.{name}, -1)"),
             _ => format!("NEW.{name}"),
         });
-        let (table, columns, copied) = (self.table, columns.join(", "), copied.collect::<Vec<_>>().join(", "));
+        let (wide, table, columns, copied) =
+            (self.wide, self.table, columns.join(", "), copied.collect::<Vec<_>>().join(", "));
         let (delete, insert) =
             (format!("DELETE FROM {table} WHERE {key}"), format!("INTO {table} ({columns}) VALUES ({copied})"));
         let trigger = |name: &str, event: &str, does: &str| {
@@ -213,8 +221,7 @@ impl Narrow {
                 cell
             }
         };
-        // From the end: no column needs one behind it, so that one is still as it was.
-        for (at, (form, other)) in self.forms.iter().enumerate().rev().filter_map(|(at, form)| Some((at, (*form)?))) {
+        for &(at, form, other) in &self.forms {
             let (Some(cell), Some(other)) = (cells.get(at).copied(), cells.get(other).copied()) else { continue };
             let narrow = match (form, cell) {
                 (Name, Text(name)) => names.number(connection, name)?,
@@ -241,6 +248,103 @@ impl Narrow {
     }
 }
 
+/// What the numbers in a column stand for.
+#[derive(Clone, Copy)]
+enum Spelling {
+    Name,
+    Code(&'static [&'static str]),
+}
+
+/// Some columns of a narrow table for SQL that reads many rows: as the views show them, except that names and codes stay numbers. SQL would
+/// look up the name of each for as long as all the rest takes.
+#[derive(Default)]
+pub(super) struct NumberedColumns {
+    pub columns: String,
+    spellings: Vec<Option<Spelling>>,
+}
+
+impl NumberedColumns {
+    /// These columns too. The table has the name that it has in `select`.
+    pub fn with<S: Subset>(mut self) -> NumberedColumns {
+        let table = <S::Record as Table>::NAME;
+        let Some(narrow) = of(table) else { return self };
+        for name in S::NAMES {
+            let (column, spelling) = narrow.numbered(name, table);
+            let comma = if self.columns.is_empty() { "" } else { ", " };
+            self.columns = self.columns + comma + &column;
+            self.spellings.push(spelling);
+        }
+        self
+    }
+}
+
+impl Narrow {
+    fn numbered(&self, name: &str, table: &str) -> (String, Option<Spelling>) {
+        let column = self.columns.iter().position(|column| column.name == name).unwrap_or_default();
+        let is_nullable = self.columns.get(column).is_some_and(|column| column.nullable);
+        let cell = format!("{table}.{}", stored(name));
+        let Some((_, form, _)) = self.forms.iter().find(|(at, ..)| *at == column) else { return (cell, None) };
+        match form {
+            Name => (cell, Some(Spelling::Name)),
+            NameAs(other) => (format!("coalesce({cell}, {table}.{other})"), Some(Spelling::Name)),
+            Code(list) => (cell, Some(Spelling::Code(list))),
+            As(other) => (format!("nullif(coalesce({cell}, {table}.{other}), -1)"), None),
+            Quarter => (format!("coalesce({cell}, {table}.input_bytes / 4)"), None),
+            Odds => (format!("CASE WHEN {cell} > 1.0 THEN 1.0 / {cell} ELSE {cell} END"), None),
+            Unless(usual) => {
+                let usual = match usual {
+                    Text(text) => format!("'{text}'"),
+                    Real(value) => format!("{value:?}"),
+                    Integer(value) => value.to_string(),
+                    Null => "NULL".to_owned(),
+                };
+                let cell = format!("coalesce({cell}, {usual})");
+                (if is_nullable { format!("nullif({cell}, -1)") } else { cell }, None)
+            }
+        }
+    }
+}
+
+/// Spells the names and codes of some columns out.
+pub(super) struct Speller<'n> {
+    numbered: &'n NumberedColumns,
+    names: &'n [Box<str>],
+}
+
+impl<'n> Speller<'n> {
+    pub fn new(numbered: &'n NumberedColumns, names: &'n [Box<str>]) -> Speller<'n> {
+        Speller { numbered, names }
+    }
+}
+
+impl Spells for Speller<'_> {
+    fn spell<'c>(&'c self, at: usize, cell: CellValue<'c>) -> CellValue<'c> {
+        let Integer(number) = cell else { return cell };
+        let place = usize::try_from(number).unwrap_or(usize::MAX);
+        let text = match self.numbered.spellings.get(at).copied().flatten() {
+            None => return cell,
+            Some(Spelling::Name) => self.names.get(place).filter(|_| place > 0).map(|name| &**name),
+            Some(Spelling::Code(list)) => list.get(place.wrapping_sub(1)).copied(),
+        };
+        text.map_or(Null, Text)
+    }
+}
+
+/// The names of a file by their numbers; those without are empty.
+pub(super) fn names(connection: &Connection) -> rusqlite::Result<Vec<Box<str>>> {
+    let mut names: Vec<Box<str>> = Vec::new();
+    let mut statement = connection.prepare_cached("SELECT id, text FROM name WHERE id BETWEEN 0 AND ?1")?;
+    let mut rows = statement.query([NAMES_MAX as i64 * 2])?;
+    while let Some(row) = rows.next()? {
+        let id: usize = row.get(0)?;
+        names.resize(names.len().max(id + 1), "".into());
+        if let Some(place) = names.get_mut(id) {
+            *place = row.get_ref(1)?.as_str()?.into();
+        }
+    }
+    Ok(names)
+}
+
 /// 1/p if it is a small whole number from which p comes out exactly: it takes two bytes at most, and p eight. Else p.
 fn odds(share: f64) -> f64 {
     let odds = (1.0 / share).round();
@@ -262,6 +366,8 @@ pub(super) struct Names {
     once: HashSet<u64>,
     hasher: RandomState,
     is_loaded: bool,
+    /// The rows of the file are narrow, which they stay.
+    is_narrow: bool,
 }
 
 impl Names {
@@ -287,6 +393,12 @@ impl Names {
         let number = id.query_row([text], |row| row.get(0))?;
         self.numbers.insert(text.into(), number);
         Ok(Integer(number))
+    }
+
+    /// As [`is_moving`], which is asked no more once it is over.
+    pub fn is_moving(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
+        self.is_narrow = self.is_narrow || !is_moving(connection)?;
+        Ok(!self.is_narrow)
     }
 
     /// Forgets the numbers of a transaction that was rolled back.

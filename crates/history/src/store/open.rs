@@ -11,8 +11,8 @@ use sqlx::migrate::MigrateError;
 
 use super::header::PHOTOFINISH;
 use super::migrations::{READABLE_FROM, migrate, migrator, newest};
-use super::moving;
 use super::symptom::{Symptom, symptom};
+use super::views;
 use photofinish_base::clock::Instant;
 
 /// Why a database cannot be used, and what to do. For the operator.
@@ -160,7 +160,7 @@ fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<Connection, OpenE
     // into the file, which waits for the disk five times.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(explained)?;
     migrate(path, BUSY_TIMEOUT).map_err(|error| explain_migration(path, &error))?;
-    moving::prepare(&mut connection).map_err(explained)?;
+    views::prepare(&mut connection).map_err(explained)?;
     if let Some(bytes_max) = bytes_max {
         let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(explained)?;
         connection.pragma_update(None, "max_page_count", bytes_max / page.max(512)).map_err(explained)?;

@@ -17,7 +17,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 use super::FileId;
 use super::cells::{self, Bundle, DayCells, PublishOutcome, RollupSpan};
 use super::columns::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
-use super::moving;
+use super::moving::{self, ATTEMPT_TO_STAY, MoveProgress, RACE_TO_STAY};
 use super::narrow::{self, Names};
 use super::open::{self, OpenError};
 use super::scan;
@@ -221,12 +221,15 @@ impl Roller {
         }
         if !self.postponed.contains_key(&RollupWork::Move) {
             let mut names = std::mem::take(&mut self.names);
-            let moved = self.tried(RollupWork::Move, now_us, || moving::step(connection, &mut names));
+            let moved = self.tried(RollupWork::Move, now_us, || match moving::step(connection, &mut names)? {
+                MoveProgress::NoRoom(left) => Err(RollupFailure::NoRoom(left)),
+                progress => Ok(progress),
+            });
             self.names = names;
             match moved? {
-                moving::Progress::Nothing => {}
-                moving::Progress::Some => return Ok(RollupStep::Moved { is_last: false }),
-                moving::Progress::Done => return Ok(RollupStep::Moved { is_last: true }),
+                MoveProgress::Nothing | MoveProgress::NoRoom(_) => {}
+                MoveProgress::Some => return Ok(RollupStep::Moved { is_last: false }),
+                MoveProgress::Done => return Ok(RollupStep::Moved { is_last: true }),
             }
         }
         if self.postponed.contains_key(&RollupWork::GiveBack) {
@@ -374,15 +377,6 @@ pub(super) const DUE: &str = "\
 const FOUND: &str = "INSERT INTO rollup_span (hours, start) VALUES (1, ?1) ON CONFLICT DO NOTHING";
 
 pub(super) const REMOVING: &str = "UPDATE rollup_span SET state = 2 WHERE hours = 1 AND start = ?1";
-
-/// The first race to keep.
-pub(super) const RACE_TO_STAY: &str =
-    "SELECT race_id FROM race WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id LIMIT 1 OFFSET ?3";
-
-/// The first attempt to keep: some attempts have no race.
-pub(super) const ATTEMPT_TO_STAY: &str = "\
-    SELECT race_id FROM attempt WHERE race_id >= ?1 AND race_id < ?2 \
-    GROUP BY race_id ORDER BY race_id LIMIT 1 OFFSET ?3";
 
 pub(super) fn removal(table: &str) -> String {
     format!("DELETE FROM {table} WHERE race_id >= ?1 AND race_id < ?2")

@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 
 use rusqlite::{Connection, Rows};
 
-use super::columns::{RowReader, began_at, first_race_id, select};
+use super::columns::{RowReader, Spells, began_at, first_race_id, select};
+use super::narrow::{self, NumberedColumns, Speller};
 use super::selection::{AttemptFilter, Gather, SourceFilter};
 use crate::estimate::cost::Cost;
 use crate::estimate::facts::{self, AttemptRow, MeasuredAttempt, RequestRow};
@@ -28,6 +29,20 @@ pub(super) static RACES: LazyLock<String> = LazyLock::new(|| {
 
 fn attempt_columns() -> String {
     [select::<AttemptRow>(), select::<Cost>(), select::<Decoding>()].join(", ")
+}
+
+/// The same of narrow tables, and their columns.
+static NARROW: LazyLock<[(String, NumberedColumns); 2]> = LazyLock::new(|| {
+    let of = |name: &str, columns: NumberedColumns| {
+        let from = format!("FROM {name}_row AS {name} WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id");
+        (format!("SELECT {} {from}", columns.columns), columns)
+    };
+    let attempt = NumberedColumns::default().with::<AttemptRow>().with::<Cost>();
+    [of("race", NumberedColumns::default().with::<RequestRow>()), of("attempt", attempt.with::<Decoding>())]
+});
+
+pub(super) fn narrow_statements() -> [&'static str; 2] {
+    NARROW.each_ref().map(|(sql, _)| sql.as_str())
 }
 
 /// The statements for the races and the attempts of this source.
@@ -55,12 +70,16 @@ pub(super) fn scan(
     gather: &mut impl Gather,
 ) -> rusqlite::Result<()> {
     let range = [first_race_id(from_us), first_race_id(until_us)];
-    let [races, attempts] = statements(filter.source);
+    let is_narrow = !filter.source.is_apart() && !narrow::is_moving(connection)?;
+    let names = if is_narrow { narrow::names(connection)? } else { Vec::new() };
+    let spellers = NARROW.each_ref().map(|(_, columns)| Speller::new(columns, &names));
+    let [of_race, of_attempt] = spellers.each_ref().map(|speller| is_narrow.then_some(speller as &dyn Spells));
+    let [races, attempts] = if is_narrow { narrow_statements().map(Cow::Borrowed) } else { statements(filter.source) };
     let (mut races, mut attempts) = (connection.prepare_cached(&races)?, connection.prepare_cached(&attempts)?);
     let mut races = races.query([&range[0], &range[1]])?;
-    let mut attempts = Attempts::new(attempts.query([&range[0], &range[1]])?)?;
+    let mut attempts = Attempts::new(attempts.query([&range[0], &range[1]])?, of_attempt)?;
     let mut race = RequestRow::default();
-    let mut is_race = next_race(&mut races, &mut race)?;
+    let mut is_race = next_race(&mut races, of_race, &mut race)?;
     let mut id = String::new();
     for number in first_race + 1.. {
         // Both lists are in the order of the ids; the smaller id is next.
@@ -72,16 +91,16 @@ pub(super) fn scan(
         attempts.take(&id)?;
         hand_over((number, began_at(&id)), has_row.then_some(&race), &attempts.of_race, filter, gather);
         if has_row {
-            is_race = next_race(&mut races, &mut race)?;
+            is_race = next_race(&mut races, of_race, &mut race)?;
         }
     }
     Ok(())
 }
 
 /// False after the last race.
-fn next_race(rows: &mut Rows<'_>, race: &mut RequestRow) -> rusqlite::Result<bool> {
+fn next_race(rows: &mut Rows<'_>, speller: Option<&dyn Spells>, race: &mut RequestRow) -> rusqlite::Result<bool> {
     let Some(row) = rows.next()? else { return Ok(false) };
-    RowReader::new(row).fill(race)?;
+    RowReader::spelled(row, speller).fill(race)?;
     Ok(true)
 }
 
@@ -111,6 +130,7 @@ fn hand_over(
 /// The attempts of one race, and the first attempt of the next race.
 struct Attempts<'r> {
     rows: Rows<'r>,
+    speller: Option<&'r dyn Spells>,
     coming: Option<MeasuredAttempt>,
     of_race: Vec<MeasuredAttempt>,
     /// Used entries: their strings keep their memory for reuse.
@@ -118,8 +138,8 @@ struct Attempts<'r> {
 }
 
 impl<'r> Attempts<'r> {
-    fn new(rows: Rows<'r>) -> rusqlite::Result<Attempts<'r>> {
-        let mut attempts = Attempts { rows, coming: None, of_race: Vec::new(), spare: Vec::new() };
+    fn new(rows: Rows<'r>, speller: Option<&'r dyn Spells>) -> rusqlite::Result<Attempts<'r>> {
+        let mut attempts = Attempts { rows, speller, coming: None, of_race: Vec::new(), spare: Vec::new() };
         attempts.read_next()?;
         Ok(attempts)
     }
@@ -137,7 +157,7 @@ impl<'r> Attempts<'r> {
     fn read_next(&mut self) -> rusqlite::Result<()> {
         let Some(row) = self.rows.next()? else { return Ok(()) };
         let mut attempt = self.spare.pop().unwrap_or_default();
-        let mut cells = RowReader::new(row);
+        let mut cells = RowReader::spelled(row, self.speller);
         cells.fill(&mut attempt.row)?;
         cells.fill(&mut attempt.cost)?;
         fill_decoding(&mut attempt, &mut cells)?;

@@ -108,7 +108,8 @@ fn vendored_files_are_those_of_the_registry() {
             listed.push(name);
         }
     }
-    let mut there: Vec<String> = FILES.keys().filter(|name| name.starts_with("vendor/")).map(|name| (*name).to_owned()).collect();
+    let mut there: Vec<String> =
+        FILES.keys().filter(|name| name.starts_with("vendor/")).map(|name| (*name).to_owned()).collect();
     listed.sort();
     there.sort();
     assert_eq!(listed, there);

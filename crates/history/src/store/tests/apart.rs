@@ -48,7 +48,7 @@ fn question<Q: clap::Args>(query: &str) -> Q {
 }
 
 /// What the reports answer to many questions, as text.
-fn answers(path: &Path, more: &str) -> Vec<(String, String)> {
+pub(super) fn answers(path: &Path, more: &str) -> Vec<(String, String)> {
     let (exact, cells) = (StoreReader::open(path).unwrap(), of_cells(path));
     let mut answers = Vec::new();
     for window in windows() {

@@ -52,7 +52,7 @@ async fn schema_of(path: &Path) -> String {
 async fn every_column_of_the_migrations_is_in_a_new_file() {
     const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/schema.sql");
     let (_migrated, path) = old_store(usize::MAX).await;
-    crate::store::moving::prepare(&mut Connection::open(&path).unwrap()).unwrap();
+    crate::store::views::prepare(&mut Connection::open(&path).unwrap()).unwrap();
     let should = schema_of(&path).await;
     if std::env::var_os(documentation::BLESS).is_some() {
         std::fs::write(FILE, &should).unwrap();

@@ -171,7 +171,9 @@ async fn since_reads_only_its_time() {
         if analysed {
             sqlx::query("ANALYZE").execute(&mut other).await.unwrap();
         }
-        for (table, sql) in [("attempt", scan::ATTEMPTS.as_str()), ("race", scan::RACES.as_str())] {
+        let [races, attempts] = scan::narrow_statements();
+        let views = [("attempt", scan::ATTEMPTS.as_str()), ("race", scan::RACES.as_str())];
+        for (table, sql) in views.into_iter().chain([("attempt", attempts), ("race", races)]) {
             let steps: Vec<(i64, i64, i64, String)> =
                 sqlx::query_as(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))
                     .bind(columns::first_race_id(sample::STARTED_AT))
@@ -181,7 +183,8 @@ async fn since_reads_only_its_time() {
                     .unwrap();
             let steps = steps.iter().map(|step| step.3.as_str());
             let plan: Vec<&str> = steps.filter(|step| !is_of_a_name(step)).collect();
-            assert_eq!(plan, [format!("SEARCH {table}_row USING PRIMARY KEY (race_id>? AND race_id<?)")]);
+            let searched = if sql.contains("_row AS") { table.to_owned() } else { format!("{table}_row") };
+            assert_eq!(plan, [format!("SEARCH {searched} USING PRIMARY KEY (race_id>? AND race_id<?)")]);
         }
     }
 }
