@@ -171,7 +171,8 @@ table! {
         /// why it is censored: `lost`, `client_gone`, `timeout`, `shutdown`
         censor_cause: Option<CensorCause>,
         /// `won` (served the client to its end), `lost` (cancelled for another), `drained` (a loser read to its end,
-        /// because its provider bills it in full anyway), `failed` (before its first token), `failed_mid` (after it),
+        /// because its provider bills it in full anyway, or because its rest is shorter than a new connection takes),
+        /// `failed` (before its first token), `failed_mid` (after it),
         /// `empty` (finished without a token or, for a client that does not stream, with only white space or reasoning),
         /// `refused` (by a content policy), `timeout`, `client_gone`, `shutdown`, `shed` (given up by the gateway because
         /// descriptors or memory ran out: not a failure of its upstream)

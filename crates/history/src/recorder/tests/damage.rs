@@ -13,6 +13,13 @@ fn overwrite(path: &Path, start: usize) {
     std::mem::forget(file);
 }
 
+/// One whose schema is in the file: a new one is in its log alone, so the file has nothing that could be damaged.
+async fn filed() -> (TempDir, std::path::PathBuf, Recorder, WriterTask) {
+    let started = started().await;
+    sqlx::query("PRAGMA wal_checkpoint").execute(&mut other_connection(&started.1).await).await.unwrap();
+    started
+}
+
 fn record(recorder: &Recorder, races: std::ops::Range<i64>) {
     races.for_each(|n| recorder.race(sample::race(n), None));
 }
@@ -36,7 +43,7 @@ const LOOKED: Duration = Duration::from_secs(3);
 #[tokio::test(start_paused = true)]
 async fn a_database_that_becomes_noise_is_set_aside_and_costs_only_what_was_in_it() {
     for start in [0, 4_096] {
-        let (_directory, path, recorder, writer) = started().await;
+        let (_directory, path, recorder, writer) = filed().await;
         record(&recorder, 0..20);
         until_all_written(&recorder, 20).await;
         tokio::time::sleep(LOOKED).await;
@@ -58,7 +65,7 @@ async fn a_database_that_becomes_noise_is_set_aside_and_costs_only_what_was_in_i
 
 #[tokio::test(start_paused = true)]
 async fn damage_that_is_found_at_the_end_costs_no_row() {
-    let (_directory, path, recorder, writer) = started().await;
+    let (_directory, path, recorder, writer) = filed().await;
     record(&recorder, 0..20);
     until_all_written(&recorder, 20).await;
     tokio::time::sleep(LOOKED).await;
@@ -79,7 +86,7 @@ async fn damage_that_is_found_at_the_end_costs_no_row() {
 
 #[tokio::test(start_paused = true)]
 async fn a_doubt_about_a_sound_database_delays_its_rows_and_no_more() {
-    let (_directory, path, recorder, writer) = started().await;
+    let (_directory, path, recorder, writer) = filed().await;
     record(&recorder, 0..20);
     until_all_written(&recorder, 20).await;
     let mut condition = recorder.state.condition.subscribe();
@@ -99,7 +106,7 @@ async fn a_doubt_about_a_sound_database_delays_its_rows_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_database_that_cannot_be_set_aside_keeps_its_rows_waiting() {
-    let (_directory, path, recorder, writer) = started().await;
+    let (_directory, path, recorder, writer) = filed().await;
     record(&recorder, 0..5);
     until_all_written(&recorder, 5).await;
     // There is no room for a new one.
@@ -124,7 +131,7 @@ async fn a_database_that_cannot_be_set_aside_keeps_its_rows_waiting() {
 
 #[tokio::test(start_paused = true)]
 async fn rows_of_a_database_that_is_removed_are_written_again_if_they_are_new() {
-    let (_directory, path, recorder, writer) = started().await;
+    let (_directory, path, recorder, writer) = filed().await;
     record(&recorder, 0..20);
     until_all_written(&recorder, 20).await;
     tokio::time::sleep(LOOKED).await;
