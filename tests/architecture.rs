@@ -34,6 +34,8 @@ const MAY_WAIT_FOR_FILES: &[(&str, &str)] = &[
     ("crates/serve/src/server/listener.rs", "socket files: before the first connection and after the last"),
     ("crates/base/src/telemetry.rs", "the metadata of a line of the log"),
     ("crates/wire/src/dialects/bedrock/request.rs", "the metadata of a request"),
+    ("crates/config/build.rs", "it builds the program"),
+    ("crates/serve/build.rs", "it builds the program"),
 ];
 
 struct Source {

@@ -21,13 +21,13 @@ thread_local! {
 
 /// The names of a request, or of an attempt within it. By default those of neither.
 #[derive(Clone, Debug, Default)]
-pub struct LogContext(Option<Arc<Names>>);
+pub struct LogContext(Option<Arc<ContextNames>>);
 
 /// What it is, such as an attempt, and its names.
 pub(super) type ContextLevel = (&'static str, Vec<(&'static str, Value)>);
 
 #[derive(Debug)]
-enum Names {
+enum ContextNames {
     Request(RequestNames),
     Attempt { request: LogContext, upstream: String, ordinal: usize, reason: &'static str },
 }
@@ -45,12 +45,12 @@ impl LogContext {
     /// That of a request to `surface`.
     pub fn request(surface: &'static str) -> LogContext {
         let [race_id, user, model] = Default::default();
-        LogContext(Some(Arc::new(Names::Request(RequestNames { surface, race_id, user, model }))))
+        LogContext(Some(Arc::new(ContextNames::Request(RequestNames { surface, race_id, user, model }))))
     }
 
     /// That of an attempt within this request.
     pub fn attempt(&self, upstream: &str, ordinal: usize, reason: &'static str) -> LogContext {
-        let names = Names::Attempt { request: self.clone(), upstream: upstream.to_owned(), ordinal, reason };
+        let names = ContextNames::Attempt { request: self.clone(), upstream: upstream.to_owned(), ordinal, reason };
         LogContext(Some(Arc::new(names)))
     }
 
@@ -63,17 +63,17 @@ impl LogContext {
         })
     }
 
-    /// Names the request's race and who asks; the first names stay.
+    /// ContextNames the request's race and who asks; the first names stay.
     pub fn name_race(&self, race_id: &str, user: Option<&str>) {
-        if let Some(Names::Request(names)) = self.0.as_deref() {
+        if let Some(ContextNames::Request(names)) = self.0.as_deref() {
             names.race_id.get_or_init(|| race_id.to_owned());
             user.map(|user| names.user.get_or_init(|| user.to_owned()));
         }
     }
 
-    /// Names the request's model; the first name stays.
+    /// ContextNames the request's model; the first name stays.
     pub fn name_model(&self, model: &str) {
-        if let Some(Names::Request(names)) = self.0.as_deref() {
+        if let Some(ContextNames::Request(names)) = self.0.as_deref() {
             names.model.get_or_init(|| model.to_owned());
         }
     }
@@ -87,12 +87,12 @@ impl LogContext {
     pub(super) fn levels(&self) -> Vec<ContextLevel> {
         match self.0.as_deref() {
             None => Vec::new(),
-            Some(Names::Request(RequestNames { surface, race_id, user, model })) => {
+            Some(ContextNames::Request(RequestNames { surface, race_id, user, model })) => {
                 let known = [("race_id", race_id), ("user", user), ("model", model)];
                 let known = known.into_iter().filter_map(|(name, value)| Some((name, value.get()?.as_str().into())));
                 vec![("request", std::iter::once(("surface", (*surface).into())).chain(known).collect())]
             }
-            Some(Names::Attempt { request, upstream, ordinal, reason }) => {
+            Some(ContextNames::Attempt { request, upstream, ordinal, reason }) => {
                 let names = vec![
                     ("upstream", upstream.as_str().into()),
                     ("ordinal", (*ordinal).into()),

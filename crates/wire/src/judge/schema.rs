@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use validator::Validator;
+use validator::{Validator, pointed};
 
 /// Bytes of a schema.
 const SCHEMA_BYTES_MAX: usize = 64 << 10;
@@ -23,8 +23,6 @@ const STEPS_MAX: u32 = 50_000;
 const WORK_MAX: u64 = 8_000_000;
 /// A pattern compared with one byte, in looks at a value.
 const PATTERN_LOOKS: u64 = 16;
-/// Bytes of a compiled pattern.
-const PATTERN_MAX: usize = 64 << 10;
 
 /// What a schema says of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,12 +188,6 @@ impl<'s> Bound<'s> {
         self.known.insert((target, levels), Some(cost));
         Some(cost)
     }
-}
-
-/// What a JSON pointer in a reference points to.
-fn pointed<'s>(root: &'s Value, target: &str) -> Option<&'s Value> {
-    let pointer = target.strip_prefix('#').filter(|pointer| pointer.is_empty() || pointer.starts_with('/'))?;
-    root.pointer(&percent_encoding::percent_decode_str(pointer).decode_utf8_lossy())
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Number, Value};
 
-use super::{PATTERN_MAX, pointed};
+/// Bytes of a compiled pattern.
+const PATTERN_MAX: usize = 64 << 10;
 
 /// The version of JSON Schema, of those that differ here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -402,4 +403,10 @@ fn is_pattern(pattern: &str, patterns: &mut HashMap<String, Regex>) -> bool {
         .ok()
         .and_then(|rust| RegexBuilder::new(&rust).size_limit(PATTERN_MAX).dfa_size_limit(PATTERN_MAX).build().ok());
     compiled.is_some_and(|regex| patterns.insert(pattern.to_owned(), regex).is_none())
+}
+
+/// What a JSON pointer in a reference points to.
+pub(super) fn pointed<'s>(root: &'s Value, target: &str) -> Option<&'s Value> {
+    let pointer = target.strip_prefix('#').filter(|pointer| pointer.is_empty() || pointer.starts_with('/'))?;
+    root.pointer(&percent_encoding::percent_decode_str(pointer).decode_utf8_lossy())
 }
