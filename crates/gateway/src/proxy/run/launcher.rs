@@ -44,7 +44,7 @@ use photofinish_wire::{AnswerForm, ApiRequest, Dialect, RequestTranslation};
 
 /// An answer that should end this soon is read on, for twice as long at most: a handshake takes two or three round trips, and one to
 /// another continent takes some 100 ms.
-const SHORT_REST: Duration = Duration::from_millis(100);
+const SHORT_REST_MAX: Duration = Duration::from_millis(100);
 
 pub struct Launcher {
     pub(super) gateway: Arc<Gateway>,
@@ -387,8 +387,8 @@ impl Launcher {
         let (driver, now_us) = (&self.policy.driver, self.policy.now_us());
         let time = if provider.cancel_billing == CancelBilling::BillsFull {
             time
-        } else if owns_connection && driver.ends_within(loser, self.request.max_tokens, SHORT_REST, now_us) {
-            time.min(2 * SHORT_REST)
+        } else if owns_connection && driver.ends_within(loser, self.request.max_tokens, SHORT_REST_MAX, now_us) {
+            time.min(2 * SHORT_REST_MAX)
         } else {
             return None;
         };
