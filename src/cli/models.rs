@@ -156,7 +156,7 @@ pub(super) fn upstream_rows(
         model.upstreams.iter().map(|upstream| upstream_row(config, model, upstream)).collect();
     if let Some(shadow) = &model.shadow {
         let (mut row, shade) = upstream_row(config, model, &shadow.upstream);
-        row.push(format!("shadow of {} %", 100.0 * shadow.share));
+        row.push(format!("shadow of {} %", (1e4 * shadow.share).round() / 1e2));
         rows.push((row, shade));
     }
     write_shaded("    ", rows, screen, out)

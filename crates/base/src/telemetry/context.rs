@@ -23,6 +23,11 @@ thread_local! {
 #[derive(Clone, Debug, Default)]
 pub struct LogContext(Option<Arc<ContextNames>>);
 
+/// Returns the context until now. At the end of a thread there is none.
+fn enter(context: LogContext) -> LogContext {
+    CURRENT.try_with(|current| current.replace(context)).unwrap_or_default()
+}
+
 /// What it is, such as an attempt, and its names.
 pub(super) type ContextLevel = (&'static str, Vec<(&'static str, Value)>);
 
@@ -56,14 +61,12 @@ impl LogContext {
 
     /// That of the running code.
     pub fn current() -> LogContext {
-        CURRENT.with(|current| {
-            let context = current.take();
-            current.set(context.clone());
-            context
-        })
+        let context = enter(LogContext(None));
+        enter(context.clone());
+        context
     }
 
-    /// ContextNames the request's race and who asks; the first names stay.
+    /// Names the request's race and who asks; the first names stay.
     pub fn name_race(&self, race_id: &str, user: Option<&str>) {
         if let Some(ContextNames::Request(names)) = self.0.as_deref() {
             names.race_id.get_or_init(|| race_id.to_owned());
@@ -71,7 +74,7 @@ impl LogContext {
         }
     }
 
-    /// ContextNames the request's model; the first name stays.
+    /// Names the request's model; the first name stays.
     pub fn name_model(&self, model: &str) {
         if let Some(ContextNames::Request(names)) = self.0.as_deref() {
             names.model.get_or_init(|| model.to_owned());
@@ -80,7 +83,7 @@ impl LogContext {
 
     /// The running code is in this context until the guard is dropped.
     pub fn enter(&self) -> EnteredContext {
-        EnteredContext { outer: CURRENT.replace(self.clone()) }
+        EnteredContext { outer: enter(self.clone()) }
     }
 
     /// The names of the request and then, in an attempt, the attempt's.
@@ -132,7 +135,7 @@ pub struct EnteredContext {
 
 impl Drop for EnteredContext {
     fn drop(&mut self) {
-        CURRENT.set(std::mem::take(&mut self.outer));
+        enter(std::mem::take(&mut self.outer));
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) enum RaceDecision {
     Lost,
     Audited,
     Drained,
+    /// It is read on for a moment, because its rest is short.
+    ReadOn,
     Late,
     Deadline,
 }
@@ -65,10 +67,17 @@ impl AttemptShared {
 
     fn decided(&self) -> RaceDecision {
         let value = self.decision.load(Ordering::Relaxed);
-        [RaceDecision::Lost, RaceDecision::Audited, RaceDecision::Drained, RaceDecision::Late, RaceDecision::Deadline]
-            .into_iter()
-            .find(|decision| *decision as u8 == value)
-            .unwrap_or(RaceDecision::Undecided)
+        [
+            RaceDecision::Lost,
+            RaceDecision::Audited,
+            RaceDecision::Drained,
+            RaceDecision::ReadOn,
+            RaceDecision::Late,
+            RaceDecision::Deadline,
+        ]
+        .into_iter()
+        .find(|decision| *decision as u8 == value)
+        .unwrap_or(RaceDecision::Undecided)
     }
 }
 
@@ -99,7 +108,7 @@ pub(super) struct AttemptGuard {
     shutdown: Shutdown,
     /// Its pooled connection had died: the failure says nothing about the upstream.
     stale: bool,
-    /// The span of its attempt.
+    /// The names of its attempt in the log.
     context: LogContext,
     /// None for an attempt that statistics ignore.
     attempt_observer: Option<AttemptObserver>,
@@ -299,7 +308,7 @@ impl AttemptGuard {
         let mut censored = None;
         record.outcome = match (self.ended, self.shared.decided()) {
             (Some(outcome), _) => outcome,
-            (None, RaceDecision::Lost) => {
+            (None, RaceDecision::Lost | RaceDecision::ReadOn) => {
                 censored = Some(CensorCause::Lost);
                 AttemptOutcome::Lost
             }

@@ -90,8 +90,8 @@ impl Attempt {
     }
 
     /// It lost, and is read to its end.
-    pub fn drain(&mut self) {
-        self.shared.decide(RaceDecision::Drained);
+    pub fn drain(&mut self, is_billed: bool) {
+        self.shared.decide(if is_billed { RaceDecision::Drained } else { RaceDecision::ReadOn });
     }
 }
 

@@ -365,8 +365,8 @@ impl EventStream {
     }
 
     /// Reads a loser to its end, at most this many bytes, and discards them. The caller bounds the time.
-    pub async fn drain(mut self, bytes_max: usize) {
-        self.guard.decide(RaceDecision::Drained);
+    pub async fn drain(mut self, bytes_max: usize, is_billed: bool) {
+        self.guard.decide(if is_billed { RaceDecision::Drained } else { RaceDecision::ReadOn });
         let mut bytes = 0;
         while let Some(Ok(item)) = std::future::poll_fn(|context| self.poll_item(context)).await {
             bytes += item.size;

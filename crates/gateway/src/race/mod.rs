@@ -360,7 +360,8 @@ impl<L: Launch> Race<L> {
         };
         let due = self.launch.now() + wait.min(self.plan.total);
         // Nobody waits for a pause while enough candidates were not asked yet.
-        let untried = self.waiting.iter().filter(|waiting| !waiting.retry).count();
+        let is_untried = |waiting: &&WaitingCandidate| !waiting.retry && waiting.entry.start != StartRule::Last;
+        let untried = self.waiting.iter().filter(is_untried).count();
         let may_retry = again == RetryDecision::Now || self.started + untried < self.plan.max_attempts;
         let is_possible = !self.stopped && may_retry && self.started < STARTS_MAX && due < self.deadline();
         if is_possible {

@@ -182,7 +182,7 @@ impl Narrow {
     }
 
     /// The triggers that copy what is written to the wide table of this name. Names stay texts.
-    pub fn triggers(&self, key: &str) -> String {
+    pub fn triggers(&self, key: &str) -> [(String, String); 3] {
         let columns: Vec<&str> = self.columns.iter().map(|column| stored(column.name)).collect();
         let form = |at: usize| self.forms.iter().find(|form| form.0 == at).map(|form| form.1);
         let copied = columns.iter().zip(self.columns).enumerate().map(|(at, (name, column))| match form(at) {
@@ -194,15 +194,18 @@ impl Narrow {
             (self.wide, self.table, columns.join(", "), copied.collect::<Vec<_>>().join(", "));
         let (delete, insert) =
             (format!("DELETE FROM {table} WHERE {key}"), format!("INTO {table} ({columns}) VALUES ({copied})"));
-        let trigger = |name: &str, event: &str, does: &str| {
-            format!(
-                "DROP TRIGGER IF EXISTS {wide}_{name}; \
-                 CREATE TRIGGER {wide}_{name} AFTER {event} ON {wide} BEGIN {does}; END; "
-            )
+        let trigger = |name: &str, event: &str, row: &str, does: &str| {
+            let name = format!("{wide}_{name}");
+            let create = format!(
+                "CREATE TRIGGER {name} AFTER {event} ON {wide} WHEN {row}.race_id < (SELECT race_id FROM moved) BEGIN {does}; END"
+            );
+            (name, create)
         };
-        trigger("comes", "INSERT", &format!("INSERT OR IGNORE {insert}"))
-            + &trigger("changes", "UPDATE", &format!("{delete}; INSERT {insert}"))
-            + &trigger("goes", "DELETE", &delete)
+        [
+            trigger("comes", "INSERT", "NEW", &format!("INSERT OR IGNORE {insert}")),
+            trigger("changes", "UPDATE", "OLD", &format!("{delete}; INSERT {insert}")),
+            trigger("goes", "DELETE", "OLD", &delete),
+        ]
     }
 
     /// Puts each cell into its narrow form.

@@ -35,13 +35,18 @@ fn views() -> impl Iterator<Item = &'static str> {
 }
 
 fn is_current(connection: &Connection) -> rusqlite::Result<bool> {
-    let exists = "SELECT 1 FROM sqlite_schema WHERE type IN ('view', 'trigger') AND sql = ?1";
     for view in views() {
-        if connection.prepare_cached(exists)?.query_row([view], |_| Ok(())).optional()?.is_none() {
+        if !has(connection, view)? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Whether the file has the view or trigger that this statement creates.
+fn has(connection: &Connection, create: &str) -> rusqlite::Result<bool> {
+    let exists = "SELECT 1 FROM sqlite_schema WHERE type IN ('view', 'trigger') AND sql = ?1";
+    Ok(connection.prepare_cached(exists)?.query_row([create], |_| Ok(())).optional()?.is_some())
 }
 
 /// The wide tables get the columns that were added since, and triggers.
@@ -56,7 +61,11 @@ fn copy_what_comes(connection: &Connection) -> rusqlite::Result<()> {
                 connection.execute_batch(&format!("ALTER TABLE {wide} ADD COLUMN {name} {:?}", column.sql_type))?;
             }
         }
-        connection.execute_batch(&narrow.triggers(key))?;
+        for (name, create) in narrow.triggers(key) {
+            if !has(connection, &create)? {
+                connection.execute_batch(&format!("DROP TRIGGER IF EXISTS {name}; {create}"))?;
+            }
+        }
     }
     Ok(())
 }

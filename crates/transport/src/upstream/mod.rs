@@ -158,8 +158,8 @@ impl UpstreamClient {
     }
 
     fn replace(&self) {
+        let dials: Vec<Dial> = self.inner.pools().values().flat_map(|pool| pool.replacements()).collect();
         if !self.descriptors().are_scarce() {
-            let dials: Vec<Dial> = self.inner.pools().values().flat_map(|pool| pool.replacements()).collect();
             dials.into_iter().for_each(|dial| self.dial(dial));
         }
     }

@@ -54,14 +54,15 @@ impl Schema {
         }
         // Nested deeper than 128, it is not read.
         let Ok(schema) = serde_json::from_str::<Value>(text) else { return Schema::TooDear };
-        let mut bound = Bound { root: &schema, known: HashMap::new(), steps: 0, is_named: false, is_elsewhere: false };
+        let mut bound =
+            Bound { root: &schema, known: HashMap::new(), steps: 0, depth: 0, is_named: false, is_elsewhere: false };
         let Some(cost) = bound.of(&schema, VALUE_DEPTH_MAX).filter(|cost| cost.height <= HEIGHT_MAX) else {
             return Schema::TooDear;
         };
         let (is_named, is_elsewhere) = (bound.is_named, bound.is_elsewhere);
         // A name may be of a part of the schema, which is not looked for.
         let may_be_here = is_named || text.contains("\"$id\"");
-        match Validator::new(schema) {
+        match Validator::new(schema, HEIGHT_MAX) {
             None => Schema::None,
             Some(_) if is_elsewhere && !may_be_here => Schema::None,
             Some(_) if is_elsewhere || is_named => Schema::TooDear,
@@ -114,6 +115,8 @@ struct Bound<'s> {
     /// By the target of a reference, and the levels below. None: it is being searched, so it goes round in a circle.
     known: HashMap<(&'s str, u8), Option<CheckCost>>,
     steps: u32,
+    /// Schemas inside each other now.
+    depth: u32,
     /// A reference names a part of the schema, instead of pointing to it.
     is_named: bool,
     /// A reference is to no part of the schema.
@@ -124,15 +127,17 @@ impl<'s> Bound<'s> {
     /// `levels`: how deep the value may go on. None: no bound was found.
     fn of(&mut self, schema: &'s Value, levels: u8) -> Option<CheckCost> {
         self.steps += 1;
-        if self.steps > STEPS_MAX {
+        if self.steps > STEPS_MAX || self.depth >= HEIGHT_MAX {
             return None;
         }
         let Value::Object(members) = schema else { return Some(CheckCost { looks: 1, height: 1 }) };
-        let mut cost = CheckCost { looks: 1, height: 0 };
+        self.depth += 1;
+        let mut cost = Some(CheckCost { looks: 1, height: 0 });
         for (name, value) in members {
-            cost = cost.and(self.of_keyword(name, value, levels)?);
+            cost = cost.and_then(|cost| Some(cost.and(self.of_keyword(name, value, levels)?)));
         }
-        Some(CheckCost { height: cost.height + 1, ..cost })
+        self.depth -= 1;
+        cost.map(|cost| CheckCost { height: cost.height + 1, ..cost })
     }
 
     fn of_keyword(&mut self, name: &str, value: &'s Value, levels: u8) -> Option<CheckCost> {
@@ -142,6 +147,8 @@ impl<'s> Bound<'s> {
             ("$ref", Value::String(target)) => self.of_target(target, levels),
             // What they mean depends on what was looked at before.
             ("$dynamicRef" | "$recursiveRef" | "unevaluatedProperties" | "unevaluatedItems", _) => None,
+            // Whether a text is of such a kind is not known here.
+            ("contentMediaType" | "contentEncoding", _) => None,
             ("pattern", _) => looks(PATTERN_LOOKS),
             ("enum" | "required", Value::Array(items)) => looks(items.len() as u64),
             ("uniqueItems", _) => looks(PATTERN_LOOKS),

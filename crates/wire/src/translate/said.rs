@@ -14,6 +14,8 @@ pub struct SaidAnswer {
     pub calls: Vec<SaidCall>,
     /// One for each choice with text, if text is kept.
     pub texts: Vec<(u32, String)>,
+    /// That of the latest text.
+    latest_choice: Option<u32>,
     /// Its own limit of tokens ended it.
     pub is_cut: bool,
     pub refuses: bool,
@@ -85,6 +87,7 @@ impl SaidAnswer {
         if !self.has_room(text.len(), self.texts.len()) {
             return;
         }
+        self.latest_choice = Some(index);
         match self.texts.iter_mut().find(|(choice, _)| *choice == index) {
             Some((_, said)) => said.push_str(text),
             None => self.texts.push((index, text.to_owned())),
@@ -101,9 +104,9 @@ impl SaidAnswer {
 
     /// The same for the text of the choice that came last.
     pub fn add_quoted_text(&mut self, inner: &str) {
-        let Some((index, _)) = self.texts.last() else { return self.is_partial = true };
+        let Some(index) = self.latest_choice else { return self.is_partial = true };
         match unescape(inner) {
-            Some(text) => self.add_text(*index, &text),
+            Some(text) => self.add_text(index, &text),
             None => self.is_partial = true,
         }
     }

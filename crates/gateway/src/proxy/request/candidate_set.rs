@@ -253,7 +253,8 @@ pub fn resolve(
         let (provider, name) = (&upstream.provider, upstream.name());
         let Some(route) = live.route(&provider.name) else { continue };
         let named = !live.is_configured(&name);
-        let own_key = caller.own_key(live, &provider.name);
+        // A shadow is the operator's trial: nobody else pays for it.
+        let own_key = if is_of_shadow { None } else { caller.own_key(live, &provider.name) };
         may_share(caller, &upstream, (live, named, is_of_shadow), own_key.as_ref(), request)?;
         let Some(keys) = route.keys(own_key).into_keys() else {
             off.push(why_off(&upstream));

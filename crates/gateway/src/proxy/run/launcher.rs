@@ -264,7 +264,8 @@ impl Launch for Launcher {
         };
         // It already has its first token, so an audit would add nothing.
         if let Some((place, time)) = self.enter_drain(&progress, ready.stream.owns_connection()) {
-            self.run_in_background((place, trial), time, ready.stream.drain(self.settings.drains.bytes));
+            let run = ready.stream.drain(self.settings.drains.bytes, self.is_billed_anyway(candidate));
+            self.run_in_background((place, trial), time, run);
         }
     }
 
@@ -328,13 +329,16 @@ impl Launcher {
     /// A lost trial runs on: its upstream may be healthy although it is slower than the winner.
     fn lost_asking(&mut self, candidate: usize, mut attempt: Attempt) {
         let trial = self.take_trial(candidate);
-        if let Some((place, time)) = self.enter_drain(&self.waiting(candidate), attempt.owns_connection()) {
-            attempt.drain();
-            let run = self.run_on(candidate, attempt, Some(self.settings.drains.bytes));
+        let is_billed = self.is_billed_anyway(candidate);
+        let is_audited =
+            trial.is_some() || self.policy.driver.is_watched(candidate) || fastrand::f64() < self.settings.audit;
+        // One that is audited runs to its first token, however late that comes.
+        let owns_connection = attempt.owns_connection() && !is_audited;
+        if let Some((place, time)) = self.enter_drain(&self.waiting(candidate), owns_connection) {
+            attempt.drain(is_billed);
+            let run = self.run_on(candidate, attempt, Some((self.settings.drains.bytes, is_billed)));
             self.run_in_background((place, trial), time, run);
-        } else if (trial.is_some() || self.policy.driver.is_watched(candidate) || fastrand::f64() < self.settings.audit)
-            && let Some(place) = self.gateway.enter_audit()
-        {
+        } else if is_audited && let Some(place) = self.gateway.enter_audit() {
             attempt.audit();
             let limit = self.policy.driver.runs_on_for(candidate, self.policy.now_us());
             let run = self.run_on(candidate, attempt, None);
@@ -379,13 +383,17 @@ impl Launcher {
         AttemptView::waiting(candidate, micros(self.outcome_reporter.sent(candidate).at.elapsed()))
     }
 
+    fn is_billed_anyway(&self, candidate: usize) -> bool {
+        let provider = &self.outcome_reporter.candidates[candidate].upstream.provider;
+        provider.cancel_billing == CancelBilling::BillsFull
+    }
+
     /// A slot to read a loser to its end, and for how long, if cancelling it saves nothing: it is billed in full anyway, or its rest
     /// is shorter than a handshake, which the next race would wait for because cancelling closes the connection.
     fn enter_drain(&self, loser: &AttemptView, owns_connection: bool) -> Option<(InFlightGuard, Duration)> {
         let Drains { time, running, .. } = self.settings.drains;
-        let provider = &self.outcome_reporter.candidates[loser.candidate].upstream.provider;
         let (driver, now_us) = (&self.policy.driver, self.policy.now_us());
-        let time = if provider.cancel_billing == CancelBilling::BillsFull {
+        let time = if self.is_billed_anyway(loser.candidate) {
             time
         } else if owns_connection && driver.ends_within(loser, self.request.max_tokens, SHORT_REST_MAX, now_us) {
             time.min(2 * SHORT_REST_MAX)
@@ -395,12 +403,12 @@ impl Launcher {
         Some((self.gateway.enter_drain(running)?, time))
     }
 
-    /// Runs a loser to its first token, or, if `bytes` bounds it, to its end.
+    /// Runs a loser to its first token, or, if `drained` has its maximum of bytes and whether it is billed anyway, to its end.
     fn run_on(
         &self,
         candidate: usize,
         attempt: Attempt,
-        bytes: Option<usize>,
+        drained: Option<(usize, bool)>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let outcome_reporter = self.outcome_reporter.clone();
         // The race may start the same candidate again.
@@ -412,8 +420,8 @@ impl Launcher {
                 }
                 Ok(ready) => {
                     outcome_reporter.first_token(candidate, &sent);
-                    if let Some(bytes) = bytes {
-                        ready.stream.drain(bytes).await;
+                    if let Some((bytes, is_billed)) = drained {
+                        ready.stream.drain(bytes, is_billed).await;
                     }
                 }
             }

@@ -54,11 +54,14 @@ pub(in crate::judge) struct Validator {
 }
 
 impl Validator {
-    /// None: it is no schema.
-    pub fn new(root: Value) -> Option<Validator> {
+    /// None: it is no schema, or has more than `height_max` inside each other, references followed.
+    pub fn new(root: Value, height_max: u32) -> Option<Validator> {
         let draft = SchemaDraft::of(&root);
-        let mut patterns = HashMap::new();
-        is_schema(&root, draft, &mut patterns).then_some(Validator { root, draft, patterns })
+        let (patterns, seen) = Default::default();
+        let mut parts = SchemaParts { root: &root, patterns, seen, left: height_max };
+        let is_one = is_schema(&root, draft, &mut parts);
+        let patterns = parts.patterns;
+        is_one.then_some(Validator { root, draft, patterns })
     }
 
     pub fn is_valid(&self, value: &Value) -> bool {
@@ -276,6 +279,21 @@ impl Decimal {
     }
 }
 
+impl Decimal {
+    /// What is left of the digits, with a smaller exponent, divided by this number.
+    fn rest(self, exponent: i32, by: u64) -> u128 {
+        let by = u128::from(by);
+        let (mut rest, mut power, mut zeros) = (self.digits.unsigned_abs() % by, 10 % by, self.exponent - exponent);
+        while zeros > 0 {
+            if zeros % 2 == 1 {
+                rest = rest * power % by;
+            }
+            (power, zeros) = (power * power % by, zeros / 2);
+        }
+        rest
+    }
+}
+
 fn float(number: &Number) -> f64 {
     number.as_str().parse().unwrap_or(f64::NAN)
 }
@@ -286,10 +304,16 @@ fn order(left: &Number, right: &Number) -> std::cmp::Ordering {
 }
 
 fn is_multiple(value: &Number, of: &Number) -> bool {
-    let exactly = Decimal::of(value).zip(Decimal::of(of)).and_then(|(value, of)| value.aligned(of));
-    match exactly {
-        Some((value, of)) => of != 0 && value % of == 0,
-        None => (float(value) / float(of)).fract() == 0.0,
+    let by_float = || (float(value) / float(of)).fract() == 0.0;
+    let Some((value, of)) = Decimal::of(value).zip(Decimal::of(of)).filter(|(_, of)| of.digits != 0) else {
+        return by_float();
+    };
+    match value.aligned(of) {
+        Some((value, of)) => value % of == 0,
+        None if value.exponent < of.exponent => value.digits == 0,
+        None => {
+            u64::try_from(of.digits.unsigned_abs()).map_or_else(|_| by_float(), |by| value.rest(of.exponent, by) == 0)
+        }
     }
 }
 
@@ -330,15 +354,30 @@ fn canonical(value: &Value) -> String {
 
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
-/// Whether its keywords have values of their types, as the schema of its draft demands. Keeps what its patterns compile to.
-fn is_schema(schema: &Value, draft: SchemaDraft, patterns: &mut HashMap<String, Regex>) -> bool {
-    match schema {
-        Value::Object(members) => members.iter().all(|(name, asked)| is_keyword(name, asked, draft, patterns)),
-        schema => schema.is_boolean() && draft >= SchemaDraft::Draft6,
-    }
+/// What is found while a schema is looked through.
+struct SchemaParts<'s> {
+    root: &'s Value,
+    patterns: HashMap<String, Regex>,
+    /// The schemas that were looked at.
+    seen: HashSet<*const Value>,
+    /// Schemas that may still be inside the one that is looked at.
+    left: u32,
 }
 
-fn is_keyword(name: &str, asked: &Value, draft: SchemaDraft, patterns: &mut HashMap<String, Regex>) -> bool {
+/// Whether its keywords have values of their types, as the schema of its draft demands. Keeps what its patterns compile to.
+fn is_schema(schema: &Value, draft: SchemaDraft, parts: &mut SchemaParts<'_>) -> bool {
+    let Value::Object(members) = schema else { return schema.is_boolean() && draft >= SchemaDraft::Draft6 };
+    if !parts.seen.insert(std::ptr::from_ref(schema)) {
+        return true;
+    }
+    let Some(left) = parts.left.checked_sub(1) else { return false };
+    parts.left = left;
+    let is_one = members.iter().all(|(name, asked)| is_keyword(name, asked, draft, parts));
+    parts.left += 1;
+    is_one
+}
+
+fn is_keyword(name: &str, asked: &Value, draft: SchemaDraft, parts: &mut SchemaParts<'_>) -> bool {
     let is_count = |count: &Value| match count {
         Value::Number(number) => Decimal::of(number).is_some_and(|count| count.digits >= 0 && count.exponent >= 0),
         _ => false,
@@ -349,8 +388,8 @@ fn is_keyword(name: &str, asked: &Value, draft: SchemaDraft, patterns: &mut Hash
         names.is_some_and(|names| names.iter().all(Value::is_string) && differ(names))
     };
     let is_type = |one: &Value| TYPES.contains(&text(one));
-    let are_schemas = |schemas: &Value, patterns: &mut HashMap<String, Regex>| match schemas {
-        Value::Array(schemas) => !schemas.is_empty() && schemas.iter().all(|schema| is_schema(schema, draft, patterns)),
+    let are_schemas = |schemas: &Value, parts: &mut SchemaParts<'_>| match schemas {
+        Value::Array(schemas) => !schemas.is_empty() && schemas.iter().all(|schema| is_schema(schema, draft, parts)),
         _ => false,
     };
     match name {
@@ -359,17 +398,17 @@ fn is_keyword(name: &str, asked: &Value, draft: SchemaDraft, patterns: &mut Hash
         }
         "type" => is_type(asked),
         "properties" | "definitions" | "$defs" | "dependentSchemas" => {
-            asked.as_object().is_some_and(|schemas| schemas.values().all(|schema| is_schema(schema, draft, patterns)))
+            asked.as_object().is_some_and(|schemas| schemas.values().all(|schema| is_schema(schema, draft, parts)))
         }
         "patternProperties" => asked.as_object().is_some_and(|schemas| {
-            schemas.iter().all(|(pattern, schema)| is_pattern(pattern, patterns) && is_schema(schema, draft, patterns))
+            schemas.iter().all(|(pattern, schema)| is_pattern(pattern, parts) && is_schema(schema, draft, parts))
         }),
         "dependencies" => asked.as_object().is_some_and(|then| {
-            then.values().all(|then| if then.is_array() { are_names(then) } else { is_schema(then, draft, patterns) })
+            then.values().all(|then| if then.is_array() { are_names(then) } else { is_schema(then, draft, parts) })
         }),
         "dependentRequired" => asked.as_object().is_some_and(|then| then.values().all(are_names)),
-        "items" if asked.is_array() && draft < SchemaDraft::Draft2020 => are_schemas(asked, patterns),
-        "allOf" | "anyOf" | "oneOf" | "prefixItems" => !draft.has(name) || are_schemas(asked, patterns),
+        "items" if asked.is_array() && draft < SchemaDraft::Draft2020 => are_schemas(asked, parts),
+        "allOf" | "anyOf" | "oneOf" | "prefixItems" => !draft.has(name) || are_schemas(asked, parts),
         "additionalItems" | "additionalProperties" if asked.is_boolean() => true,
         "items"
         | "additionalItems"
@@ -379,7 +418,7 @@ fn is_keyword(name: &str, asked: &Value, draft: SchemaDraft, patterns: &mut Hash
         | "not"
         | "if"
         | "then"
-        | "else" => !draft.has(name) || is_schema(asked, draft, patterns),
+        | "else" => !draft.has(name) || is_schema(asked, draft, parts),
         "required" => are_names(asked),
         "enum" => asked.is_array(),
         "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" | "minContains"
@@ -388,21 +427,23 @@ fn is_keyword(name: &str, asked: &Value, draft: SchemaDraft, patterns: &mut Hash
         "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => asked.is_number(),
         "multipleOf" => asked.as_number().is_some_and(|number| float(number) > 0.0),
         "uniqueItems" => asked.is_boolean(),
-        "pattern" => asked.as_str().is_some_and(|pattern| is_pattern(pattern, patterns)),
-        "$ref" => asked.is_string(),
+        "pattern" => asked.as_str().is_some_and(|pattern| is_pattern(pattern, parts)),
+        "$ref" => asked
+            .as_str()
+            .is_some_and(|target| pointed(parts.root, target).is_none_or(|schema| is_schema(schema, draft, parts))),
         _ => true,
     }
 }
 
 /// The time of a match is linear in the text, whatever the pattern. Look-around does not compile.
-fn is_pattern(pattern: &str, patterns: &mut HashMap<String, Regex>) -> bool {
-    if patterns.contains_key(pattern) {
+fn is_pattern(pattern: &str, parts: &mut SchemaParts<'_>) -> bool {
+    if parts.patterns.contains_key(pattern) {
         return true;
     }
     let compiled = jsonschema_regex::to_rust_regex(pattern)
         .ok()
         .and_then(|rust| RegexBuilder::new(&rust).size_limit(PATTERN_MAX).dfa_size_limit(PATTERN_MAX).build().ok());
-    compiled.is_some_and(|regex| patterns.insert(pattern.to_owned(), regex).is_none())
+    compiled.is_some_and(|regex| parts.patterns.insert(pattern.to_owned(), regex).is_none())
 }
 
 /// What a JSON pointer in a reference points to.
