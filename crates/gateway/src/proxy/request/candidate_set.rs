@@ -222,7 +222,8 @@ fn without_host(live: &LiveConfig, known: Option<&Arc<ModelConfig>>) -> Vec<Stri
     model.and_then(|model| live.config.why_not_served(&model.name)).into_iter().collect()
 }
 
-/// Finds the upstreams of a model or alias, or those that the request names.
+/// Finds the upstreams of a model or alias, or those that the request names. A shadow is the operator's trial: no caller's own key pays
+/// for it.
 ///
 /// # Errors
 /// 404 for an unknown model, 403 for overrides that this caller may not send, 400 if no upstream can serve the caller, 429 or 502 if
@@ -253,7 +254,6 @@ pub fn resolve(
         let (provider, name) = (&upstream.provider, upstream.name());
         let Some(route) = live.route(&provider.name) else { continue };
         let named = !live.is_configured(&name);
-        // A shadow is the operator's trial: nobody else pays for it.
         let own_key = if is_of_shadow { None } else { caller.own_key(live, &provider.name) };
         may_share(caller, &upstream, (live, named, is_of_shadow), own_key.as_ref(), request)?;
         let Some(keys) = route.keys(own_key).into_keys() else {
