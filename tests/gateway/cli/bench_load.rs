@@ -212,7 +212,8 @@ async fn rows_that_the_database_refuses_are_told() {
     let run = async || setup.run(&[&["bench", "b/x", "--json"][..], &FEW].concat()).await;
     assert_eq!(run().await.code, Some(0));
     // The store opens, and takes no more rows.
-    let full = "CREATE TRIGGER full BEFORE INSERT ON race_row BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END";
+    let full =
+        "CREATE TRIGGER full BEFORE INSERT ON race_row BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END";
     sqlx::query(full).execute(&mut setup.connect().await).await.unwrap();
     let ran = run().await;
     assert_eq!(ran.code, Some(0), "they are kept in a file: {}", ran.err);
