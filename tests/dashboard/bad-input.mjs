@@ -83,9 +83,9 @@ async function runningRace(browser, served) {
   await page.getByText("The client's first token").waitFor({ timeout: 15_000 }).then(() => check("and its page shows its end by itself", true), async () => check("and its page shows its end by itself", await page.locator("main").innerText()));
   check("a race that runs: the browser complains of nothing", complaints.filter((text) => !text.includes("status of 404")), []);
   await context.close();
-  const columns = execFileSync("python3", ["-c", "import sqlite3\nprint(','.join(row[1] for row in sqlite3.connect('history.db').execute('PRAGMA table_info(attempt)')))"], { cwd: served.folder }).toString().trim().split(",");
+  const columns = execFileSync("python3", ["-c", "import sqlite3\nprint(','.join(row[1] for row in sqlite3.connect('history.db').execute('PRAGMA table_info(attempt_row)')))"], { cwd: served.folder }).toString().trim().split(",");
   const copied = (ordinal) => columns.map((name) => (name === "ordinal" ? ordinal : name === "dispatch_us" ? `dispatch_us + ${ordinal} * 900` : `"${name}"`)).join(",");
-  sql(served, Array.from({ length: 30 }, (_, at) => `INSERT INTO attempt SELECT ${copied(at + 2)} FROM attempt WHERE race_id = '${id}' AND ordinal = 1;`).join("\n"));
+  sql(served, Array.from({ length: 30 }, (_, at) => `INSERT INTO attempt_row SELECT ${copied(at + 2)} FROM attempt_row WHERE race_id = '${id}' AND ordinal = 1;`).join("\n"));
   await visit(browser, served, "32 attempts", "?since=1h", [`/races/${id}`]);
   const seen = await opened(browser, served);
   await seen.go(`/races/${id}`);
@@ -96,9 +96,9 @@ async function runningRace(browser, served) {
 async function jumped(browser, served) {
   // One race a month ahead, one before 1970 was over, and one whose client saw its first token before it asked.
   const [first, second, third] = await latest(served, "limit=3&outcome=ok");
-  sql(served, `UPDATE race SET started_at = started_at + 2592000000000 WHERE race_id = '${first.race_id}';
-    UPDATE race SET started_at = 86400000000 WHERE race_id = '${second.race_id}';
-    UPDATE race SET first_token_sent_us = -5000, done_us = -4000 WHERE race_id = '${third.race_id}';`);
+  sql(served, `UPDATE race_row SET started_at = started_at + 2592000000000 WHERE race_id = '${first.race_id}';
+    UPDATE race_row SET started_at = 86400000000 WHERE race_id = '${second.race_id}';
+    UPDATE race_row SET first_token_sent_us = -5000, done_us = -4000 WHERE race_id = '${third.race_id}';`);
   const ids = [first, second, third].map((race) => `/races/${race.race_id}`);
   await visit(browser, served, "a clock that jumped", "?since=all", [...ids, "/time?since=24h"]);
 }

@@ -52,8 +52,8 @@ for race in races:
     # An id begins with the time in milliseconds, and figures are read by it.
     digits = f'{int(at) // 1000:012x}'
     moved = f'{digits[:8]}-{digits[8:]}{race[13:]}'
-    base.execute('UPDATE race SET race_id = ?, started_at = ? WHERE race_id = ?', (moved, int(at), race))
-    base.execute('UPDATE attempt SET race_id = ? WHERE race_id = ?', (moved, race))
+    base.execute('UPDATE race_row SET race_id = ?, started_at = ? WHERE race_id = ?', (moved, int(at), race))
+    base.execute('UPDATE attempt_row SET race_id = ? WHERE race_id = ?', (moved, race))
 base.execute('DELETE FROM rollup')
 base.execute('DELETE FROM rollup_span')
 def incident(upstream, kind, began, minutes, factor, attempts, failures, usual):
