@@ -156,10 +156,10 @@ async fn handle(
     let (parts, body) = request.into_parts();
     let (gateway, origin) = (preparing.gateway, std::mem::take(&mut preparing.by.origin));
     let mut guard = RaceGuard::new(gateway, surface, preparing.by.user.as_deref(), place, origin);
-    let (live, by) = (preparing.live, preparing.by.clone());
+    let (live, by) = (preparing.live, preparing.live.has_shadows().then(|| preparing.by.clone()));
     let race = match prepare(preparing, &parts.headers, body, &mut guard).await {
         Ok(PreparedRequest::Race(race)) => {
-            if let Some(shadow) = ShadowRequest::draw(live, by, &parts.headers, &race, &guard) {
+            if let Some(shadow) = by.and_then(|by| ShadowRequest::draw(live, by, &parts.headers, &race, &guard)) {
                 let served = gateway.clone();
                 shadow.start(gateway, move |call, by, request| serve_shadow(served, call, by, request));
             }

@@ -56,8 +56,8 @@ pub(super) fn newest() -> i64 {
     migrator().iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 
-/// What all migrations together make of an empty file, once its views are in place (`moving`): SQLite reads the whole schema again at every step that renames something, which
-/// was half of a first start. A test makes it of the migrations.
+/// What all migrations together make of an empty file, once its views are in place (`views`). SQLite reads the whole schema again at every
+/// step that renames something, which was half of a first start. A test makes it of the migrations.
 const SCHEMA: &str = include_str!("../../migrations/schema.sql");
 
 /// Applies the migrations that are missing. Blocks: `sqlx` waits on a runtime, so it gets a thread with one.

@@ -33,6 +33,8 @@ pub struct LiveConfig {
     routes: HashMap<String, Arc<ProviderRoute>>,
     /// `provider/model` of all models.
     upstreams: HashSet<String>,
+    /// Whether a model has a shadow: most configurations have none, and their requests look for none.
+    has_shadows: bool,
     /// The users' keys, by user, then by provider.
     user_keys: Arc<HashMap<String, HashMap<String, HashedKey>>>,
 }
@@ -86,6 +88,7 @@ impl LiveConfig {
         Ok(LiveConfig {
             callers: Arc::new(Callers::new(&config)),
             upstreams: upstream_names(&config),
+            has_shadows: config.models.values().any(|model| model.shadow.is_some()),
             base: Arc::new(config.clone()),
             config,
             routes,
@@ -119,6 +122,7 @@ impl LiveConfig {
             base: self.base.clone(),
             callers: self.callers.clone(),
             upstreams: self.upstreams.clone(),
+            has_shadows: self.has_shadows,
             routes: self.routes.clone(),
             user_keys: self.user_keys.clone(),
         }
@@ -151,12 +155,17 @@ impl LiveConfig {
         self.upstreams.contains(upstream)
     }
 
+    pub fn has_shadows(&self) -> bool {
+        self.has_shadows
+    }
+
     /// Whether it is a shadow, and no model lists it: callers may not name it as one that is listed.
     pub fn is_only_shadow(&self, upstream: &UpstreamConfig) -> bool {
         let is_it =
             |other: &UpstreamConfig| other.provider.name == upstream.provider.name && other.model == upstream.model;
         let models = || self.config.models.values();
-        models().filter_map(|model| model.shadow.as_ref()).any(|shadow| is_it(&shadow.upstream))
+        self.has_shadows
+            && models().filter_map(|model| model.shadow.as_ref()).any(|shadow| is_it(&shadow.upstream))
             && !models().flat_map(|model| &model.upstreams).any(is_it)
     }
 

@@ -21,7 +21,7 @@ use photofinish_base::failure::{Failure, FailureKind, Phase};
 const IDLE_MAX: usize = 256;
 /// Shorter than the keep-alive of common servers, so that a reused connection is rarely dead.
 const IDLE_FOR: Duration = Duration::from_secs(50);
-/// Idle HTTP/1.1 connections with which a closed one is replaced.
+/// Idle HTTP/1.1 connections, with those being made, from which on a closed one is not replaced.
 const REPLACED_MAX: usize = 8;
 /// How long an origin that asked for HTTP/1.1 gets only that, unless it fails.
 const HTTP1_FOR: Duration = Duration::from_secs(600);

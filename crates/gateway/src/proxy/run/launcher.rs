@@ -389,7 +389,7 @@ impl Launcher {
     }
 
     /// A slot to read a loser to its end, and for how long, if cancelling it saves nothing: it is billed in full anyway, or its rest
-    /// is shorter than a handshake, which the next race would wait for because cancelling closes the connection.
+    /// is shorter than the handshake that would follow, because cancelling closes the connection.
     fn enter_drain(&self, loser: &AttemptView, owns_connection: bool) -> Option<(InFlightGuard, Duration)> {
         let Drains { time, running, .. } = self.settings.drains;
         let (driver, now_us) = (&self.policy.driver, self.policy.now_us());
