@@ -4,6 +4,7 @@
 //! Checks the syntax of what it walks, but not whether surrogate escapes form pairs. Not for values that must be
 //! understood: use `serde_json`.
 
+mod block;
 pub(crate) mod numbers;
 pub(crate) mod raw_members;
 pub(crate) mod surrogates;
@@ -215,7 +216,7 @@ impl<'a> Json<'a> {
     }
 }
 
-/// Bytes of a string after which a vector search pays off. Most strings are shorter.
+/// Bytes of a string after which looking at whole blocks pays off. Most strings are shorter.
 const NEAR: usize = 64;
 
 /// The index of the closing quote of a string whose content begins at `start`. None if the string is invalid.
@@ -228,33 +229,59 @@ pub fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
             return Some(special);
         }
     }
-    let far = at.max(near.len());
-    at = far;
-    loop {
-        let special = at + memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
+    far_end(bytes, at.max(near.len()))
+}
+
+/// The rest of a long string, block by block.
+fn far_end(bytes: &[u8], mut at: usize) -> Option<usize> {
+    while let Some(block) = bytes.get(at..)?.first_chunk() {
+        let (mut specials, mut next) = (block::specials(block), at + block.len());
+        while specials != 0 {
+            let place = specials.trailing_zeros();
+            let special = at + place as usize;
+            let after = after_special(bytes, special)?;
+            if after == special {
+                return Some(special);
+            }
+            // What an escape covers is not special.
+            specials &= (u64::MAX << place) << (after - special);
+            next = next.max(after);
+        }
+        at = next;
+    }
+    while let Some(special) = next_special(bytes, at) {
         at = after_special(bytes, special)?;
         if at == special {
-            return (!has_control(&bytes[far..at])).then_some(at);
+            return Some(special);
         }
     }
+    None
 }
+
+/// The bytes of an escape by its letter. 0: there is none.
+const ESCAPE_BYTES: [u8; 256] = {
+    let mut bytes = [0; 256];
+    let mut letters: &[u8] = b"\"\\/bfnrt";
+    while let [letter, rest @ ..] = letters {
+        bytes[*letter as usize] = 2;
+        letters = rest;
+    }
+    bytes[b'u' as usize] = 6;
+    bytes
+};
 
 /// Where a string goes on after the escape at `at`. `at` itself for the quote that ends it. None: it is invalid.
 #[inline]
 fn after_special(bytes: &[u8], at: usize) -> Option<usize> {
-    match (bytes[at], bytes.get(at + 1)) {
-        (b'"', _) => Some(at),
-        (b'\\', Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')) => Some(at + 2),
-        (b'\\', Some(b'u')) if bytes.get(at + 2..at + 6)?.iter().all(u8::is_ascii_hexdigit) => Some(at + 6),
+    match bytes[at] {
+        b'"' => Some(at),
+        b'\\' => match ESCAPE_BYTES[usize::from(*bytes.get(at + 1)?)] {
+            2 => Some(at + 2),
+            6 if bytes.get(at + 2..at + 6)?.iter().all(u8::is_ascii_hexdigit) => Some(at + 6),
+            _ => None,
+        },
         _ => None,
     }
-}
-
-/// Looks at all bytes of a step, which the compiler does with vectors.
-fn has_control(bytes: &[u8]) -> bool {
-    let any = |step: &[u8]| step.iter().fold(false, |found, byte| found | (*byte < 0x20));
-    let steps = bytes.chunks_exact(NEAR);
-    any(steps.remainder()) || steps.fold(false, |found, step| found | any(step))
 }
 
 /// The index of the first quote, backslash or control character from `at` on. Checks eight bytes a step.
