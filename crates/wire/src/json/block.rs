@@ -2,7 +2,7 @@
 //!
 //! Not for where a string ends: see `string_end`.
 
-use wide::{CmpEq as _, u8x16};
+use wide::u8x16;
 
 /// One bit for each byte, the lowest for the first: whether it is a quote, a backslash or a control character.
 #[inline]

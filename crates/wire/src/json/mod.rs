@@ -341,7 +341,7 @@ pub fn unescape(inner: &str) -> Option<Cow<'_, str>> {
 /// Counts the Unicode characters of a string. `inner` is the text between its quotes.
 pub fn characters(inner: &str) -> u32 {
     let bytes = inner.as_bytes();
-    let mut count = bytes.iter().filter(|byte| (**byte as i8) >= -0x40).count();
+    let mut count = inner.chars().count();
     let mut at = 0;
     while let Some(offset) = bytes.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
         at += offset;
