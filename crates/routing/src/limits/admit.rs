@@ -83,6 +83,7 @@ pub fn admit(
     for (level, used) in levels.0.iter().zip(all.iter_mut().flatten()) {
         let limits = &*level.limits;
         used.pass(limits, now);
+        used.asked += 1;
         let mut refuse = |by| refusals.push((&level.subject.name, by));
         if let Some((rate, wait_us)) = limits.rpm.map(|rate| (rate, used.requests.wait_us(rate, 1)))
             && wait_us > 0
@@ -94,7 +95,8 @@ pub fn admit(
         {
             refuse(RefusedBy::Tokens { per_minute: rate.per_minute, asked: tokens, wait_us });
         }
-        if let Some(limit) = limits.streams.filter(|limit| used.streams >= *limit) {
+        let streams = |limit: u32| used.others.as_ref().map_or(limit, |others| others.streams(limit));
+        if let Some(limit) = limits.streams.filter(|limit| used.streams >= streams(*limit)) {
             refuse(RefusedBy::Streams { limit });
         }
     }
@@ -145,8 +147,9 @@ fn who_refuses<'l>(
     for (level, used) in levels.0.iter().zip(all.iter().flatten()) {
         let asked = cheapest.at(&level.limits);
         for (place, budget, _) in used.budgets(&level.limits).filter(|(_, _, left)| asked > *left) {
-            let period = used.windows[place].current();
-            let (spent, reserved, end_us) = (period.spent, period.reserved, period.end_us);
+            let (window, period) = (&used.windows[place], used.windows[place].current());
+            let spent = period.spent.saturating_add(window.spent_elsewhere());
+            let (reserved, end_us) = (period.reserved, period.end_us);
             let by = RefusedBy::Budget { calendar: Calendar::ALL[place], budget, spent, reserved, asked, end_us };
             refusals.push((&level.subject.name, by));
         }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::bucket::{Bucket, RateLeft};
+use super::bucket::RateLeft;
+use super::rate::RateUse;
+use super::replicas::Others;
 use super::window::{BudgetWindow, Calendar, LimitClock, Period};
 use photofinish_config::config::{Config, Limits, User};
 
@@ -78,9 +80,14 @@ pub(super) struct Subject {
 
 /// What a subject uses.
 pub(super) struct Used {
-    pub requests: Bucket,
-    pub tokens: Bucket,
+    pub requests: RateUse,
+    pub tokens: RateUse,
     pub streams: u32,
+    /// Requests since this gateway told of them, and those before that still count as demand.
+    pub asked: u64,
+    pub demand: f64,
+    /// None: no other gateway shares these limits.
+    pub others: Option<Box<Others>>,
     /// In the order of [`Calendar::ALL`].
     pub windows: [BudgetWindow; 2],
     /// It is among the changed ones.
@@ -179,7 +186,16 @@ impl UsageBook {
         LimitLevels(levels.into_iter().map(level).collect())
     }
 
-    fn subject_of(&self, name: &LevelName) -> Arc<Subject> {
+    /// All that are known.
+    pub(super) fn subjects(&self) -> Vec<Arc<Subject>> {
+        let mut all = vec![self.everybody.clone()];
+        for subjects in &self.named {
+            all.extend(subjects.read().unwrap_or_else(PoisonError::into_inner).values().cloned());
+        }
+        all
+    }
+
+    pub(super) fn subject_of(&self, name: &LevelName) -> Arc<Subject> {
         self.subject(name.place(), name.name())
     }
 
@@ -212,10 +228,10 @@ impl UsageBook {
         let mut used = subject.used();
         used.pass(limits, now);
         let budgets = [limits.budget.day, limits.budget.month];
-        let period = |place: usize| PeriodUse::of(Calendar::ALL[place], budgets[place], used.windows[place].current());
+        let period = |place: usize| PeriodUse::of(Calendar::ALL[place], budgets[place], &used.windows[place]);
         LevelUse {
-            requests: limits.rpm.map(|rate| RateLeft::of(rate, &used.requests)),
-            tokens: limits.tpm.map(|rate| RateLeft::of(rate, &used.tokens)),
+            requests: limits.rpm.map(|rate| used.requests.left(rate)),
+            tokens: limits.tpm.map(|rate| used.tokens.left(rate)),
             streams: (used.streams, limits.streams),
             periods: [period(0), period(1)],
         }
@@ -290,8 +306,9 @@ pub struct PeriodUse {
 }
 
 impl PeriodUse {
-    fn of(calendar: Calendar, budget: Option<i64>, period: &Period) -> PeriodUse {
-        let Period { spent, reserved, estimated, start_us, end_us, .. } = *period;
+    fn of(calendar: Calendar, budget: Option<i64>, window: &BudgetWindow) -> PeriodUse {
+        let Period { spent, reserved, estimated, start_us, end_us, .. } = *window.current();
+        let spent = spent.saturating_add(window.spent_elsewhere());
         PeriodUse { calendar, budget, spent, reserved, estimated, start_us, end_us }
     }
 }
@@ -299,9 +316,12 @@ impl PeriodUse {
 impl Subject {
     fn new(name: LevelName, changed: Arc<Mutex<Vec<Arc<Subject>>>>) -> Subject {
         let used = Used {
-            requests: Bucket::default(),
-            tokens: Bucket::default(),
+            requests: RateUse::default(),
+            tokens: RateUse::default(),
             streams: 0,
+            asked: 0,
+            demand: 0.0,
+            others: None,
             windows: Calendar::ALL.map(BudgetWindow::new),
             is_noted: false,
         };
@@ -333,7 +353,7 @@ impl Used {
     /// What is left of each budget that these limits have, with the place of its window.
     pub fn budgets(&self, limits: &Limits) -> impl Iterator<Item = (usize, i64, i64)> {
         let of = |place: usize, budget: Option<i64>| {
-            budget.map(|budget| (place, budget, budget.saturating_sub(self.windows[place].current().used())))
+            budget.map(|budget| (place, budget, self.windows[place].left(budget, self.windows[place].current())))
         };
         of(0, limits.budget.day).into_iter().chain(of(1, limits.budget.month))
     }

@@ -4,7 +4,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::book::{LEVELS_MAX, LimitLevel, LimitLevels, LockedLevels};
-use super::bucket::{Bucket, RateLeft};
+use super::bucket::RateLeft;
+use super::rate::RateUse;
 use photofinish_config::config::{Limits, OwnKeys, Rate, Reserve, Unpriced, nano_usd};
 use photofinish_history::record::{AttemptRecord, CostBasis};
 
@@ -158,9 +159,9 @@ impl Hold {
             let budgets = [limits.budget.day, limits.budget.month];
             let fits =
                 used.windows.iter_mut().zip(self.periods[place]).zip(budgets).all(|((window, number), budget)| {
-                    let used = window.period(number).map_or(0, |period| period.used());
+                    let period = window.period(number).copied().unwrap_or_default();
                     budget.is_none_or(|budget| {
-                        reserved[place] <= budget.saturating_sub(used).saturating_add(spare[place])
+                        reserved[place] <= window.left(budget, &period).saturating_add(spare[place])
                     })
                 });
             if !fits || cost.is_refused(limits) {
@@ -294,6 +295,6 @@ impl LimitsLeft {
     }
 }
 
-fn tightest<'b>(rates: impl Iterator<Item = (Rate, &'b Bucket)>) -> Option<RateLeft> {
-    rates.min_by_key(|(rate, bucket)| bucket.room(*rate)).map(|(rate, bucket)| RateLeft::of(rate, bucket))
+fn tightest<'b>(rates: impl Iterator<Item = (Rate, &'b RateUse)>) -> Option<RateLeft> {
+    rates.min_by_key(|(rate, used)| used.room(*rate)).map(|(rate, used)| used.left(rate))
 }

@@ -10,6 +10,10 @@ mod bucket;
 mod hold;
 #[cfg(test)]
 mod model_check;
+mod rate;
+mod replicas;
+#[cfg(test)]
+mod replicas_check;
 #[cfg(test)]
 mod storm;
 mod window;
@@ -18,4 +22,5 @@ pub use admit::{LimitRefusal, RefusedBy, admit};
 pub use book::{BudgetChange, LevelName, LevelUse, LimitLevel, LimitLevels, PeriodUse, UsageBook};
 pub use bucket::RateLeft;
 pub use hold::{Admission, AttemptCost, AttemptReservation, Hold, KnownCost, LimitsLeft};
+pub use replicas::{Heard, ReplicaUse, SubjectUse, TOLD_MAX, TURN_US};
 pub use window::{Calendar, LimitClock};

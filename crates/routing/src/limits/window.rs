@@ -97,11 +97,29 @@ pub struct BudgetWindow {
     current: Period,
     /// The oldest first.
     over: Vec<Period>,
+    elsewhere: Elsewhere,
+}
+
+/// What other gateways have used of the present period, as it was heard last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Elsewhere {
+    /// Of the period that is meant.
+    start_us: i64,
+    used: i64,
+    /// What was used here by then.
+    own: i64,
+    /// How many gateways share the budget.
+    living: i64,
+    /// What all of them use in a minute. None: not known yet.
+    minute: Option<i64>,
+    heard_us: i64,
+    /// See [`BudgetWindow::set_outage`].
+    outage: Option<u32>,
 }
 
 impl BudgetWindow {
     pub fn new(calendar: Calendar) -> BudgetWindow {
-        BudgetWindow { calendar, current: Period::default(), over: Vec::new() }
+        BudgetWindow { calendar, current: Period::default(), over: Vec::new(), elsewhere: Elsewhere::default() }
     }
 
     /// The period of this moment. A clock that goes back by less than a period stays in the one it was in, so that nobody gets a
@@ -126,6 +144,59 @@ impl BudgetWindow {
 
     pub fn current(&self) -> &Period {
         &self.current
+    }
+
+    /// What is left of a budget to this gateway in this period. Other gateways use the same budget, and what they used is heard late: when
+    /// less is left than all use in a minute, each has an equal part of the rest.
+    pub fn left(&self, budget: i64, period: &Period) -> i64 {
+        let there = &self.elsewhere;
+        let mut left = budget.saturating_sub(period.used());
+        if there.living == 0 || there.start_us != period.start_us {
+            return left;
+        }
+        left = left.saturating_sub(there.used);
+        let mut at_most = |more: i64| left = left.min(there.own.saturating_add(more).saturating_sub(period.used()));
+        let was_left = budget.saturating_sub(there.used).saturating_sub(there.own);
+        if there.living > 1 && there.minute.is_none_or(|minute| was_left < minute) {
+            at_most(was_left / there.living);
+        }
+        if let Some(outage) = there.outage.filter(|_| there.living > 1) {
+            at_most((i128::from(budget) * i128::from(outage) / 1_000_000) as i64 / there.living);
+        }
+        left
+    }
+
+    /// What other gateways have used of the present period.
+    pub fn spent_elsewhere(&self) -> i64 {
+        if self.elsewhere.start_us == self.current.start_us { self.elsewhere.used } else { 0 }
+    }
+
+    /// What others have used in the period that began then; this gateway is one of so many.
+    pub fn hear(&mut self, (start_us, used): (i64, i64), living: usize, now: LimitClock) {
+        let Period { start_us: present_us, .. } = *self.at(now.wall_us);
+        // Of the one before: nothing is known of the present one.
+        let used = if start_us == present_us { used } else { 0 };
+        let (start_us, own) = (present_us, self.current.used());
+        let before = self.elsewhere;
+        let passed_us = now.us - before.heard_us;
+        let minute = match before.start_us == start_us && passed_us > 0 && before.heard_us > 0 {
+            true => {
+                let more = used.saturating_add(own).saturating_sub(before.used).saturating_sub(before.own).max(0);
+                let now_so_much = i128::from(more) * 60_000_000 / i128::from(passed_us);
+                // It falls slowly: a pause is not the end of it.
+                let still = before.minute.map_or(0, |minute| minute - minute / 100);
+                Some(i64::try_from(now_so_much).unwrap_or(i64::MAX).max(still))
+            }
+            false => None,
+        };
+        let living = i64::try_from(living).unwrap_or(i64::MAX);
+        self.elsewhere = Elsewhere { start_us, used, own, living, minute, heard_us: now.us, outage: None };
+    }
+
+    /// The store does not answer: at most so much of a budget, in millionths, may be used by all gateways beyond what was heard. None: it
+    /// answers.
+    pub fn set_outage(&mut self, allowance: Option<u32>) {
+        self.elsewhere.outage = allowance;
     }
 
     /// The period with this number, if it is kept.

@@ -1,0 +1,214 @@
+//! Limits that several gateways on one store share. Each tells what it uses; from what all have told, each finds its own part of every
+//! limit, so no request waits for another machine.
+//!
+//! A part follows demand, by how many requests were asked for lately. All gateways find the same parts in what was told, so the parts add
+//! up to the limit. Not for who tells whom: see the server's `replicas`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::book::{BudgetChange, LevelName, Subject, UsageBook, Used};
+use super::rate::WHOLE;
+use super::window::{Calendar, LimitClock};
+
+/// What is left of demand after each telling: it counts for some ten seconds.
+const DEMAND_KEPT: f64 = 0.95;
+/// Requests that each gateway is taken to have had besides: a few requests say little about the next.
+const DEMAND_GUESSED: f64 = 3.0;
+/// Demand of less than this is none.
+const DEMAND_LEAST: f64 = 0.01;
+/// Subjects that a gateway tells of, those with most demand. The limits of others are shared evenly.
+pub const TOLD_MAX: usize = 5_000;
+/// How long one gateway has its turn to use what is too large for its part. In the last quarter nobody has, so that the next one knows
+/// what was used.
+pub const TURN_US: i64 = 4_000_000;
+
+/// What one gateway tells of one subject.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SubjectUse {
+    /// Requests and tokens since its start, less those given back.
+    pub counted: [i64; 2],
+    /// Requests that were asked for lately, let in or not.
+    pub demand: f64,
+    /// At once, now.
+    pub streams: u32,
+}
+
+/// What another gateway told last.
+#[derive(Clone, Debug)]
+pub struct ReplicaUse {
+    pub id: Arc<str>,
+    pub subjects: HashMap<LevelName, SubjectUse>,
+}
+
+/// What a gateway heard.
+#[derive(Clone, Debug, Default)]
+pub struct Heard {
+    /// Its own id: another one after each start.
+    pub own: Arc<str>,
+    /// What it told itself last, as the others read it.
+    pub told: HashMap<LevelName, SubjectUse>,
+    /// The others that live.
+    pub others: Vec<ReplicaUse>,
+    /// Spent and reserved by all other gateways, also those that ended, in each period.
+    pub budgets: Vec<BudgetChange>,
+    /// By the clock of the store, microseconds since 1970.
+    pub store_us: i64,
+}
+
+/// What a subject knows of other gateways.
+#[derive(Debug, Default)]
+pub(super) struct Others {
+    /// What was counted of each that lives.
+    counted: HashMap<Arc<str>, [i64; 2]>,
+    /// Of all that live, by id, this one among them: running streams, and the part of the limit.
+    parts: Vec<(u32, u32)>,
+    own: usize,
+    /// Whose turn it is. None: between two turns.
+    turn: Option<usize>,
+}
+
+impl Others {
+    /// How many streams may run here.
+    pub fn streams(&self, limit: u32) -> u32 {
+        if self.parts.len() < 2 {
+            return limit;
+        }
+        let mut allowed: Vec<u32> = self
+            .parts
+            .iter()
+            .map(|(_, share)| (u64::from(limit) * u64::from(*share) / u64::from(WHOLE)) as u32)
+            .collect();
+        // What is left goes round in turn.
+        let left = limit.saturating_sub(allowed.iter().sum());
+        for place in self.turn.into_iter().flat_map(|turn| turn..turn + left as usize) {
+            let place = place % allowed.len();
+            allowed[place] += 1;
+        }
+        let over = |(place, (running, _)): (usize, &(u32, u32))| match place == self.own {
+            true => 0,
+            false => running.saturating_sub(allowed[place]),
+        };
+        let over: u32 = self.parts.iter().enumerate().map(over).sum();
+        allowed[self.own].saturating_sub(over)
+    }
+}
+
+impl UsageBook {
+    /// What this gateway tells the others, a few times a second.
+    pub fn tell(&self) -> Vec<(LevelName, SubjectUse)> {
+        let mut told = Vec::new();
+        self.each(|subject, used| {
+            used.demand = (used.demand + used.asked as f64) * DEMAND_KEPT;
+            used.asked = 0;
+            if used.demand < DEMAND_LEAST {
+                used.demand = 0.0;
+            }
+            if used.demand > 0.0 || used.streams > 0 {
+                let counted = [used.requests.counted(), used.tokens.counted()];
+                let told_of = SubjectUse { counted, demand: used.demand, streams: used.streams };
+                told.push((subject.name.clone(), told_of));
+            }
+        });
+        if told.len() > TOLD_MAX {
+            told.sort_unstable_by(|one, other| other.1.demand.total_cmp(&one.1.demand));
+            told.truncate(TOLD_MAX);
+        }
+        told
+    }
+
+    /// Takes over what the others told.
+    pub fn hear(&self, heard: &Heard, now: LimitClock) {
+        let mut ids: Vec<&Arc<str>> = heard.others.iter().map(|other| &other.id).chain([&heard.own]).collect();
+        ids.sort_unstable();
+        let turn = heard.store_us.div_euclid(TURN_US);
+        let is_open = heard.store_us.rem_euclid(TURN_US) < TURN_US / 4 * 3;
+        let mut budgets: HashMap<&LevelName, Vec<&BudgetChange>> = HashMap::new();
+        heard.budgets.iter().for_each(|change| budgets.entry(&change.level).or_default().push(change));
+        // Those that only others know have spent something here too.
+        budgets.keys().for_each(|name| drop(self.subject_of(name)));
+        self.each(|subject, used| {
+            used.hear(heard, &ids, (turn, is_open), &subject.name);
+            for calendar in Calendar::ALL {
+                let of = budgets.get(&subject.name).into_iter().flatten().find(|of| of.calendar == calendar);
+                let (start_us, spent) = of.map_or((0, 0), |of| (of.start_us, of.spent.saturating_add(of.reserved)));
+                used.windows[calendar as usize].hear((start_us, spent), ids.len(), now);
+            }
+        });
+    }
+
+    /// The store does not answer: of each budget this gateway may spend at most so much of the whole, in millionths, divided by the
+    /// gateways that lived last, beyond what it had spent by then. None: it answers.
+    pub fn set_outage(&self, allowance: Option<u32>) {
+        self.each(|_, used| used.windows.iter_mut().for_each(|window| window.set_outage(allowance)));
+    }
+}
+
+impl Used {
+    fn hear(&mut self, heard: &Heard, ids: &[&Arc<str>], (turn, is_open): (i64, bool), name: &LevelName) {
+        if heard.others.is_empty() {
+            self.others = None;
+            self.requests.set_part(None);
+            self.tokens.set_part(None);
+            return;
+        }
+        let mut others = self.others.take().unwrap_or_default();
+        let mut counted = HashMap::new();
+        for other in &heard.others {
+            let Some(told) = other.subjects.get(name) else { continue };
+            let before = others.counted.get(&other.id).copied().unwrap_or(told.counted);
+            let more = |kind: usize| told.counted[kind].saturating_sub(before[kind]);
+            self.requests.hear(more(0));
+            self.tokens.hear(more(1));
+            counted.insert(other.id.clone(), told.counted);
+        }
+        // Who tells nothing of it now may tell again.
+        for (id, before) in &others.counted {
+            if ids.contains(&id) {
+                counted.entry(id.clone()).or_insert(*before);
+            }
+        }
+        let of = |id: &Arc<str>| match heard.others.iter().find(|other| other.id == *id) {
+            Some(other) => other.subjects.get(name).copied().unwrap_or_default(),
+            None => heard.told.get(name).copied().unwrap_or_default(),
+        };
+        let told: Vec<SubjectUse> = ids.iter().map(|id| of(id)).collect();
+        let shares = shares(&told);
+        others.counted = counted;
+        others.own = ids.iter().position(|id| **id == heard.own).unwrap_or_default();
+        others.turn = is_open.then(|| holder(&shares, turn));
+        others.parts = told.iter().map(|told| told.streams).zip(shares.iter().copied()).collect();
+        let part = (shares[others.own], others.turn == Some(others.own), TURN_US);
+        self.requests.set_part(Some(part));
+        self.tokens.set_part(Some(part));
+        self.others = Some(others);
+    }
+}
+
+/// The part of each gateway, of [`WHOLE`].
+fn shares(told: &[SubjectUse]) -> Vec<u32> {
+    let demand = |told: &SubjectUse| told.demand + DEMAND_GUESSED;
+    let all: f64 = told.iter().map(demand).sum();
+    told.iter().map(|told| (f64::from(WHOLE) * demand(told) / all) as u32).collect()
+}
+
+/// Whose turn it is: over many turns each has as many as its part says, and they are spread evenly.
+fn holder(shares: &[u32], turn: i64) -> usize {
+    const GOLDEN: f64 = 0.618_033_988_749_894_9;
+    let whole: u64 = shares.iter().map(|share| u64::from(*share)).sum();
+    let point = ((turn as f64 * GOLDEN).rem_euclid(1.0) * whole as f64) as u64;
+    let mut end = 0;
+    shares
+        .iter()
+        .position(|share| {
+            end += u64::from(*share);
+            point < end
+        })
+        .unwrap_or_default()
+}
+
+impl UsageBook {
+    fn each(&self, mut work: impl FnMut(&Arc<Subject>, &mut Used)) {
+        self.subjects().iter().for_each(|subject| work(subject, &mut subject.used()));
+    }
+}

@@ -1,0 +1,290 @@
+//! Plays gateways that share limits over a store, on a stopped clock: they tell and hear late, at any moment, end and start again. What
+//! all of them let in is compared with the bounds of `docs/limits.md`. `PHOTOFINISH_SEEDS` sets how many histories.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fastrand::Rng;
+
+use super::replicas::{Heard, ReplicaUse, SubjectUse};
+use super::{Admission, AttemptCost, BudgetChange, KnownCost, LevelName, LimitClock, LimitLevels, UsageBook, admit};
+use photofinish_config::config::{Budget, Limits, Rate};
+
+/// Unless the environment says.
+const SEEDS: u64 = 60;
+const STEP_US: i64 = 50_000;
+const BEGIN_US: i64 = 1_796_000_000_000_000;
+/// What an attempt costs, and reserves.
+const COST: i64 = 1_000;
+
+fn seeds() -> u64 {
+    std::env::var("PHOTOFINISH_SEEDS").map_or(SEEDS, |count| count.parse().unwrap())
+}
+
+fn ann() -> LevelName {
+    LevelName::User("ann".into())
+}
+
+/// What the store has of one gateway.
+#[derive(Clone, Default)]
+struct Stored {
+    told: HashMap<LevelName, SubjectUse>,
+    beat_us: i64,
+    budgets: HashMap<(LevelName, super::Calendar, i64), BudgetChange>,
+}
+
+struct Replica {
+    id: Arc<str>,
+    book: UsageBook,
+    levels: LimitLevels,
+    told: HashMap<LevelName, SubjectUse>,
+    next_us: i64,
+    running: Vec<(i64, Admission)>,
+    /// How far its clock is from the store's.
+    skew_us: i64,
+}
+
+impl Replica {
+    fn new(id: String, limits: &Limits, now_us: i64, skew_us: i64) -> Replica {
+        let book = UsageBook::default();
+        let levels = book.levels_of([(ann(), Arc::new(limits.clone()))]);
+        Replica { id: id.into(), book, levels, told: HashMap::new(), next_us: now_us, running: Vec::new(), skew_us }
+    }
+
+    fn clock(&self, now_us: i64) -> LimitClock {
+        LimitClock { us: now_us + 1, wall_us: BEGIN_US + now_us + self.skew_us }
+    }
+}
+
+struct World {
+    random: Rng,
+    limits: Limits,
+    now_us: i64,
+    store: HashMap<Arc<str>, Stored>,
+    replicas: Vec<Replica>,
+    started: usize,
+    /// When something was let in.
+    admitted: Vec<i64>,
+    spent: i64,
+}
+
+impl World {
+    fn new(seed: u64, count: usize, limits: Limits, skews: bool) -> World {
+        let mut random = Rng::with_seed(seed);
+        let mut skew = || if skews { random.i64(-3_600_000_000..=3_600_000_000) } else { 0 };
+        let replicas = (0..count).map(|place| Replica::new(format!("r{place}"), &limits, 0, skew())).collect();
+        World {
+            random,
+            limits,
+            now_us: 0,
+            store: HashMap::new(),
+            replicas,
+            started: count,
+            admitted: Vec::new(),
+            spent: 0,
+        }
+    }
+
+    /// Each that is due tells and hears.
+    fn exchange(&mut self) {
+        for place in 0..self.replicas.len() {
+            let replica = &mut self.replicas[place];
+            // Before the rows that they pay.
+            let stored = self.store.entry(replica.id.clone()).or_default();
+            for change in replica.book.take_changes() {
+                stored.budgets.insert((change.level.clone(), change.calendar, change.start_us), change);
+            }
+            if self.now_us < replica.next_us {
+                continue;
+            }
+            replica.next_us = self.now_us + 500_000 + self.random.i64(0..=50_000);
+            replica.told = replica.book.tell().into_iter().collect();
+            (stored.told, stored.beat_us) = (replica.told.clone(), self.now_us);
+            // The commit may be lost, or its answer: then it hears nothing this time.
+            if self.random.u8(0..20) == 0 {
+                continue;
+            }
+            let replica = &self.replicas[place];
+            let others = self.store.iter().filter(|(id, _)| **id != replica.id);
+            let living = others.clone().filter(|(_, stored)| self.now_us - stored.beat_us < 3_000_000);
+            let mut budgets: HashMap<(LevelName, super::Calendar, i64), BudgetChange> = HashMap::new();
+            for (key, change) in others.flat_map(|(_, stored)| &stored.budgets) {
+                let sum = budgets.entry(key.clone()).or_insert_with(|| BudgetChange {
+                    spent: 0,
+                    reserved: 0,
+                    ..change.clone()
+                });
+                sum.spent += change.spent;
+                sum.reserved += change.reserved;
+            }
+            let heard = Heard {
+                own: replica.id.clone(),
+                told: replica.told.clone(),
+                others: living
+                    .map(|(id, stored)| ReplicaUse { id: id.clone(), subjects: stored.told.clone() })
+                    .collect(),
+                budgets: budgets.into_values().collect(),
+                store_us: BEGIN_US + self.now_us,
+            };
+            replica.book.hear(&heard, replica.clock(self.now_us));
+        }
+    }
+
+    /// A request at this gateway, which runs for so long.
+    fn ask(&mut self, place: usize, cost: i64, for_us: i64) -> bool {
+        let replica = &mut self.replicas[place];
+        let cost = AttemptCost { usual: cost, max: cost, ..AttemptCost::default() };
+        let Ok((admission, _)) = admit(replica.levels.clone(), 1, &[cost], replica.clock(self.now_us)) else {
+            return false;
+        };
+        admission.reserve("p/m", 0, || cost).unwrap().book(KnownCost::Exact(cost.usual));
+        self.spent += cost.usual;
+        self.admitted.push(self.now_us);
+        replica.running.push((self.now_us + for_us, admission));
+        true
+    }
+
+    fn step(&mut self) {
+        self.now_us += STEP_US;
+        let now_us = self.now_us;
+        self.replicas.iter_mut().for_each(|replica| replica.running.retain(|(until_us, _)| *until_us > now_us));
+        self.exchange();
+    }
+
+    fn running(&self) -> usize {
+        self.replicas.iter().map(|replica| replica.running.len()).sum()
+    }
+
+    /// One ends without a word, and another one starts.
+    fn kill(&mut self) {
+        let place = self.random.usize(0..self.replicas.len());
+        let id = format!("r{}", self.started);
+        self.started += 1;
+        self.replicas[place] = Replica::new(id, &self.limits, self.now_us, 0);
+    }
+
+    /// The most that was let in within any minute.
+    fn most_in_a_minute(&self) -> usize {
+        let mut first = 0;
+        let mut most = 0;
+        for (last, at_us) in self.admitted.iter().enumerate() {
+            while self.admitted[first] <= at_us - 60_000_000 {
+                first += 1;
+            }
+            most = most.max(last - first + 1);
+        }
+        most
+    }
+}
+
+/// Where requests go: nearly all to one, or anywhere.
+fn place(random: &mut Rng, count: usize, is_one_sided: bool) -> usize {
+    if is_one_sided && random.u8(0..100) < 95 { 0 } else { random.usize(0..count) }
+}
+
+#[test]
+fn a_rate_is_kept_and_used_by_all_together() {
+    for seed in 0..seeds() {
+        let mut random = Rng::with_seed(seed ^ 0x7a7e);
+        let count = random.usize(2..=10);
+        let per_minute = [6, 30, 60, 600, 3_000][random.usize(0..5)];
+        let burst = [1, per_minute / 6, per_minute][random.usize(0..3)].max(1);
+        let limits = Limits { rpm: Some(Rate { per_minute, burst }), ..Limits::default() };
+        let mut world = World::new(seed, count, limits, random.bool());
+        let is_one_sided = random.bool();
+        // Twice what is allowed.
+        let each_step = per_minute as f64 * 2.0 * STEP_US as f64 / 60e6;
+        let mut due = 0.0;
+        for _ in 0..(150_000_000 / STEP_US) {
+            world.step();
+            due += each_step;
+            while due >= 1.0 {
+                due -= 1.0;
+                let place = place(&mut random, count, is_one_sided);
+                world.ask(place, 0, 100_000);
+            }
+        }
+        let most = world.most_in_a_minute() as u64;
+        let what =
+            format!("seed {seed}: {count} gateways, {per_minute} a minute, burst {burst}, one-sided: {is_one_sided}");
+        assert!(most <= per_minute + burst + per_minute.div_ceil(60), "{what}: {most} in a minute");
+        let late = world.admitted.iter().filter(|at_us| **at_us > 90_000_000).count() as f64;
+        // With parts of less than a few requests much depends on where the next one comes in.
+        let least = match burst >= 8 * count as u64 {
+            true => 0.9,
+            false if per_minute >= 10 * count as u64 => 0.15,
+            false => 0.0,
+        };
+        assert!(late >= least * per_minute as f64, "{what}: {late} in the last minute");
+    }
+}
+
+#[test]
+fn a_budget_is_spent_by_all_together_and_no_more() {
+    for seed in 0..seeds() {
+        let mut random = Rng::with_seed(seed ^ 0xb0d6);
+        let count = random.usize(2..=10);
+        let budget = COST * random.i64(500..=3_000);
+        let limits = Limits { budget: Budget { day: Some(budget), month: None }, ..Limits::default() };
+        let mut world = World::new(seed, count, limits, false);
+        let is_one_sided = random.bool();
+        let kills = random.bool();
+        // The whole of it in a minute or more.
+        let each_step = budget as f64 / COST as f64 * STEP_US as f64 / 60e6 / random.f64().max(0.1);
+        let (mut due, mut refused) = (0.0, None);
+        for _ in 0..(1_200_000_000 / STEP_US) {
+            world.step();
+            due += each_step;
+            while due >= 1.0 {
+                due -= 1.0;
+                let place = place(&mut random, count, is_one_sided);
+                if !world.ask(place, COST, 100_000) {
+                    refused.get_or_insert(world.spent);
+                }
+            }
+            if kills && random.u32(0..400) == 0 {
+                world.kill();
+            }
+            if world.spent >= budget {
+                break;
+            }
+        }
+        let what = format!("seed {seed}: {count} gateways, {budget}, one-sided: {is_one_sided}, kills: {kills}");
+        assert!(world.spent <= budget + budget / 50, "{what}: {} spent", world.spent);
+        assert!(world.spent >= budget - COST * 2 * count as i64, "{what}: {} spent", world.spent);
+    }
+}
+
+#[test]
+fn streams_of_all_together_stay_below_their_limit() {
+    for seed in 0..seeds() {
+        let mut random = Rng::with_seed(seed ^ 0x57ea);
+        let count = random.usize(2..=6);
+        let limit = random.u32(1..=40);
+        let limits = Limits { streams: Some(limit), ..Limits::default() };
+        let mut world = World::new(seed, count, limits, random.bool());
+        let is_one_sided = random.bool();
+        let (mut sum, mut steps) = (0, 0);
+        for _ in 0..(60_000_000 / STEP_US) {
+            world.step();
+            for _ in 0..limit.div_ceil(4) {
+                let place = place(&mut random, count, is_one_sided);
+                let for_us = random.i64(100_000..2_000_000);
+                world.ask(place, 0, for_us);
+            }
+            let running = world.running();
+            if world.now_us > 5_000_000 {
+                assert!(
+                    running <= limit as usize + limit as usize / 8 + 2,
+                    "seed {seed}: {running} of {limit} at {count}"
+                );
+                sum += running;
+                steps += 1;
+            }
+        }
+        let mean = sum as f64 / f64::from(steps);
+        let what = format!("seed {seed}: {count} gateways, {limit} streams, one-sided: {is_one_sided}");
+        let least = if limit as usize >= 2 * count { 0.6 } else { 0.4 };
+        assert!(mean >= least * f64::from(limit), "{what}: {mean} on average");
+    }
+}
