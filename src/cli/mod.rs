@@ -8,6 +8,7 @@ pub mod env;
 pub mod history;
 pub mod incidents;
 pub mod init;
+mod migrate;
 pub mod models;
 pub mod packaged;
 pub mod plot;
@@ -147,6 +148,15 @@ enum Command {
     /// so one must run.
     #[command(after_help = routing::EXAMPLES)]
     Routing(routing::RoutingOptions),
+    /// Bring the tables of the database up to date, or make them.
+    ///
+    /// `serve` does it too, unless the configuration says `migrate = "check"` under [store].
+    Migrate,
+    /// Copy a history from an SQLite file into another database, such as Postgres.
+    ///
+    /// Rows, hourly figures, runs, incidents, keys, budgets and the audit. It can be interrupted and repeated: what is there already
+    /// stays as it is. The gateway may run meanwhile.
+    Copy(migrate::CopyOptions),
     /// The variables that point a shell, or one app, at the running gateway.
     ///
     /// Lines for `eval`. The gateway must answer; its errors go to standard error, and then nothing is printed.
@@ -457,6 +467,11 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
         | Command::Audit(_)
         | Command::Report(_)
         | Command::Replay(_) => read_history(command, &config, &mut out, &mut err)?,
+        Command::Migrate => migrate::migrate(&config, &mut out)?,
+        Command::Copy(options) => {
+            let progress = err.is_terminal().then_some(&mut err as &mut dyn Write);
+            migrate::run(&config, &options, &mut out, progress)?;
+        }
         Command::Key(_) | Command::User(_) | Command::Team(_) => {
             change_accounts(Some(&config), &command, &mut out).await?;
         }

@@ -7,8 +7,10 @@ use toml::de::DeTable;
 
 use super::catalogue_file::ChosenCatalogue;
 use super::environment::Environment;
+use super::postgres_url;
 use super::problem::{self, LocatedProblem, Problems};
 use super::raw::RawConfig;
+use super::raw::StoreAddress;
 use super::reader::ReaderScope;
 use super::settings::usual_store;
 use super::{Config, ConfigSource, Fingerprint, Keys, Listen, first_token, resolve};
@@ -235,10 +237,10 @@ fn read_once(
     let scope = ReaderScope::new(env, given.limits).with_homes(RawConfig::HOMES);
     let mut raw = RawConfig::read(&scope, document);
     if let Some(store) = &given.store {
-        raw.store.url.clone_from(store);
+        raw.store.url = StoreAddress::File(store.clone());
     }
     let chosen = match given.reads_catalogue {
-        true => ChosenCatalogue::beside(&raw.store.url, &scope),
+        true => ChosenCatalogue::beside(&postgres_url::local_file(&raw.store.place()), &scope),
         false => ChosenCatalogue::built_in(),
     };
     let mut config = resolve::resolve(&scope, raw, path, given.listen, chosen);
@@ -280,10 +282,11 @@ fn open_key(path: &Path, limits: FileLimits) -> Option<String> {
 }
 
 /// A warning if others can read the database or its spill file.
-fn open_database(path: &Path, limits: FileLimits) -> Option<String> {
+fn open_database(store: &Path, limits: FileLimits) -> Option<String> {
+    let path = &postgres_url::local_file(store);
     let mut spill = path.as_os_str().to_owned();
     spill.push(".spill");
-    [path, Path::new(&spill)].into_iter().find_map(|file| {
+    [path.as_path(), Path::new(&spill)].into_iter().find_map(|file| {
         let mode = mode_for_others(&files::facts(file, limits).ok()?)?;
         Some(format!(
             "the history {file} has the mode {mode:o}, which lets other users of this machine at it: chmod 600 {path}*",

@@ -20,6 +20,7 @@ mod load;
 mod lookup;
 mod made;
 pub mod names;
+pub mod postgres_url;
 mod prices;
 mod probes;
 mod problem;
@@ -58,6 +59,7 @@ pub use race::{
     BreakerSettings, ContentPolicy, Drains, FirstToken, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy,
     QualityRule, RaceSettings, RescuePolicy, SloSettings, Timeouts, UpstreamOrder,
 };
+pub use raw::store_at;
 pub use schema::schema;
 pub use server::{Cors, LISTEN_VARIABLE, Listen, StoredLimits};
 pub use settings::{

@@ -3,10 +3,11 @@
 //! Not for what depends on two tables, such as a model with an unknown provider: see `resolve`.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 use toml::de::{DeTable, DeValue};
 
@@ -14,14 +15,17 @@ use super::catalogue_file::CatalogueKeys;
 use super::http_address::HttpAddress;
 use super::keys::{self, ParsedText, PlainText, RealNumber, TableKeys, Texts, WholeNumber, choice, keys, nested, own};
 use super::limits::Limits;
+use super::names::names;
+use super::postgres_url::{self, PostgresServer};
 use super::probes::RawProbes;
 use super::problem::LocatedProblem;
 use super::provider_table::{ProviderKeys, RawProvider};
 use super::race::UpstreamTimeouts;
 use super::reader::{Located, ReaderScope, TomlTable, as_string, as_table};
+use super::resolve::absolute;
 use super::server::ServerKeys;
 use super::settings::{HostLimits, Precisions};
-use super::text::{self, ExpandedText};
+use super::text::{self, ExpandedText, Secret};
 use super::user::{RawTeam, RawUser, UserKeys};
 use super::{Policy, Price, RaceSettings, Retention, UpstreamStream, units};
 
@@ -42,13 +46,26 @@ pub(super) struct RawConfig {
 
 const DAY: Duration = Duration::from_secs(86_400);
 
+names! {
+    /// `migrate` in `[store]`
+    pub enum Migrate {
+        Auto = "auto",
+        Check = "check",
+    }
+}
+
 keys! {
     /// `[store]`
     #[derive(Clone)]
     pub(super) struct StoreKeys {
-        /// The history, `sqlite:PATH`; relative to the working directory.
-        url: PathBuf = own(read_url, |_| keys::text("sqlite:[^?#]*")).shown("sqlite:photofinish.db"),
-            or PathBuf::from("photofinish.db");
+        /// The history: `sqlite:PATH`, relative to the working directory, or a Postgres database, which several gateways may share.
+        url: StoreAddress = own(read_url, |_| keys::any_text()).shown("sqlite:photofinish.db"),
+            or StoreAddress::File(PathBuf::from("photofinish.db"));
+        /// With Postgres: the file where rows wait while the server is away.
+        spill: PathBuf = own(read_spill, |_| keys::any_text()).shown("photofinish.spill.db"),
+            or PathBuf::from("photofinish.spill.db");
+        /// With Postgres: whether a start brings the schema up to date, or only checks it (`photofinish migrate` brings it up to date).
+        migrate: Migrate = choice(), or Migrate::Auto;
         /// How long rows are kept: at least 1d, or `forever`. Hourly and daily figures stay.
         retention: Retention = RETENTION, or Retention::For(90 * DAY);
     }
@@ -379,35 +396,96 @@ fn price(table: &TomlTable<'_, '_>, keys: &UpstreamKeys) -> Option<Price> {
     Some(Price { input, cached, written, output, long: None })
 }
 
-/// The path in `sqlite:PATH`. Messages do not quote another URL: it may contain a password.
-fn read_url(store: &mut TomlTable<'_, '_>, key: &'static str) -> Option<PathBuf> {
-    let text = store.text(key)?;
-    let url = &text.value;
-    let problem = match url.strip_prefix("sqlite:") {
-        None => match url.split_once(':') {
+/// Where the history is: a file, or a server by its whole URL.
+#[derive(Clone)]
+pub(super) enum StoreAddress {
+    File(PathBuf),
+    Server(SecretString),
+}
+
+/// `sqlite:PATH`, or the URL of a Postgres database. Messages do not quote another URL: it may contain a password.
+fn read_url(store: &mut TomlTable<'_, '_>, key: &'static str) -> Option<StoreAddress> {
+    let (typed, what) = (store.string(key)?, store.what(key));
+    let url = match typed.value.starts_with("sqlite:") {
+        true => SecretString::from(text::plain(store.scope, &what, typed.clone())?.value),
+        false => match text::secret(store.scope, &what, &typed) {
+            Secret::Set(url) => url,
+            Secret::Unset(names) => {
+                store.scope.report(text::unset(typed.offset, &what, &names));
+                return None;
+            }
+            Secret::Bad => return None,
+        },
+    };
+    let problem = match url_problem(url.expose_secret()) {
+        Ok(address) => return Some(address),
+        Err(problem) => problem,
+    };
+    let expected = "a file, such as \"sqlite:photofinish.db\", or \"postgres://USER:PASSWORD@HOST/DATABASE\"";
+    store.scope.wrong(typed.offset, problem, expected);
+    None
+}
+
+fn url_problem(url: &str) -> Result<StoreAddress, String> {
+    let Some(path) = url.strip_prefix("sqlite:") else {
+        return Err(match url.split_once(':') {
+            Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => {
+                return Ok(StoreAddress::Server(SecretString::from(url)));
+            }
             Some((scheme, _)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
-                format!(
-                    "\"url\" in [store] has the scheme \"{}\"; only sqlite is supported",
-                    super::problem::shown(scheme)
-                )
+                let scheme = super::problem::shown(scheme);
+                format!("\"url\" in [store] has the scheme \"{scheme}\"; sqlite and postgres are supported")
             }
             _ => "\"url\" in [store] has no scheme".to_owned(),
-        },
-        Some(path) => {
-            let path = path.strip_prefix("//").unwrap_or(path);
-            if path == ":memory:" {
-                "\"url\" in [store] names a database in memory: its rows would be lost with the process".to_owned()
-            } else if path.contains(['?', '#', '\0']) {
-                "\"url\" in [store] has options after its path; there are none".to_owned()
-            } else if path.is_empty() || path.ends_with('/') {
-                "\"url\" in [store] names no file".to_owned()
-            } else {
-                return Some(PathBuf::from(path));
+        });
+    };
+    let path = path.strip_prefix("//").unwrap_or(path);
+    if path == ":memory:" {
+        Err("\"url\" in [store] names a database in memory: its rows would be lost with the process".to_owned())
+    } else if path.contains(['?', '#', '\0']) {
+        Err("\"url\" in [store] has options after its path; there are none".to_owned())
+    } else if path.is_empty() || path.ends_with('/') {
+        Err("\"url\" in [store] names no file".to_owned())
+    } else {
+        Ok(StoreAddress::File(PathBuf::from(path)))
+    }
+}
+
+/// The place of the database of this URL, for commands. `spill`: of a server.
+///
+/// # Errors
+/// It is none. The text does not quote it.
+pub fn store_at(url: &str, spill: &Path) -> Result<PathBuf, String> {
+    Ok(StoreKeys { url: url_problem(url)?, spill: spill.into(), ..StoreKeys::default() }.place())
+}
+
+/// A path that is not empty.
+fn read_spill(store: &mut TomlTable<'_, '_>, key: &'static str) -> Option<PathBuf> {
+    let text = store.text(key)?;
+    if !text.value.is_empty() && !text.value.ends_with('/') {
+        return Some(PathBuf::from(text.value));
+    }
+    let problem = store.bad_value(key, &text).expected("a file, such as \"photofinish.spill.db\"");
+    store.scope.report(problem);
+    None
+}
+
+impl StoreKeys {
+    /// The file, absolute, or the name of the database on the server, which is known from here on.
+    pub(super) fn place(&self) -> PathBuf {
+        match &self.url {
+            StoreAddress::File(path) => absolute(path),
+            StoreAddress::Server(url) => {
+                let server = PostgresServer {
+                    url: url.clone(),
+                    spill: absolute(&self.spill),
+                    migrates: self.migrate == Migrate::Auto,
+                };
+                // `read_url` let nothing else through.
+                postgres_url::remember(server).unwrap_or_default()
             }
         }
-    };
-    store.scope.wrong(text.offset, problem, "a file, such as \"sqlite:photofinish.db\"");
-    None
+    }
 }
 
 const RETENTION: ParsedText<Retention> = ParsedText {

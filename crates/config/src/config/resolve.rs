@@ -86,7 +86,7 @@ pub(super) fn resolve(
             log: server.log,
         },
         given_listen: None,
-        store: StoreConfig { path: absolute(&raw.store.url), retention: raw.store.retention },
+        store: StoreConfig { path: raw.store.place(), retention: raw.store.retention },
         race: raw.race,
         providers: providers.into_iter().filter_map(|(name, provider)| Some((name, provider?))).collect(),
         models,
@@ -423,7 +423,7 @@ fn report_unknown(scope: &ReaderScope<'_>, message: String, (name, offset): (&st
 }
 
 /// Relative to the working directory, if there is one.
-fn absolute(path: &Path) -> PathBuf {
+pub(super) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 

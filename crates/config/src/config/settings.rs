@@ -107,7 +107,7 @@ pub struct Server {
 /// `[store]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// The SQLite file, absolute.
+    /// The SQLite file, absolute; or the name of a database on a server, see [`super::postgres_url`].
     pub path: PathBuf,
     pub retention: Retention,
 }

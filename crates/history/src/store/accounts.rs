@@ -3,11 +3,11 @@
 //!
 //! Not for what settings mean, which are JSON here: see the server's `accounts`.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
 use serde_json::{Map, Value, json};
 
 use super::Store;
 use super::columns::DAY_US;
+use super::database::{Connection, Result, Row, params};
 use super::reader::{ReadError, StoreReader};
 use super::write::WriteError;
 use photofinish_config::config::names::names;
@@ -115,15 +115,12 @@ impl Store {
     /// # Errors
     /// One of them is of an older version, or the database cannot be written now.
     pub fn change(&self, changes: &[AccountChange], by: &Author, now_us: i64) -> Result<(), ChangeError> {
-        let conflict = self.in_file(|connection, _| {
-            let transaction =
-                connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
+        let conflict = self.change_all(|transaction| {
             for change in changes {
-                if !make(&transaction, change, by, now_us).map_err(WriteError::unsound)? {
+                if !make(transaction, change, by, now_us)? {
                     return Ok(change.before.as_ref().or(change.after.as_ref()).map(AccountEntry::subject));
                 }
             }
-            transaction.commit().map_err(WriteError::unsound)?;
             Ok(None)
         })?;
         conflict.map_or(Ok(()), |subject| Err(ChangeError::Conflict(subject)))
@@ -134,21 +131,17 @@ impl Store {
     /// # Errors
     /// The database cannot be written now; then no window is.
     pub fn save_budgets(&self, rows: &[BudgetRow]) -> Result<(), WriteError> {
-        self.in_file(|connection, _| {
-            let transaction =
-                connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
-            let save = || {
-                let mut forget = transaction.prepare_cached(FORGET_BUDGETS)?;
-                let mut statement = transaction.prepare_cached(SAVE_BUDGET)?;
-                rows.iter().try_for_each(|row| {
-                    let BudgetRow { subject, span, start, spent, reserved, estimated } = row;
-                    forget.execute(params![subject, span, start - BUDGETS_KEPT_US])?;
-                    statement.execute(params![subject, span, start, spent, reserved, estimated]).map(drop)
-                })
-            };
-            save().map_err(WriteError::unsound)?;
-            transaction.commit().map_err(WriteError::unsound)
-        })
+        let saved = self.change_all(|transaction| {
+            let mut forget = transaction.prepare(FORGET_BUDGETS)?;
+            let mut statement = transaction.prepare(SAVE_BUDGET)?;
+            for row in rows {
+                let BudgetRow { subject, span, start, spent, reserved, estimated } = row;
+                forget.execute(params![subject, span, *start - BUDGETS_KEPT_US])?;
+                statement.execute(params![subject, span, *start, *spent, *reserved, *estimated])?;
+            }
+            Ok(None)
+        });
+        saved.map(drop)
     }
 }
 
@@ -158,18 +151,13 @@ impl StoreReader {
     /// # Errors
     /// It takes too long, or the file cannot be read.
     pub fn accounts(&self, kind: AccountKind) -> Result<Vec<AccountEntry>, ReadError> {
-        self.ask(|connection| {
-            let mut statement = connection.prepare(&kind.select("ORDER BY id"))?;
-            statement.query_map([], |row| entry(kind, row))?.collect()
-        })
+        self.ask(|connection| connection.all(&kind.select("ORDER BY id"), &[], |row| entry(kind, row)))
     }
 
     /// # Errors
     /// As [`StoreReader::accounts`].
     pub fn account(&self, kind: AccountKind, id: &str) -> Result<Option<AccountEntry>, ReadError> {
-        self.ask(|connection| {
-            connection.query_row(&kind.select("WHERE id = ?1"), [id], |row| entry(kind, row)).optional()
-        })
+        self.ask(|connection| connection.find(&kind.select("WHERE id = ?1"), params![id], |row| entry(kind, row)))
     }
 
     /// How many of this kind there are.
@@ -178,7 +166,7 @@ impl StoreReader {
     /// As [`StoreReader::accounts`].
     pub fn account_count(&self, kind: AccountKind) -> Result<u64, ReadError> {
         let sql = format!("SELECT count(*) FROM {}", kind.table());
-        self.ask(|connection| connection.query_row(&sql, [], |row| row.get(0)))
+        self.ask(|connection| connection.one(&sql, &[], |row| row.get(0)))
     }
 
     /// A number that is another one after each change of teams, users and keys.
@@ -186,7 +174,7 @@ impl StoreReader {
     /// # Errors
     /// As [`StoreReader::accounts`].
     pub fn account_changes(&self) -> Result<i64, ReadError> {
-        self.ask(|connection| connection.query_row("SELECT coalesce(max(id), 0) FROM audit", [], |row| row.get(0)))
+        self.ask(|connection| connection.one("SELECT coalesce(max(id), 0) FROM audit", &[], |row| row.get(0)))
     }
 
     /// What was changed after this number, as subjects.
@@ -194,11 +182,9 @@ impl StoreReader {
     /// # Errors
     /// As [`StoreReader::accounts`].
     pub fn changed_after(&self, number: i64) -> Result<Vec<(AccountKind, String)>, ReadError> {
-        let subject = |row: &Row<'_>| row.get::<_, String>(0);
-        let subjects: Vec<String> = self.ask(|connection| {
-            let mut statement = connection.prepare("SELECT DISTINCT subject FROM audit WHERE id > ?1")?;
-            statement.query_map([number], subject)?.collect()
-        })?;
+        let changed = "SELECT DISTINCT subject FROM audit WHERE id > ?1";
+        let subjects: Vec<String> =
+            self.ask(|connection| connection.all(changed, params![number], |row| row.get(0)))?;
         let parts = subjects.iter().filter_map(|subject| subject.split_once(':'));
         Ok(parts.filter_map(|(kind, id)| Some((AccountKind::from_name(kind)?, id.to_owned()))).collect())
     }
@@ -209,19 +195,16 @@ impl StoreReader {
     /// As [`StoreReader::accounts`].
     pub fn audit(&self, subject: Option<&str>, before: Option<i64>, limit: usize) -> Result<Vec<AuditLine>, ReadError> {
         self.ask(|connection| {
-            let mut statement = connection.prepare(AUDIT)?;
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            let lines = statement.query_map((subject, before.unwrap_or(i64::MAX), limit), |row| {
+            connection.all(AUDIT, params![subject, before.unwrap_or(i64::MAX), limit], |row| {
                 Ok(AuditLine {
                     id: row.get(0)?,
                     at: row.get(1)?,
                     by: Author { who: row.get(2)?, origin: row.get(3)? },
                     subject: row.get(4)?,
-                    before: row.get::<_, Option<String>>(5)?.map(|text| value(&text)),
-                    after: row.get::<_, Option<String>>(6)?.map(|text| value(&text)),
+                    before: row.get::<Option<&str>>(5)?.map(value),
+                    after: row.get::<Option<&str>>(6)?.map(value),
                 })
-            })?;
-            lines.collect()
+            })
         })
     }
 
@@ -231,8 +214,7 @@ impl StoreReader {
     /// As [`StoreReader::accounts`].
     pub fn budgets(&self) -> Result<Vec<BudgetRow>, ReadError> {
         self.ask(|connection| {
-            let mut statement = connection.prepare(BUDGETS)?;
-            let rows = statement.query_map([], |row| {
+            connection.all(BUDGETS, &[], |row| {
                 Ok(BudgetRow {
                     subject: row.get(0)?,
                     span: row.get(1)?,
@@ -241,8 +223,7 @@ impl StoreReader {
                     reserved: row.get(4)?,
                     estimated: row.get(5)?,
                 })
-            })?;
-            rows.collect()
+            })
         })
     }
 }
@@ -260,17 +241,18 @@ const BUDGETS: &str = "SELECT subject, span, start, spent, reserved, estimated F
 
 const AUDIT: &str = "\
     SELECT id, at, who, origin, subject, before, after FROM audit \
-    WHERE (?1 IS NULL OR subject = ?1) AND id < ?2 ORDER BY id DESC LIMIT ?3";
+    WHERE (CAST(?1 AS TEXT) IS NULL OR subject = ?1) AND id < ?2 ORDER BY id DESC LIMIT ?3";
 
 /// Lines of the audit that are kept, the newest. Its triggers let no others be removed.
 const LINES_KEPT_MAX: i64 = 1_000_000;
 
 const FORGET_LINES: &str = "DELETE FROM audit WHERE id <= ?1";
 
-const ENTER: &str = "INSERT INTO audit (at, who, origin, subject, before, after) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const ENTER: &str =
+    "INSERT INTO audit (at, who, origin, subject, before, after) VALUES (?1, ?2, ?3, ?4, ?5, ?6) RETURNING id";
 
 /// False: the entry is not as `change` expects it.
-fn make(connection: &Connection, change: &AccountChange, by: &Author, now_us: i64) -> rusqlite::Result<bool> {
+fn make(connection: &Connection<'_>, change: &AccountChange, by: &Author, now_us: i64) -> Result<bool> {
     let Some(of) = change.before.as_ref().or(change.after.as_ref()) else { return Ok(true) };
     let table = of.kind.table();
     let text = |entry: &Option<AccountEntry>| entry.as_ref().map(|entry| json!(entry.settings).to_string());
@@ -281,36 +263,38 @@ fn make(connection: &Connection, change: &AccountChange, by: &Author, now_us: i6
             let sql = format!(
                 "INSERT INTO {table} (id, settings, version, changed_at, sha256) VALUES (?1, ?2, 1, ?3, ?4) ON CONFLICT DO NOTHING"
             );
-            connection.execute(&sql, params![of.id, after, now_us, sha256])?
+            connection.execute(&sql, params![&of.id, after.as_deref(), now_us, sha256])?
         }
         (None, _) => {
             let sql = format!(
                 "INSERT INTO {table} (id, settings, version, changed_at) VALUES (?1, ?2, 1, ?3) ON CONFLICT DO NOTHING"
             );
-            connection.execute(&sql, params![of.id, after, now_us])?
+            connection.execute(&sql, params![&of.id, after.as_deref(), now_us])?
         }
         (Some(version), Some(_)) => {
             let sql = format!(
                 "UPDATE {table} SET settings = ?2, version = version + 1, changed_at = ?3 WHERE id = ?1 AND version = ?4"
             );
-            connection.execute(&sql, params![of.id, after, now_us, version])?
+            connection.execute(&sql, params![&of.id, after.as_deref(), now_us, version])?
         }
         (Some(version), None) => connection
-            .execute(&format!("DELETE FROM {table} WHERE id = ?1 AND version = ?2"), params![of.id, version])?,
+            .execute(&format!("DELETE FROM {table} WHERE id = ?1 AND version = ?2"), params![&of.id, version])?,
     };
     if changed == 1 {
-        connection.execute(ENTER, params![now_us, by.who, by.origin, of.subject(), before, after])?;
-        connection.execute(FORGET_LINES, [connection.last_insert_rowid() - LINES_KEPT_MAX])?;
+        let subject = of.subject();
+        let line = params![now_us, &by.who, &by.origin, &subject, before.as_deref(), after.as_deref()];
+        let id: i64 = connection.one(ENTER, line, |row| row.get(0))?;
+        connection.execute(FORGET_LINES, params![id - LINES_KEPT_MAX])?;
     }
     Ok(changed == 1)
 }
 
-fn entry(kind: AccountKind, row: &Row<'_>) -> rusqlite::Result<AccountEntry> {
-    let settings = match value(&row.get::<_, String>(1)?) {
+fn entry(kind: AccountKind, row: Row<'_>) -> Result<AccountEntry> {
+    let settings = match value(row.get(1)?) {
         Value::Object(settings) => settings,
         _ => Map::new(),
     };
-    let sha256 = row.get_ref(3)?.as_blob_or_null()?.and_then(|bytes| bytes.try_into().ok());
+    let sha256 = row.get::<Option<&[u8]>>(3)?.and_then(|bytes| bytes.try_into().ok());
     Ok(AccountEntry { kind, id: row.get(0)?, settings, version: row.get(2)?, sha256 })
 }
 

@@ -6,10 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
-
 use super::columns::{DAY_US, HOUR_US, start_of};
+use super::database::{Connection, Error, Result, Row, Transaction, params};
 use super::plan::ReadPlan;
 use super::selection::{Class, Gather, RollupCell, Selection};
 use super::write::CAME;
@@ -32,11 +30,11 @@ pub(super) const PARTS: &str = "\
 
 /// Passes on the cells of the plan that match the filter.
 pub(super) fn read(
-    connection: &Connection,
+    connection: &Connection<'_>,
     selection: &Selection,
     plan: &ReadPlan,
     gather: &mut impl Gather,
-) -> rusqlite::Result<()> {
+) -> Result<()> {
     for (hours, starts) in [(24, &plan.days), (1, &plan.hours)] {
         for (first, last) in runs(starts, hours * HOUR_US) {
             read_range(connection, selection, (hours, first, last), gather)?;
@@ -46,13 +44,13 @@ pub(super) fn read(
 }
 
 fn read_range(
-    connection: &Connection,
+    connection: &Connection<'_>,
     selection: &Selection,
     range: (i64, i64, i64),
     gather: &mut impl Gather,
-) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare_cached(if selection.classes { PARTS } else { TOTALS })?;
-    let mut rows = statement.query([range.0, range.1, range.2])?;
+) -> Result<()> {
+    let mut statement = connection.prepare(if selection.classes { PARTS } else { TOTALS })?;
+    let mut rows = statement.query(params![range.0, range.1, range.2])?;
     while let Some(row) = rows.next()? {
         let Some(cell) = cell(row, selection, range.0 * HOUR_US)? else { continue };
         if !selection.classes {
@@ -67,8 +65,8 @@ fn read_range(
     Ok(())
 }
 
-fn cell<'r>(row: &'r Row<'_>, selection: &Selection, span_us: i64) -> rusqlite::Result<Option<RollupCell<'r>>> {
-    let text = |column| -> rusqlite::Result<Option<&'r str>> { Ok(row.get_ref(column)?.as_str_or_null()?) };
+fn cell<'r>(row: Row<'r>, selection: &Selection, span_us: i64) -> Result<Option<RollupCell<'r>>> {
+    let text = |column| row.get::<Option<&'r str>>(column);
     let (provider, model, user) = (text(1)?.unwrap_or_default(), text(3)?, text(4)?);
     let filter = &selection.filter;
     if !filter.wants_provider(provider) || !filter.wants_request(model, user) {
@@ -83,7 +81,7 @@ fn cell<'r>(row: &'r Row<'_>, selection: &Selection, span_us: i64) -> rusqlite::
         user,
         class: None,
         count: row.get(5)?,
-        summary: row.get_ref(6)?.as_blob()?,
+        summary: row.get(6)?,
     }))
 }
 
@@ -96,8 +94,8 @@ pub(super) fn put_part(parts: &mut Vec<u8>, class: Class, count: u64, summary: &
 }
 
 /// A stored summary that cannot be read.
-pub(super) fn damaged(error: ShortBytes) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(6, Type::Blob, error.into())
+pub(super) fn damaged(error: ShortBytes) -> Error {
+    Error::Content(error.to_string())
 }
 
 /// One class of a cell.
@@ -192,10 +190,10 @@ pub(super) struct DayCells(BTreeMap<CellKey, Vec<i64>>);
 
 impl DayCells {
     /// Finds the cells of the hours.
-    pub fn of_hours(connection: &Connection, day: i64) -> rusqlite::Result<DayCells> {
+    pub fn of_hours(connection: &Connection<'_>, day: i64) -> Result<DayCells> {
         let mut cells: BTreeMap<CellKey, Vec<i64>> = BTreeMap::new();
-        let mut statement = connection.prepare_cached(OF_DAY)?;
-        let mut rows = statement.query([day, day + DAY_US - HOUR_US])?;
+        let mut statement = connection.prepare(OF_DAY)?;
+        let mut rows = statement.query(params![day, day + DAY_US - HOUR_US])?;
         while let Some(row) = rows.next()? {
             let key = CellKey { provider: row.get(1)?, model_sent: row.get(2)?, model: row.get(3)?, user: row.get(4)? };
             bounded(&mut cells, key).push(row.get(0)?);
@@ -205,14 +203,14 @@ impl DayCells {
 
     /// Merges the next cell. If an hour was rolled up again in the meantime, its cell is missing. Publishing the day
     /// then detects that rows arrived.
-    pub fn next_cell(&mut self, connection: &Connection) -> rusqlite::Result<Option<Packed>> {
+    pub fn next_cell(&mut self, connection: &Connection<'_>) -> Result<Option<Packed>> {
         let Some((key, hours)) = self.0.pop_first() else { return Ok(None) };
         let mut classes: BTreeMap<Class, CellSummary> = BTreeMap::new();
-        let mut statement = connection.prepare_cached(OF_HOUR)?;
+        let mut statement = connection.prepare(OF_HOUR)?;
         for id in hours {
-            let mut rows = statement.query([id])?;
+            let mut rows = statement.query_few(params![id])?;
             let Some(row) = rows.next()? else { continue };
-            let mut parts = row.get_ref(0)?.as_blob()?;
+            let mut parts: &[u8] = row.get(0)?;
             while let Some(CellPart { class, count, summary }) = next_part(&mut parts).map_err(damaged)? {
                 let part = classes.entry(class).or_default();
                 part.count = part.count.saturating_add(count);
@@ -282,22 +280,22 @@ impl Packed {
         self.total.len() + self.parts.len()
     }
 
-    pub fn write(&self, connection: &Connection, hours: i64, start: i64) -> rusqlite::Result<()> {
+    pub fn write(&self, connection: &Connection<'_>, hours: i64, start: i64) -> Result<()> {
         let Packed { count, won, failed, empty, censored, seen, cost, extra_cost, total, parts, .. } = self;
         let CellKey { provider, model_sent, model, user } = &self.key;
-        connection.prepare_cached(INSERT)?.execute(params![
+        connection.prepare(INSERT)?.execute(params![
             hours,
             start,
             provider,
             model_sent,
-            model,
-            user,
-            count,
-            won,
-            failed,
-            empty,
-            censored,
-            seen,
+            model.as_deref(),
+            user.as_deref(),
+            *count,
+            *won,
+            *failed,
+            *empty,
+            *censored,
+            *seen,
             cost.usd(),
             total,
             parts,
@@ -383,21 +381,20 @@ pub(super) enum PublishOutcome {
 
 impl RollupSpan {
     /// The number of batches with rows for this span, if it is due and possible: a day needs its hours first.
-    pub fn batches(self, connection: &Connection) -> rusqlite::Result<Option<i64>> {
-        let (state, batches) = state(connection, self)?.unwrap_or_default();
+    pub fn batches(self, connection: &Connection<'_>, locking: &str) -> Result<Option<i64>> {
+        let (state, batches) = state(connection, self, locking)?.unwrap_or_default();
         let until = self.start + self.hours * HOUR_US;
-        let waits =
-            self.hours > 1 && connection.query_row(WAITING, [self.start, until], |_| Ok(())).optional()?.is_some();
+        let waits = self.hours > 1 && connection.find(WAITING, params![self.start, until], |_| Ok(()))?.is_some();
         Ok((state == 0 && !waits).then_some(batches))
     }
 
     /// Writes the cells from `next`, unless more than `batches` batches have come.
     pub fn publish(
         self,
-        connection: &mut Connection,
+        connection: &Connection<'_>,
         batches: i64,
-        mut next: impl FnMut(&Connection) -> rusqlite::Result<Option<Packed>>,
-    ) -> rusqlite::Result<PublishOutcome> {
+        mut next: impl FnMut(&Connection<'_>) -> Result<Option<Packed>>,
+    ) -> Result<PublishOutcome> {
         if !self.clear(connection, batches)? {
             return Ok(PublishOutcome::Outdated);
         }
@@ -406,14 +403,14 @@ impl RollupSpan {
             // The cells are built before the transaction, so that the writer waits less.
             let cells = some_cells(connection, &mut next)?;
             let Some(transaction) = self.begin(connection, batches)? else { return Ok(PublishOutcome::Outdated) };
-            let found: usize = transaction.query_row(COUNT, params![self.hours, self.start], |row| row.get(0))?;
+            let found: usize = transaction.one(COUNT, params![self.hours, self.start], |row| row.get(0))?;
             if found != written {
                 return Ok(PublishOutcome::Shared);
             }
             if cells.is_empty() {
                 transaction.execute(ROLLED, params![self.hours, self.start, attempts])?;
                 if self.hours == 1 {
-                    transaction.execute(CAME, [24, start_of(self.start, DAY_US)])?;
+                    transaction.execute(CAME, params![24_i64, start_of(self.start, DAY_US)])?;
                 }
                 transaction.commit()?;
                 return Ok(PublishOutcome::Published);
@@ -426,7 +423,7 @@ impl RollupSpan {
     }
 
     /// Removes cells that were not published.
-    fn clear(self, connection: &mut Connection, batches: i64) -> rusqlite::Result<bool> {
+    fn clear(self, connection: &Connection<'_>, batches: i64) -> Result<bool> {
         loop {
             let Some(transaction) = self.begin(connection, batches)? else { return Ok(false) };
             let removed = transaction.execute(FORGET, params![self.hours, self.start, WRITTEN_MAX])?;
@@ -438,22 +435,23 @@ impl RollupSpan {
     }
 
     /// None: rows arrived, or another process was faster.
-    fn begin(self, connection: &mut Connection, batches: i64) -> rusqlite::Result<Option<Transaction<'_>>> {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let unchanged = self.batches(&transaction)? == Some(batches);
+    fn begin<'c>(self, connection: &Connection<'c>, batches: i64) -> Result<Option<Transaction<'c>>> {
+        let transaction = connection.change()?;
+        let unchanged = self.batches(&transaction, transaction.for_update())? == Some(batches);
         Ok(unchanged.then_some(transaction))
     }
 }
 
-/// State and number of batches of an hour or day.
-pub(super) fn state(connection: &Connection, span: RollupSpan) -> rusqlite::Result<Option<(i64, i64)>> {
-    connection.query_row(STATE, [span.hours, span.start], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+/// State and number of batches of an hour or day. `locking`: see [`Connection::for_update`], or nothing.
+pub(super) fn state(connection: &Connection<'_>, span: RollupSpan, locking: &str) -> Result<Option<(i64, i64)>> {
+    let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    connection.find(&format!("{STATE}{locking}"), params![span.hours, span.start], read)
 }
 
 fn some_cells(
-    connection: &Connection,
-    next: &mut impl FnMut(&Connection) -> rusqlite::Result<Option<Packed>>,
-) -> rusqlite::Result<Vec<Packed>> {
+    connection: &Connection<'_>,
+    next: &mut impl FnMut(&Connection<'_>) -> Result<Option<Packed>>,
+) -> Result<Vec<Packed>> {
     let (mut cells, mut bytes) = (Vec::new(), 0);
     while cells.len() < WRITTEN_MAX && bytes < BYTES_MAX {
         let Some(cell) = next(connection)? else { break };

@@ -6,6 +6,7 @@
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use serde_json::{Map, Value};
 
+use super::database::{Result, Row};
 use crate::record::table::{CellValue, Subset, Table};
 pub(super) use photofinish_base::clock::{DAY_US, HOUR_US};
 
@@ -26,6 +27,11 @@ pub(super) fn shown(name: &str) -> &str {
 /// The columns of a record, as a list for SQL.
 pub(super) fn names<T: Table>() -> String {
     T::COLUMNS.iter().map(|column| stored(column.name)).collect::<Vec<_>>().join(",")
+}
+
+/// The same, each with its table.
+pub(super) fn whole<T: Table>() -> String {
+    T::COLUMNS.iter().map(|column| format!("{}.{}", T::NAME, stored(column.name))).collect::<Vec<_>>().join(", ")
 }
 
 /// Some columns, as a list for SQL, each with its table.
@@ -66,15 +72,6 @@ pub(super) fn json(cell: CellValue<'_>) -> Value {
     }
 }
 
-pub(super) fn cell<'r>(row: &'r rusqlite::Row<'_>, at: usize) -> rusqlite::Result<CellValue<'r>> {
-    Ok(match row.get_ref(at)? {
-        ValueRef::Integer(value) => CellValue::Integer(value),
-        ValueRef::Real(value) => CellValue::Real(value),
-        text @ ValueRef::Text(_) => CellValue::Text(text.as_str()?),
-        ValueRef::Null | ValueRef::Blob(_) => CellValue::Null,
-    })
-}
-
 /// Makes texts of the numbers that stand for them.
 pub(super) trait Spells {
     /// `at`: the place of the cell in its row.
@@ -83,25 +80,25 @@ pub(super) trait Spells {
 
 /// A row whose columns were selected by [`select`], read from the first column on.
 pub(super) struct RowReader<'r> {
-    row: &'r rusqlite::Row<'r>,
+    row: Row<'r>,
     next: usize,
     speller: Option<&'r dyn Spells>,
 }
 
 impl<'r> RowReader<'r> {
-    pub(super) fn new(row: &'r rusqlite::Row<'r>) -> RowReader<'r> {
+    pub(super) fn new(row: Row<'r>) -> RowReader<'r> {
         RowReader { row, next: 0, speller: None }
     }
 
     /// Of columns whose names and codes are numbers. None: they are texts.
-    pub(super) fn spelled(row: &'r rusqlite::Row<'r>, speller: Option<&'r dyn Spells>) -> RowReader<'r> {
+    pub(super) fn spelled(row: Row<'r>, speller: Option<&'r dyn Spells>) -> RowReader<'r> {
         RowReader { row, next: 0, speller }
     }
 
     /// Reads the columns of `subset`.
-    pub(super) fn fill<S: Subset>(&mut self, subset: &mut S) -> rusqlite::Result<()> {
+    pub(super) fn fill<S: Subset>(&mut self, subset: &mut S) -> Result<()> {
         subset.fill(|| {
-            let cell = cell(self.row, self.next)?;
+            let cell = self.row.cell(self.next)?;
             let cell = self.speller.map_or(cell, |speller| speller.spell(self.next, cell));
             self.next += 1;
             Ok(cell)

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::open;
-use super::symptom::{Symptom, symptom};
+use super::symptom::{Symptom, of_file};
 use photofinish_base::clock::Instant;
 
 /// Time limit of one check. It reads about 250 MB per second from memory, and rests half of the time.
@@ -34,7 +34,7 @@ pub(super) fn examine(path: &Path, stop: impl Fn() -> bool + Send + 'static) -> 
     match first_problem(path, stop) {
         Ok(problem) if problem == "ok" => FileFinding::Sound,
         Ok(problem) => FileFinding::Damaged(problem),
-        Err(error) => match symptom(&error) {
+        Err(error) => match of_file(&error) {
             Some(Symptom::Damaged) => FileFinding::Damaged(error.to_string()),
             Some(Symptom::Unreadable) => FileFinding::Unreadable(error.to_string()),
             None => FileFinding::Unknown(error.to_string()),

@@ -1,6 +1,7 @@
 //! Reads incidents. Not for finding them: see `estimate::incident`.
 
 use super::columns::{RowReader, select};
+use super::database::params;
 use super::reader::{ReadError, StoreReader};
 use crate::record::IncidentRecord;
 
@@ -26,7 +27,7 @@ impl StoreReader {
         let sql = format!(
             "SELECT {} FROM incident \
              WHERE began_at < ?2 AND (state = 'open' OR coalesce(ended_at, last_at) >= ?1) \
-               AND (?3 IS NULL OR upstream IS NULL OR substr(upstream, 1, length(?3) + 1) = ?3 || '/') \
+               AND (CAST(?3 AS TEXT) IS NULL OR upstream IS NULL OR substr(upstream, 1, length(?3) + 1) = ?3 || '/') \
              ORDER BY began_at DESC, incident_id DESC LIMIT ?4",
             select::<IncidentRecord>()
         );
@@ -34,7 +35,7 @@ impl StoreReader {
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
         self.ask(|connection| {
             let mut statement = connection.prepare(&sql)?;
-            let mut rows = statement.query((since, until, filter.provider.as_deref(), limit))?;
+            let mut rows = statement.query_few(params![since, until, filter.provider.as_deref(), limit])?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
                 let mut record = IncidentRecord::default();

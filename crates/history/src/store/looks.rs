@@ -1,8 +1,7 @@
 //! Reads looks, and what clients saw at the same moments. Not for figures: see `report::compare`.
 
-use rusqlite::{Connection, Row};
-
 use super::columns::first_race_id;
+use super::database::{Connection, Id, Result, Row, params};
 use super::reader::{ReadError, StoreReader};
 use super::selection::AttemptFilter;
 use crate::record::{AttemptOutcome, CensorCause};
@@ -64,7 +63,7 @@ const LOOKS: &str = "\
         SELECT min(ordinal) FROM attempt AS tried \
         WHERE tried.race_id = race.race_id AND tried.provider || '/' || tried.model_sent = race.look) \
     WHERE race.look IS NOT NULL AND race.started_at >= ?1 AND race.started_at < ?2 AND race.started_at % ?5 = 0 \
-      AND race.source = 'client' AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.caller = ?4) \
+      AND race.source = 'client' AND (CAST(?3 AS TEXT) IS NULL OR race.model = ?3) AND (CAST(?4 AS TEXT) IS NULL OR race.caller = ?4) \
     ORDER BY race.started_at DESC";
 
 /// Of the index alone.
@@ -76,7 +75,7 @@ const AROUND: &str = "\
         SELECT race_id, winner, model, source, p_look, look, first_token_sent_us FROM race WHERE race_id < ?1 \
         ORDER BY race_id DESC LIMIT ?3) AS recent \
     LEFT JOIN attempt ON attempt.race_id = recent.race_id AND attempt.ordinal = recent.winner AND tok_src = 'usage' \
-    WHERE (?2 IS NULL OR model = ?2) AND source = 'client' AND p_look > 0 AND look IS NULL AND first_token_sent_us IS NOT NULL LIMIT ?4";
+    WHERE (CAST(?2 AS TEXT) IS NULL OR model = ?2) AND source = 'client' AND p_look > 0 AND look IS NULL AND first_token_sent_us IS NOT NULL LIMIT ?4";
 
 impl StoreReader {
     /// The newest first.
@@ -86,11 +85,11 @@ impl StoreReader {
     pub fn looks(&self, filter: &AttemptFilter) -> Result<Vec<LookRow>, ReadError> {
         let (since, until) = (filter.since.unwrap_or(0), filter.until.unwrap_or(i64::MAX));
         self.ask(|connection| {
-            let all: i64 = connection.query_row(COUNT, (since, until), |row| row.get(0))?;
+            let all: i64 = connection.one(COUNT, params![since, until], |row| row.get(0))?;
             // The last digits of a time in microseconds are as good as drawn.
             let every = 1 + (all - 1).max(0) / LOOKS_MAX;
-            let parameters = (since, until, filter.model.as_deref(), filter.user.as_deref(), every);
-            connection.prepare(LOOKS)?.query_map(parameters, look)?.collect()
+            let parameters = params![since, until, filter.model.as_deref(), filter.user.as_deref(), every];
+            connection.all(LOOKS, parameters, look)
         })
     }
 
@@ -107,18 +106,15 @@ impl StoreReader {
     ) -> Result<Vec<ClientRow>, ReadError> {
         let at_each = (AT_EACH * models.max(1)).min(SEARCHED);
         let every = looks.len().div_ceil(AROUND_MAX.min(CLIENTS_MAX / at_each)).max(1);
-        let read = |connection: &Connection| {
-            let mut statement = connection.prepare(AROUND)?;
+        let read = |connection: &Connection<'_>| {
             let mut all = Vec::new();
             for look in looks.iter().step_by(every) {
-                let parameters = (first_race_id(look.started_at), model, SEARCHED, at_each);
-                let of_client = |row: &Row<'_>| {
+                let before = first_race_id(look.started_at);
+                let of_client = |row: Row<'_>| {
                     let (first_token_us, tokens, model) = (row.get(0)?, tokens(row)?, row.get(5)?);
                     Ok(ClientRow { model, first_token_us, weight: look.weight, tokens })
                 };
-                for client in statement.query_map(parameters, of_client)? {
-                    all.push(client?);
-                }
+                all.extend(connection.all(AROUND, params![Id(&before), model, SEARCHED, at_each], of_client)?);
             }
             Ok(all)
         };
@@ -127,17 +123,17 @@ impl StoreReader {
 }
 
 /// None: they were not counted.
-fn tokens(row: &Row<'_>) -> rusqlite::Result<Option<TokenCounts>> {
+fn tokens(row: Row<'_>) -> Result<Option<TokenCounts>> {
     let (Some(input), Some(output)) = (row.get(1)?, row.get(4)?) else { return Ok(None) };
-    let [cached, written] = [row.get::<_, Option<i64>>(2)?, row.get(3)?].map(Option::unwrap_or_default);
+    let [cached, written] = [row.get::<Option<i64>>(2)?, row.get(3)?].map(Option::unwrap_or_default);
     Ok(Some(TokenCounts { input, cached, written, output }))
 }
 
-fn look(row: &Row<'_>) -> rusqlite::Result<LookRow> {
+fn look(row: Row<'_>) -> Result<LookRow> {
     let probability: f64 = row.get(2)?;
     let (out, outcome): (Option<String>, Option<String>) = (row.get(4)?, row.get(5)?);
     let (cause, waited_us): (Option<String>, Option<i64>) = (row.get(6)?, row.get(7)?);
-    let is_token = row.get::<_, Option<i64>>(8)? == Some(1) || cause.as_deref() == Some(CensorCause::Timeout.as_str());
+    let is_token = row.get::<Option<i64>>(8)? == Some(1) || cause.as_deref() == Some(CensorCause::Timeout.as_str());
     let is_cut = |outcome: &str| {
         [AttemptOutcome::Lost, AttemptOutcome::ClientGone, AttemptOutcome::Shutdown, AttemptOutcome::Shed]
             .iter()

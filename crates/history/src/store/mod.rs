@@ -6,7 +6,9 @@
 mod accounts;
 mod cells;
 mod columns;
+mod copy;
 mod damage;
+mod database;
 mod header;
 mod incidents;
 mod looks;
@@ -15,6 +17,7 @@ mod moving;
 mod narrow;
 mod open;
 mod plan;
+mod postgres;
 mod probes;
 mod races;
 mod reader;
@@ -41,6 +44,7 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 pub use accounts::{AccountChange, AccountEntry, AccountKind, AuditLine, Author, BudgetRow, ChangeError};
+pub use copy::{CopyError, CopyProgress, copy};
 pub use damage::FileFinding;
 use header::{FileId, Header};
 pub use incidents::IncidentFilter;
@@ -49,6 +53,8 @@ pub(crate) use looks::LOOKS_MAX;
 pub use looks::{ClientRow, LookRow, LookSeen};
 use narrow::Names;
 pub use open::OpenError;
+use photofinish_config::config::postgres_url::local_file;
+use postgres::Server;
 pub use probes::{ProbeRow, RecordedProbe};
 pub use races::{ExportRow, RaceFilter};
 pub use reader::{EXACT_MAX, Extent, ReadError, StoreReader};
@@ -74,6 +80,8 @@ pub struct Store {
     /// The file for rows that the database never takes.
     refused: PathBuf,
     slot: Mutex<FileSlot>,
+    /// The server that has it, if it is in no file.
+    server: Option<Server>,
 }
 
 /// The connection and the header, between two writes.
@@ -128,6 +136,10 @@ impl Store {
     /// Opens the file, creates it if it is missing, and migrates it.
     pub fn open(path: &Path) -> Result<Store, OpenError> {
         let store = Store::unopened(path);
+        if let Some(server) = &store.server {
+            server.open()?;
+            return Ok(store);
+        }
         let opened = store.connect(&mut store.slot())?;
         store.slot().opened = Some(opened);
         Ok(store)
@@ -135,15 +147,41 @@ impl Store {
 
     /// The same, and first makes the directory of the file. Without it [`Store::open`] says what is wrong.
     pub fn open_in_new_directory(path: &Path) -> Result<Store, OpenError> {
-        if let Some(Err(error)) = path.parent().map(std::fs::create_dir_all) {
+        if let Some(Err(error)) = local_file(path).parent().map(std::fs::create_dir_all) {
             tracing::debug!(%error, "the directory of the store cannot be made");
         }
         Store::open(path)
     }
 
+    /// Makes the schema, or brings it up to date. Returns the version before, 0 for none, and after.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn migrate(path: &Path) -> Result<(i64, i64), OpenError> {
+        if postgres::is_postgres(path) {
+            return postgres::migrate_now(path);
+        }
+        let before = open::version(path);
+        Store::open(path)?.close();
+        Ok((before, migrations::newest()))
+    }
+
+    /// Whether this process does this for all that share the database, from now on for a few minutes. A file has one gateway.
+    ///
+    /// # Errors
+    /// The database cannot be written now.
+    pub fn holds_duty(path: &Path, duty: &str) -> Result<bool, WriteError> {
+        if !postgres::is_postgres(path) {
+            return Ok(true);
+        }
+        let session = postgres::rolling(path).map_err(|error| WriteError::unavailable(&error))?;
+        postgres::holds_duty(&session, duty).map_err(WriteError::unsound)
+    }
+
     /// A store that opens its file at the first write.
     pub fn unopened(path: &Path) -> Store {
-        Store { path: path.into(), bytes_max: None, refused: write::file_of(path), slot: Mutex::default() }
+        let (refused, server) = (write::file_of(&local_file(path)), Server::at(path));
+        Store { path: path.into(), bytes_max: None, refused, slot: Mutex::default(), server }
     }
 
     pub fn path(&self) -> &Path {
@@ -157,13 +195,16 @@ impl Store {
 
     /// Whether it is open.
     pub fn is_open(&self) -> bool {
-        self.slot().opened.is_some()
+        self.server.as_ref().map_or_else(|| self.slot().opened.is_some(), Server::is_open)
     }
 
     /// Writes the whole batch in one transaction, or nothing. Existing records stay unchanged, so a batch may be sent
     /// again. Waits up to a second for another writer.
     pub fn write(&self, batch: &[Record]) -> Result<(), WriteError> {
-        self.in_file(|connection, names| write::write(connection, names, batch.iter()))
+        match &self.server {
+            Some(server) => server.write(&batch.iter().collect::<Vec<_>>()),
+            None => self.in_file(|connection, names| write::write(connection, names, batch.iter())),
+        }
     }
 
     /// Writes the batch. If the database refuses a row for good, it writes race by race, and puts the races that are
@@ -174,9 +215,18 @@ impl Store {
 
     /// Returns the rows that the database will never take.
     fn take_rows<R: TableRow>(&self, batch: &[R]) -> Result<Vec<RefusedRow>, WriteError> {
+        if let Some(server) = &self.server {
+            return match server.write(&batch.iter().collect::<Vec<_>>()) {
+                Err(error) if !error.retry => write::apart(batch, |rows| server.write(rows)),
+                whole => whole.map(|()| Vec::new()),
+            };
+        }
         match self.in_file(|connection, names| write::write(connection, names, batch.iter())) {
             Err(error) if !error.retry => {
-                self.in_file(|connection, names| write::write_apart(connection, names, batch))
+                let apart = |connection: &mut Connection, names: &mut Names| {
+                    write::apart(batch, |rows| write::write(connection, names, rows.iter().copied()))
+                };
+                self.in_file(apart)
             }
             whole => whole.map(|()| Vec::new()),
         }
@@ -208,6 +258,10 @@ impl Store {
         files: Option<u64>,
         rows: impl Iterator<Item = &'r R>,
     ) -> Result<ReadBack, WriteError> {
+        // A server answers for what it has committed.
+        if self.server.is_some() {
+            return Ok(ReadBack::Proven);
+        }
         {
             let mut slot = self.slot();
             let opened = self.still_there(&mut slot)?;
@@ -230,11 +284,32 @@ impl Store {
 
     /// Renews the planner's statistics, moves the write-ahead log into the file, and closes.
     pub fn close(&self) {
+        if let Some(server) = &self.server {
+            server.close();
+        }
         if let Some(opened) = self.slot().opened.take()
             && let Err(error) = open::close(opened.connection)
         {
             tracing::warn!(path = %self.path.display(), %error, "the database did not close cleanly");
         }
+    }
+
+    /// Runs a transaction. Where `run` says why not, nothing is changed.
+    fn change_all(
+        &self,
+        run: impl Fn(&database::Connection<'_>) -> database::Result<Option<String>>,
+    ) -> Result<Option<String>, WriteError> {
+        if let Some(server) = &self.server {
+            return server.change(run);
+        }
+        self.in_file(|connection, _| {
+            let transaction = database::Connection::Sqlite(connection).change().map_err(WriteError::sound)?;
+            let refusal = run(&transaction).map_err(WriteError::unsound)?;
+            if refusal.is_none() {
+                transaction.commit().map_err(WriteError::unsound)?;
+            }
+            Ok(refusal)
+        })
     }
 
     /// Closes, and leaves a file that seems damaged as it is, with its write-ahead log.
@@ -304,7 +379,7 @@ impl Store {
         }
         // A file that opens may be damaged all the same.
         if let Err(error) = damage::look(&self.path, &BTreeMap::new())
-            && symptom::symptom(&error).is_some()
+            && symptom::of_file(&error).is_some()
         {
             opened.abandon();
             return Err(OpenError::Damaged { path: self.path.clone(), reason: error.to_string() });

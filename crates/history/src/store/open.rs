@@ -11,7 +11,7 @@ use sqlx::migrate::MigrateError;
 
 use super::header::PHOTOFINISH;
 use super::migrations::{READABLE_FROM, migrate, migrator, newest};
-use super::symptom::{Symptom, symptom};
+use super::symptom::{Symptom, of_file};
 use super::views;
 use photofinish_base::clock::Instant;
 
@@ -73,13 +73,16 @@ pub enum OpenError {
          away"
     )]
     TooManyAside { path: PathBuf, count: usize },
+    /// Of a database on a server.
+    #[error("{path}: {reason}")]
+    Server { path: PathBuf, reason: String, may_pass: bool },
 }
 
 impl OpenError {
     /// Whether it may pass by itself or after the operator acts elsewhere. False: the configuration is wrong.
     pub fn may_pass(&self) -> bool {
-        use OpenError::{Damaged, Disk, Failing, Locked};
-        matches!(self, Locked { .. } | Disk { .. } | Failing { .. } | Damaged { .. })
+        use OpenError::{Damaged, Disk, Failing, Locked, Server};
+        matches!(self, Locked { .. } | Disk { .. } | Failing { .. } | Damaged { .. } | Server { may_pass: true, .. })
     }
 
     /// What it says about a file of the gateway.
@@ -193,6 +196,15 @@ fn connect_writing(path: &Path) -> rusqlite::Result<Connection> {
     // The first statement that reads the file opens its log too.
     connection.pragma_update(None, "journal_size_limit", LOG_KEPT)?;
     Ok(connection)
+}
+
+/// The last migration of the file; 0: it has none, or cannot be read.
+pub(super) fn version(path: &Path) -> i64 {
+    let _opening = opening();
+    let read = |connection: Connection| {
+        connection.query_row("SELECT max(version) FROM _sqlx_migrations", [], |row| row.get(0))
+    };
+    Connection::open_with_flags(path, READING).and_then(read).unwrap_or(0)
 }
 
 /// Opens for reading. The file must exist, belong to the gateway, and have the columns and views of the current schema.
@@ -311,7 +323,7 @@ fn explain(path: &Path, error: &rusqlite::Error) -> OpenError {
     use rusqlite::ErrorCode::{DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, NotADatabase, SystemIoFailure};
     let path = path.to_path_buf();
     match error.sqlite_error_code() {
-        _ if symptom(error) == Some(Symptom::Unreadable) => OpenError::Failing { path, reason: error.to_string() },
+        _ if of_file(error) == Some(Symptom::Unreadable) => OpenError::Failing { path, reason: error.to_string() },
         Some(NotADatabase | DatabaseCorrupt) => OpenError::NotADatabase { path },
         Some(DatabaseBusy | DatabaseLocked) => OpenError::Locked { path },
         Some(DiskFull | SystemIoFailure) => OpenError::Disk { path, reason: error.to_string() },

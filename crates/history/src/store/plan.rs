@@ -4,9 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rusqlite::{Connection, OptionalExtension as _};
-
 use super::columns::{DAY_US, HOUR_US, start_of};
+use super::database::{Connection, Id, Result, Row, params};
 use super::selection::{Selection, SourceFilter};
 
 /// The newest part of the history that is always read as rows, and so is exact; microseconds.
@@ -27,19 +26,19 @@ pub(super) const SPANS: &str = "\
 /// Hours whose rows are removed or being removed.
 pub(super) const REMOVED: &str = "SELECT count(*) FROM rollup_span WHERE hours = 1 AND state = 2";
 
-/// The first row of either table.
-pub(super) fn oldest_row(source: SourceFilter) -> String {
+/// The first row of each table that may have the oldest.
+pub(super) fn oldest_rows(source: SourceFilter) -> Vec<String> {
     let condition = source.condition();
-    let race = format!("SELECT race_id AS id FROM race WHERE {condition} AND race_id > '' ORDER BY race_id LIMIT 1");
+    let race = format!("SELECT race_id FROM race WHERE {condition} AND race_id > ?1 ORDER BY race_id LIMIT 1");
     if source.is_apart() {
-        return race;
+        return vec![race];
     }
     let (attempts, condition) = source.attempts();
     let of_attempt = format!(
-        "SELECT attempt.race_id FROM {attempts} WHERE {condition} AND attempt.race_id > '' \
+        "SELECT attempt.race_id FROM {attempts} WHERE {condition} AND attempt.race_id > ?1 \
          ORDER BY attempt.race_id LIMIT 1"
     );
-    format!("SELECT min(id) FROM (SELECT * FROM ({race}) UNION ALL SELECT * FROM ({of_attempt})) HAVING min(id) > ''")
+    vec![race, of_attempt]
 }
 
 /// The first rolled-up hour with a cell.
@@ -83,7 +82,7 @@ struct RolledHour {
 
 impl ReadPlan {
     /// `exact_max`: see [`super::EXACT_MAX`].
-    pub fn new(connection: &Connection, selection: &Selection, exact_max: u64) -> rusqlite::Result<ReadPlan> {
+    pub fn new(connection: &Connection<'_>, selection: &Selection, exact_max: u64) -> Result<ReadPlan> {
         let from_us = selection.filter.since.unwrap_or(0).max(0);
         let until_us = selection.filter.until.unwrap_or(i64::MAX);
         let (hours, days) = match selection.filter.source {
@@ -142,17 +141,17 @@ impl ReadPlan {
 
 /// The rolled-up hours, and the starts of rolled-up days.
 fn rolled(
-    connection: &Connection,
+    connection: &Connection<'_>,
     (from_us, until_us): (i64, i64),
-) -> rusqlite::Result<(BTreeMap<i64, RolledHour>, BTreeSet<i64>)> {
+) -> Result<(BTreeMap<i64, RolledHour>, BTreeSet<i64>)> {
     let mut statement = connection.prepare(SPANS)?;
-    let mut rows = statement.query([start_of(from_us, DAY_US), until_us])?;
+    let mut rows = statement.query(params![start_of(from_us, DAY_US), until_us])?;
     let (mut hours, mut days) = (BTreeMap::new(), BTreeSet::new());
     while let Some(row) = rows.next()? {
         let (span, start): (i64, i64) = (row.get(0)?, row.get(1)?);
         match span {
             1 => {
-                hours.insert(start, RolledHour { attempts: row.get(2)?, removed: row.get::<_, i64>(3)? == 2 });
+                hours.insert(start, RolledHour { attempts: row.get(2)?, removed: row.get::<i64>(3)? == 2 });
             }
             _ => {
                 days.insert(start);
@@ -163,19 +162,21 @@ fn rolled(
 }
 
 /// When the first race with a row began; microseconds since 1970, UTC.
-fn oldest_began(connection: &Connection, source: SourceFilter) -> rusqlite::Result<Option<i64>> {
-    let id = connection.query_row(&oldest_row(source), [], |row| row.get::<_, String>(0)).optional()?;
-    Ok(id.map(|id| super::columns::began_at(&id)))
+fn oldest_began(connection: &Connection<'_>, source: SourceFilter) -> Result<Option<i64>> {
+    let id = |row: Row<'_>| row.get::<String>(0);
+    let rows = oldest_rows(source).into_iter().map(|sql| connection.find(&sql, params![Id("")], id));
+    let ids: Vec<Option<String>> = rows.collect::<Result<_>>()?;
+    Ok(ids.into_iter().flatten().min().map(|id| super::columns::began_at(&id)))
 }
 
-pub(super) fn removed(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.query_row(REMOVED, [], |row| row.get(0))
+pub(super) fn removed(connection: &Connection<'_>) -> Result<i64> {
+    connection.one(REMOVED, &[], |row| row.get(0))
 }
 
 /// Start of the first race, by its row or by its rolled-up hour; microseconds since 1970, UTC.
-pub(super) fn oldest(connection: &Connection, source: SourceFilter) -> rusqlite::Result<Option<i64>> {
+pub(super) fn oldest(connection: &Connection<'_>, source: SourceFilter) -> Result<Option<i64>> {
     let hour = match source {
-        SourceFilter::Client => connection.query_row(OLDEST_HOUR, [], |row| row.get(0)).optional()?,
+        SourceFilter::Client => connection.find(OLDEST_HOUR, &[], |row| row.get(0))?,
         SourceFilter::Probe | SourceFilter::Bench | SourceFilter::Shadow | SourceFilter::All => None,
     };
     Ok([oldest_began(connection, source)?, hour].into_iter().flatten().min())

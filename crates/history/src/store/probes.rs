@@ -3,6 +3,7 @@
 //! Not for the figures of clients: see `scan`.
 
 use super::columns::{RowReader, first_race_id, select};
+use super::database::{Id, params};
 use super::races::BEHIND_ALL;
 use super::reader::{ReadError, StoreReader};
 use super::scan::fill_decoding;
@@ -88,7 +89,7 @@ impl StoreReader {
         let until = until.map_or_else(|| BEHIND_ALL.to_owned(), first_race_id);
         self.ask(|connection| {
             let mut statement = connection.prepare(&of_probes())?;
-            let mut rows = statement.query([first_race_id(since), until])?;
+            let mut rows = statement.query(params![Id(&first_race_id(since)), Id(&until)])?;
             let mut probe = RecordedProbe::default();
             while let Some(row) = rows.next()? {
                 let mut cells = RowReader::new(row);

@@ -4,15 +4,16 @@
 
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 
-use rusqlite::{Connection, Params};
 use serde_json::{Map, Value};
 
-use super::columns::{self, cell, first_race_id, json};
+use super::columns::{self, first_race_id, json, whole};
+use super::database::{Connection, Id, Result, Value as Parameter, params};
 use super::reader::{ReadError, StoreReader};
 use super::selection::{AttemptFilter, SourceFilter};
 use crate::record::table::Table;
-use crate::record::{LeftOutReason, RaceOutcome, RaceRecord, left_out};
+use crate::record::{AttemptRecord, LeftOutReason, RaceOutcome, RaceRecord, left_out};
 
 /// A row by column name, in the order of the columns. Values as they are stored.
 pub type ExportRow = Map<String, Value>;
@@ -37,47 +38,59 @@ pub(super) fn page(source: SourceFilter, outcome: Option<RaceOutcome>) -> String
     let is_rare = outcome.is_some_and(|outcome| outcome != RaceOutcome::Ok) && !source.is_apart();
     let rare = if is_rare { "race.outcome <> 'ok'" } else { "true" };
     format!(
-        "SELECT race.*, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
+        "SELECT {}, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
          FROM race JOIN race_speed_all AS speed ON speed.race_id = race.race_id \
          WHERE {} AND {rare} AND race.race_id >= ?1 AND race.race_id < ?2 \
-           AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.caller = ?4) AND {} \
-           AND (?6 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?6)) \
-           AND (?7 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?7 \
+           AND (CAST(?3 AS TEXT) IS NULL OR race.model = ?3) AND (CAST(?4 AS TEXT) IS NULL OR race.caller = ?4) AND {} \
+           AND (CAST(?6 AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?6)) \
+           AND (CAST(?7 AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?7 \
                                                                   AND model_sent = ?8)) \
          ORDER BY race.race_id DESC LIMIT ?9",
+        whole::<RaceRecord>(),
         source.condition(),
-        if outcome.is_some() { "race.outcome = ?5" } else { "?5 IS NULL" },
+        if outcome.is_some() { "race.outcome = ?5" } else { "CAST(?5 AS TEXT) IS NULL" },
     )
 }
 
-pub(super) const RACE: &str = "\
-    SELECT race.*, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
-    FROM race JOIN race_speed_all AS speed ON speed.race_id = race.race_id WHERE race.race_id = ?1";
+pub(super) static RACE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {}, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
+         FROM race JOIN race_speed_all AS speed ON speed.race_id = race.race_id WHERE race.race_id = ?1",
+        whole::<RaceRecord>()
+    )
+});
 
-pub(super) const ATTEMPTS: &str = "\
-    SELECT attempt.*, speed.upstream, speed.ttft_ms, speed.tpot_ms, speed.tok_s \
-    FROM attempt JOIN attempt_speed_all AS speed \
-         ON speed.race_id = attempt.race_id AND speed.ordinal = attempt.ordinal \
-    WHERE attempt.race_id = ?1 ORDER BY attempt.ordinal";
+pub(super) static ATTEMPTS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {}, speed.upstream, speed.ttft_ms, speed.tpot_ms, speed.tok_s \
+         FROM attempt JOIN attempt_speed_all AS speed \
+              ON speed.race_id = attempt.race_id AND speed.ordinal = attempt.ordinal \
+         WHERE attempt.race_id = ?1 ORDER BY attempt.ordinal",
+        whole::<AttemptRecord>()
+    )
+});
 
 /// All rows of a table, by its primary key or by the index of this source.
 fn all_attempts(source: SourceFilter) -> String {
     let (attempts, condition) = source.attempts();
     let id = if source.is_apart() { "race.race_id" } else { "attempt.race_id" };
     format!(
-        "SELECT attempt.* FROM {attempts} \
-         WHERE {condition} AND {id} >= ?1 AND {id} < ?2 AND (?3 IS NULL OR race.model = ?3) \
-           AND (?4 IS NULL OR race.caller = ?4) AND (?5 IS NULL OR attempt.provider = ?5) \
-         ORDER BY {id}, attempt.ordinal"
+        "SELECT {} FROM {attempts} \
+         WHERE {condition} AND {id} >= ?1 AND {id} < ?2 AND (CAST(?3 AS TEXT) IS NULL OR race.model = ?3) \
+           AND (CAST(?4 AS TEXT) IS NULL OR race.caller = ?4) AND (CAST(?5 AS TEXT) IS NULL OR attempt.provider = ?5) \
+         ORDER BY {id}, attempt.ordinal",
+        whole::<AttemptRecord>()
     )
 }
 
 fn all_races(source: SourceFilter) -> String {
     format!(
-        "SELECT race.* FROM race \
-         WHERE {} AND race_id >= ?1 AND race_id < ?2 AND (?3 IS NULL OR model = ?3) AND (?4 IS NULL OR caller = ?4) \
-           AND (?5 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?5)) \
+        "SELECT {} FROM race \
+         WHERE {} AND race_id >= ?1 AND race_id < ?2 AND (CAST(?3 AS TEXT) IS NULL OR model = ?3) \
+           AND (CAST(?4 AS TEXT) IS NULL OR caller = ?4) \
+           AND (CAST(?5 AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?5)) \
          ORDER BY race_id",
+        whole::<RaceRecord>(),
         source.condition()
     )
 }
@@ -86,7 +99,7 @@ fn all_races(source: SourceFilter) -> String {
 fn left_out_texts(source: SourceFilter) -> String {
     format!(
         "SELECT left_out, count(*) FROM race WHERE {} AND race_id >= ?1 AND race_id < ?2 AND left_out IS NOT NULL \
-           AND (?3 IS NULL OR model = ?3) AND (?4 IS NULL OR caller = ?4) GROUP BY left_out",
+           AND (CAST(?3 AS TEXT) IS NULL OR model = ?3) AND (CAST(?4 AS TEXT) IS NULL OR caller = ?4) GROUP BY left_out",
         source.condition()
     )
 }
@@ -104,17 +117,18 @@ impl StoreReader {
         let until = races.until.map_or_else(|| BEHIND_ALL.to_owned(), first_race_id);
         let behind = filter.before.iter().fold(until, |until, before| until.min(before.clone()));
         let (provider, model) = filter.upstream.clone().unzip();
-        let parameters = (
-            first_race_id(races.since.unwrap_or(0)),
-            behind,
+        let since = first_race_id(races.since.unwrap_or(0));
+        let parameters = params![
+            Id(&since),
+            Id(&behind),
             races.model.as_deref(),
             races.user.as_deref(),
             filter.outcome.map(RaceOutcome::as_str),
             races.provider.as_deref(),
-            provider,
-            model,
-            i64::try_from(filter.limit).unwrap_or(i64::MAX),
-        );
+            provider.as_deref(),
+            model.as_deref(),
+            filter.limit,
+        ];
         self.ask(|connection| rows(connection, &page(races.source, filter.outcome), parameters))
     }
 
@@ -125,9 +139,9 @@ impl StoreReader {
     pub fn race(&self, race_id: &str) -> Result<(Option<ExportRow>, Vec<ExportRow>), ReadError> {
         self.ask(|connection| {
             // Both come from one snapshot.
-            let state = connection.unchecked_transaction()?;
-            let race = rows(&state, RACE, [race_id])?.pop();
-            Ok((race, rows(&state, ATTEMPTS, [race_id])?))
+            let state = connection.snapshot()?;
+            let race = rows(&state, &RACE, params![Id(race_id)])?.pop();
+            Ok((race, rows(&state, &ATTEMPTS, params![Id(race_id)])?))
         })
     }
 
@@ -137,19 +151,15 @@ impl StoreReader {
     /// # Errors
     /// When it takes too long, or the file cannot be read.
     pub fn left_out(&self, filter: &AttemptFilter) -> Result<Vec<(LeftOutReason, u64)>, ReadError> {
-        let parameters = (
-            first_race_id(filter.since.unwrap_or(0)),
-            filter.until.map_or_else(|| BEHIND_ALL.to_owned(), first_race_id),
-            filter.model.as_deref(),
-            filter.user.as_deref(),
-        );
+        let (since, until) = bounds(filter);
+        let parameters = params![Id(&since), Id(&until), filter.model.as_deref(), filter.user.as_deref()];
         let mut counts = LeftOutReason::ALL.iter().map(|reason| (*reason, 0)).collect::<Vec<_>>();
         self.ask(|connection| {
             let mut statement = connection.prepare(&left_out_texts(filter.source))?;
             let mut rows = statement.query(parameters)?;
             while let Some(row) = rows.next()? {
-                let (text, races): (String, u64) = (row.get(0)?, row.get(1)?);
-                left_out::reasons(&text).for_each(|reason| counts[reason as usize].1 += races);
+                let (text, races): (&str, u64) = (row.get(0)?, row.get(1)?);
+                left_out::reasons(text).for_each(|reason| counts[reason as usize].1 += races);
             }
             Ok(())
         })?;
@@ -167,19 +177,21 @@ impl StoreReader {
         filter: &AttemptFilter,
         each: impl FnMut(ExportRow) -> ControlFlow<()>,
     ) -> Result<(), ReadError> {
-        let parameters = (
-            first_race_id(filter.since.unwrap_or(0)),
-            filter.until.map_or_else(|| BEHIND_ALL.to_owned(), first_race_id),
-            filter.model.as_deref(),
-            filter.user.as_deref(),
-            filter.provider.as_deref(),
-        );
+        let (since, until) = bounds(filter);
+        let (model, user, provider) = (filter.model.as_deref(), filter.user.as_deref(), filter.provider.as_deref());
+        let parameters = params![Id(&since), Id(&until), model, user, provider];
         let sql = if T::NAME == RaceRecord::NAME { all_races(filter.source) } else { all_attempts(filter.source) };
         self.ask(|connection| each_row(connection, &sql, parameters, each))
     }
 }
 
-pub(super) fn rows(connection: &Connection, sql: &str, parameters: impl Params) -> rusqlite::Result<Vec<ExportRow>> {
+/// The ids that the races of a filter are between.
+fn bounds(filter: &AttemptFilter) -> (String, String) {
+    let until = filter.until.map_or_else(|| BEHIND_ALL.to_owned(), first_race_id);
+    (first_race_id(filter.since.unwrap_or(0)), until)
+}
+
+pub(super) fn rows(connection: &Connection<'_>, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<ExportRow>> {
     let mut rows = Vec::new();
     each_row(connection, sql, parameters, |row| {
         rows.push(row);
@@ -189,17 +201,20 @@ pub(super) fn rows(connection: &Connection, sql: &str, parameters: impl Params) 
 }
 
 pub(super) fn each_row(
-    connection: &Connection,
+    connection: &Connection<'_>,
     sql: &str,
-    parameters: impl Params,
+    parameters: &[Parameter<'_>],
     mut each: impl FnMut(ExportRow) -> ControlFlow<()>,
-) -> rusqlite::Result<()> {
+) -> Result<()> {
     let mut statement = connection.prepare(sql)?;
-    let names: Vec<String> = statement.column_names().into_iter().map(columns::shown).map(str::to_owned).collect();
     let mut found = statement.query(parameters)?;
+    let mut names = Vec::new();
     while let Some(row) = found.next()? {
-        let named = |(at, name): (usize, &String)| Ok((name.clone(), json(cell(row, at)?)));
-        if each(names.iter().enumerate().map(named).collect::<rusqlite::Result<ExportRow>>()?).is_break() {
+        if names.is_empty() {
+            names = row.names().iter().map(|name| columns::shown(name).to_owned()).collect();
+        }
+        let named = |(at, name): (usize, &String)| Ok((name.clone(), json(row.cell(at)?)));
+        if each(names.iter().enumerate().map(named).collect::<Result<ExportRow>>()?).is_break() {
             break;
         }
     }

@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OptionalExtension as _};
-
 use super::columns::{HOUR_US, first_race_id};
+use super::database::{self, Connection, Error, Id, params};
 use super::open::{self, OpenError};
 use super::plan::{self, ReadPlan, RowStretch};
+use super::postgres::{self, Session};
 use super::selection::{Coverage, Gather, Selection, SourceFilter};
 use super::symptom::symptom;
 use super::{cells, scan};
@@ -45,10 +45,42 @@ pub enum ReadError {
     Failed { path: PathBuf, reason: String },
 }
 
-/// A read-only connection. Works while a gateway writes to the same file.
+/// An open database.
+pub(super) enum Opened {
+    Sqlite(rusqlite::Connection),
+    Postgres(Session),
+}
+
+impl Opened {
+    fn reading(path: &Path) -> Result<Opened, OpenError> {
+        if postgres::is_postgres(path) {
+            postgres::reading(path).map(Opened::Postgres)
+        } else {
+            open::readable(path).map(Opened::Sqlite)
+        }
+    }
+
+    /// For roll-ups.
+    pub fn rolling(path: &Path) -> Result<Opened, OpenError> {
+        if postgres::is_postgres(path) {
+            postgres::rolling(path).map(Opened::Postgres)
+        } else {
+            open::roller(path).map(Opened::Sqlite)
+        }
+    }
+
+    pub fn connection(&self) -> Connection<'_> {
+        match self {
+            Opened::Sqlite(connection) => Connection::Sqlite(connection),
+            Opened::Postgres(session) => Connection::Postgres(session),
+        }
+    }
+}
+
+/// A read-only connection. Works while a gateway writes to the same database.
 pub struct StoreReader {
     path: PathBuf,
-    pub(super) connection: Connection,
+    pub(super) opened: Opened,
     pub(super) time_limit: Duration,
     /// See [`EXACT_MAX`].
     exact_max: u64,
@@ -65,10 +97,9 @@ impl StoreReader {
     /// # Errors
     /// The file is missing, or belongs to another program or another version. The text is for an operator.
     pub fn open(path: &Path) -> Result<StoreReader, OpenError> {
-        let connection = open::readable(path)?;
         Ok(StoreReader {
             path: path.into(),
-            connection,
+            opened: Opened::reading(path)?,
             time_limit: QUERY_FOR,
             stop: Arc::default(),
             on_damage: None,
@@ -107,7 +138,7 @@ impl StoreReader {
         make: impl Fn() -> G + Sync,
     ) -> Result<(G, Coverage), ReadError> {
         let deadline = self.limit_time()?;
-        self.gather_until(selection, &make, deadline).map_err(|error| self.explain(&error))
+        self.gather_until(selection, &make, deadline).map_err(|error| self.explain(error))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -123,9 +154,14 @@ impl StoreReader {
     }
 
     /// Runs one query under the time limit.
-    pub(super) fn ask<T>(&self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, ReadError> {
+    pub(super) fn ask<T>(&self, query: impl FnOnce(&Connection<'_>) -> database::Result<T>) -> Result<T, ReadError> {
         self.limit_time()?;
-        query(&self.connection).map_err(|error| self.explain(&error))
+        let answer = match &self.opened {
+            Opened::Sqlite(connection) => query(&Connection::Sqlite(connection)),
+            // Its cursors live in a transaction.
+            Opened::Postgres(session) => Connection::Postgres(session).snapshot().and_then(|state| query(&state)),
+        };
+        answer.map_err(|error| self.explain(error))
     }
 
     fn gather_until<G: Gather>(
@@ -133,19 +169,19 @@ impl StoreReader {
         selection: &Selection,
         make: &(impl Fn() -> G + Sync),
         deadline: Instant,
-    ) -> rusqlite::Result<(G, Coverage)> {
+    ) -> database::Result<(G, Coverage)> {
         let mut gathered = make();
         // The plan and the cells come from one snapshot.
-        let state = self.connection.unchecked_transaction()?;
+        let state = self.opened.connection().snapshot()?;
         let plan = ReadPlan::new(&state, selection, self.exact_max)?;
         cells::read(&state, selection, &plan, &mut gathered)?;
         let pieces = &plan.pieces;
         let others = match std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) {
-            _ if plan.rows_expected < EXACT_MAX / 20 => 0,
+            _ if plan.rows_expected < EXACT_MAX / 20 || matches!(self.opened, Opened::Postgres(_)) => 0,
             threads => threads.min(pieces.len()).saturating_sub(1),
         };
         let next = AtomicUsize::new(0);
-        let work = |connection: &Connection, gathered: &mut G| -> rusqlite::Result<()> {
+        let work = |connection: &Connection<'_>, gathered: &mut G| -> database::Result<()> {
             loop {
                 let place = next.fetch_add(1, Relaxed);
                 let Some(RowStretch { from_us, until_us }) = pieces.get(place).copied() else { return Ok(()) };
@@ -155,11 +191,11 @@ impl StoreReader {
         };
         let (path, stop) = (&self.path, &self.stop);
         std::thread::scope(|scope| {
-            let helper = || -> rusqlite::Result<G> {
+            let helper = || -> database::Result<G> {
                 let mut gathered = make();
                 let connection = open::connect(path)?;
                 interrupt(&connection, deadline, stop)?;
-                let state = connection.unchecked_transaction()?;
+                let state = Connection::Sqlite(&connection).snapshot()?;
                 // If planned rows were removed since, only the snapshot of the first thread still has them.
                 if plan::removed(&state)? == plan.removed {
                     work(&state, &mut gathered)?;
@@ -169,9 +205,10 @@ impl StoreReader {
             let helpers: Vec<_> = (0..others).map(|_| scope.spawn(helper)).collect();
             work(&state, &mut gathered)?;
             for helper in helpers {
-                gathered.merge(helper.join().map_err(|_| rusqlite::Error::InvalidQuery)??);
+                let joined = helper.join().map_err(|_| Error::Content("a thread panicked".to_owned()))?;
+                gathered.merge(joined?);
             }
-            Ok::<(), rusqlite::Error>(())
+            Ok::<(), Error>(())
         })?;
         Ok((gathered, Coverage { rolled_until: plan.rolled_until, whole_hours: plan.whole_hours }))
     }
@@ -182,27 +219,41 @@ impl StoreReader {
             return Err(ReadError::Stopped { path: self.path.clone() });
         }
         let deadline = Instant::now() + self.time_limit;
-        interrupt(&self.connection, deadline, &self.stop).map_err(|error| self.explain(&error))?;
+        match &self.opened {
+            Opened::Sqlite(connection) => {
+                interrupt(connection, deadline, &self.stop).map_err(|error| self.explain(error.into()))?;
+            }
+            Opened::Postgres(session) => {
+                let stop = Arc::clone(&self.stop);
+                session.limit(Some(deadline), move || stop.load(Relaxed));
+            }
+        }
         Ok(deadline)
     }
 
-    fn explain(&self, error: &rusqlite::Error) -> ReadError {
-        let path = self.path.clone();
-        match error.sqlite_error_code() {
-            Some(rusqlite::ErrorCode::OperationInterrupted) if self.stop.load(Relaxed) => ReadError::Stopped { path },
-            Some(rusqlite::ErrorCode::OperationInterrupted) => ReadError::TimeLimit { path },
-            _ => {
-                if let Some(on_damage) = self.on_damage.as_ref().filter(|_| symptom(error).is_some()) {
-                    on_damage(error.to_string());
+    fn explain(&self, error: Error) -> ReadError {
+        let (path, reason) = (self.path.clone(), error.to_string());
+        let is_over = match &error {
+            Error::Sqlite(error) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted),
+            Error::Postgres(error) => error.is_time_limit() || *error == postgres::Error::Stopped,
+            Error::Content(_) => false,
+        };
+        match error {
+            _ if is_over && self.stop.load(Relaxed) => ReadError::Stopped { path },
+            _ if is_over => ReadError::TimeLimit { path },
+            Error::Postgres(error) => ReadError::Failed { reason: postgres::advice(&error, reason), path },
+            error => {
+                if let Some(on_damage) = self.on_damage.as_ref().filter(|_| symptom(&error).is_some()) {
+                    on_damage(reason.clone());
                 }
-                ReadError::Failed { path, reason: error.to_string() }
+                ReadError::Failed { path, reason }
             }
         }
     }
 }
 
 /// Limits the running statement by the deadline and by `stop`.
-fn interrupt(connection: &Connection, deadline: Instant, stop: &Arc<AtomicBool>) -> rusqlite::Result<()> {
+fn interrupt(connection: &rusqlite::Connection, deadline: Instant, stop: &Arc<AtomicBool>) -> rusqlite::Result<()> {
     let stop = stop.clone();
     connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || stop.load(Relaxed) || Instant::now() >= deadline))
 }
@@ -236,23 +287,38 @@ impl StoreReader {
     /// It takes too long, or the file cannot be read.
     pub fn extent(&self) -> Result<Extent, ReadError> {
         let bytes = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let (file_bytes, log_bytes) = (bytes(self.path()), bytes(&open::log_of(self.path())));
-        let gives_back = self.ask(open::gives_back)?;
-        self.ask(|connection| Ok(Extent { file_bytes, log_bytes, gives_back, ..inside(connection)? }))
+        self.ask(|connection| {
+            let extent = inside(connection)?;
+            Ok(match connection {
+                Connection::Sqlite(file) => Extent {
+                    file_bytes: bytes(self.path()),
+                    log_bytes: bytes(&open::log_of(self.path())),
+                    gives_back: open::gives_back(file)?,
+                    ..extent
+                },
+                Connection::Postgres(_) => {
+                    Extent { file_bytes: connection.one(postgres::BYTES, &[], |row| row.get(0))?, ..extent }
+                }
+            })
+        })
     }
 }
 
-fn inside(connection: &Connection) -> rusqlite::Result<Extent> {
-    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u64>(0));
-    let last: Option<i64> = connection.query_row(LAST, [], |row| row.get(0)).optional()?;
+fn inside(connection: &Connection<'_>) -> database::Result<Extent> {
+    let number = |sql: &str| connection.one(sql, &[], |row| row.get::<u64>(0));
+    let last: Option<i64> = connection.find(LAST, &[], |row| row.get(0))?;
     let rolled_until = last.map(|start| start + HOUR_US);
     let from = first_race_id(rolled_until.unwrap_or(0));
-    let counted: u64 = connection.query_row(NEW_ROWS, rusqlite::params![from, COUNTED_MAX + 1], |row| row.get(0))?;
+    let counted: u64 = connection.one(NEW_ROWS, params![Id(&from), COUNTED_MAX + 1], |row| row.get(0))?;
+    let free_bytes = match connection {
+        Connection::Sqlite(_) => number("PRAGMA freelist_count")? * number("PRAGMA page_size")?,
+        Connection::Postgres(_) => 0,
+    };
     Ok(Extent {
         file_bytes: 0,
         log_bytes: 0,
         gives_back: false,
-        free_bytes: number("PRAGMA freelist_count")? * number("PRAGMA page_size")?,
+        free_bytes,
         attempts: number(ROLLED)? + counted.min(COUNTED_MAX as u64),
         more: counted > COUNTED_MAX as u64,
         since: plan::oldest(connection, SourceFilter::Client)?,
@@ -266,9 +332,9 @@ pub(super) const LAST: &str = "\
     ORDER BY start DESC LIMIT 1";
 
 /// Includes hours that must be rolled up again.
-pub(super) const ROLLED: &str = "SELECT coalesce(sum(attempts), 0) FROM rollup_span WHERE hours = 1";
+pub(super) const ROLLED: &str = "SELECT CAST(coalesce(sum(attempts), 0) AS BIGINT) FROM rollup_span WHERE hours = 1";
 
 pub(super) const NEW_ROWS: &str = "\
     SELECT count(*) FROM (\
         SELECT 1 FROM attempt LEFT JOIN race ON race.race_id = attempt.race_id \
-        WHERE attempt.race_id >= ?1 AND coalesce(race.source, 'client') = 'client' LIMIT ?2)";
+        WHERE attempt.race_id >= ?1 AND coalesce(race.source, 'client') = 'client' LIMIT ?2) AS counted";

@@ -4,9 +4,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use rusqlite::{Connection, OptionalExtension as _, Rows};
-
 use super::columns::{RowReader, began_at, first_race_id, select};
+use super::database::{Connection, Id, Result, Rows, params};
 use super::races::BEHIND_ALL;
 use super::reader::{ReadError, StoreReader};
 use super::scan::fill_decoding;
@@ -60,7 +59,7 @@ fn select_recorded(condition: &str) -> String {
 }
 
 const OF_WINDOW: &str = "\
-    race.race_id >= ?1 AND race.race_id < ?2 AND (?3 IS NULL OR race.model = ?3) ORDER BY race.race_id, ordinal";
+    race.race_id >= ?1 AND race.race_id < ?2 AND (CAST(?3 AS TEXT) IS NULL OR race.model = ?3) ORDER BY race.race_id, ordinal";
 
 const ONE_RECORDED: &str = "race.race_id = ?1 ORDER BY ordinal";
 
@@ -71,7 +70,7 @@ const NEWEST_OF: &str = "\
         (SELECT race_id, provider, model_sent, ttft_obs_us, plain FROM attempt \
          WHERE NOT EXISTS (SELECT 1 FROM race WHERE race.source <> 'client' AND race.source = 'bench' \
                                                 AND race.race_id = attempt.race_id) \
-         ORDER BY race_id DESC, ordinal DESC LIMIT ?2) \
+         ORDER BY race_id DESC, ordinal DESC LIMIT ?2) AS newest \
     WHERE (ttft_obs_us IS NOT NULL OR plain = 1) AND provider || '/' || model_sent IN (SELECT value FROM json_each(?1))";
 
 /// Maximum attempts searched for the selected upstreams, about half a second. A start waits for the search, and without
@@ -108,14 +107,13 @@ impl StoreReader {
         let until = filter.until.map_or_else(|| BEHIND_ALL.to_owned(), first_race_id);
         let behind = filter.newest.saturating_sub(1);
         self.ask(|connection| {
-            let state = connection.unchecked_transaction()?;
-            let behind = i64::try_from(behind).unwrap_or(i64::MAX);
-            let oldest =
-                state.query_row(&oldest_of_newest(filter.source), (&until, behind), |row| row.get::<_, String>(0));
-            let since = first_race_id(filter.since.unwrap_or(0)).max(oldest.optional()?.unwrap_or_default());
+            let state = connection.snapshot()?;
+            let oldest = oldest_of_newest(filter.source);
+            let oldest: Option<String> = state.find(&oldest, params![Id(&until), behind], |row| row.get(0))?;
+            let since = first_race_id(filter.since.unwrap_or(0)).max(oldest.unwrap_or_default());
             let condition = format!("{} AND {OF_WINDOW}", filter.source.condition());
             let mut statement = state.prepare(&select_recorded(&condition))?;
-            read(statement.query((since, until, filter.model.as_deref()))?, &mut each)
+            read(statement.query(params![Id(&since), Id(&until), filter.model.as_deref()])?, &mut each)
         })
     }
 
@@ -131,10 +129,10 @@ impl StoreReader {
         mut each: impl FnMut(Recorded),
     ) -> Result<(), ReadError> {
         self.ask(|connection| {
-            let state = connection.unchecked_transaction()?;
+            let state = connection.snapshot()?;
             let mut statement = state.prepare(&select_recorded(ONE_RECORDED))?;
             for race_id in newest_of(&state, upstreams, newest)? {
-                read(statement.query([&race_id])?, &mut each)?;
+                read(statement.query_few(params![Id(&race_id)])?, &mut each)?;
             }
             Ok(())
         })
@@ -142,14 +140,14 @@ impl StoreReader {
 }
 
 /// The ids of the requests of these attempts, oldest first.
-fn newest_of(connection: &Connection, upstreams: &[String], newest: usize) -> rusqlite::Result<BTreeSet<String>> {
+fn newest_of(connection: &Connection<'_>, upstreams: &[String], newest: usize) -> Result<BTreeSet<String>> {
     let mut missing: HashMap<&str, usize> = upstreams.iter().map(|upstream| (upstream.as_str(), newest)).collect();
     let mut statement = connection.prepare(NEWEST_OF)?;
-    let mut rows = statement.query((serde_json::json!(upstreams).to_string(), LOOKED_AT_MAX))?;
+    let mut rows = statement.query(params![&serde_json::json!(upstreams).to_string(), LOOKED_AT_MAX])?;
     let mut races = BTreeSet::new();
     while !missing.is_empty() {
         let Some(row) = rows.next()? else { break };
-        let upstream = row.get_ref(1)?.as_str()?;
+        let upstream: &str = row.get(1)?;
         let Some(places) = missing.get_mut(upstream) else { continue };
         *places = places.saturating_sub(1);
         if *places == 0 {
@@ -161,7 +159,7 @@ fn newest_of(connection: &Connection, upstreams: &[String], newest: usize) -> ru
 }
 
 /// Passes each request of these rows to `each`. The attempts of a race follow each other.
-fn read(mut rows: Rows<'_>, each: &mut impl FnMut(Recorded)) -> rusqlite::Result<()> {
+fn read(mut rows: Rows<'_>, each: &mut impl FnMut(Recorded)) -> Result<()> {
     let (mut attempt, mut ending) = (MeasuredAttempt::default(), EndingColumns::default());
     let mut race = RecordedRow::default();
     let mut request: Option<Recorded> = None;

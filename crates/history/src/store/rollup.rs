@@ -12,14 +12,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, OperationInterrupted, ReadOnly};
-use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
 use super::FileId;
 use super::cells::{self, Bundle, DayCells, PublishOutcome, RollupSpan};
 use super::columns::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
+use super::database::{self, Connection, Id, Row, params};
 use super::moving::{self, ATTEMPT_TO_STAY, MoveProgress, RACE_TO_STAY};
 use super::narrow::{self, Names};
-use super::open::{self, OpenError};
+use super::open::OpenError;
+use super::postgres;
+use super::reader::Opened;
 use super::scan;
 use super::selection::AttemptFilter;
 use super::space::give_back;
@@ -112,21 +114,26 @@ impl Roller {
     /// whole file fails, the failed work is postponed.
     pub fn step(&mut self, now_us: i64, keep_from: Option<i64>) -> Result<RollupStep, RollupError> {
         let connected = self.connect();
-        let mut connection = connected.map_err(|error| RollupError::unopened(&self.path, &error))?;
+        let mut opened = connected.map_err(|error| RollupError::unopened(&self.path, &error))?;
+        if let Opened::Postgres(session) = &opened
+            && !postgres::holds_duty(session, "rollup").map_err(|error| RollupError::of(&self.path, &error.into()))?
+        {
+            return Ok(RollupStep::Nothing);
+        }
         // The clock may have been set back.
         self.postponed.retain(|_, at_us| (0..micros(POSTPONED_FOR)).contains(&(now_us - *at_us)));
         if self.removal_is_next {
             self.removal_is_next = false;
-            let step = self.remove(&mut connection, now_us, keep_from)?;
+            let step = self.remove(&mut opened, now_us, keep_from)?;
             if step != RollupStep::Nothing {
                 return Ok(step);
             }
         }
-        if let Some(span) = self.due(&mut connection, now_us)? {
+        if let Some(span) = self.due(&opened.connection(), now_us)? {
             self.removal_is_next = true;
-            return self.tried(RollupWork::RollUp(span), now_us, || roll_up(&mut connection, span));
+            return self.tried(RollupWork::RollUp(span), now_us, || roll_up(&opened.connection(), span));
         }
-        self.remove(&mut connection, now_us, keep_from)
+        self.remove(&mut opened, now_us, keep_from)
     }
 
     /// Days with rows, present or removed, in the month before `now_us`.
@@ -134,21 +141,29 @@ impl Roller {
     /// # Errors
     /// The file cannot be read.
     pub fn days_with_rows(&mut self, now_us: i64) -> Result<usize, RollupError> {
-        let connection = open::roller(&self.path).map_err(|error| RollupError::unopened(&self.path, &error))?;
-        let days = connection.query_row(DAYS, [now_us - LATELY_US, now_us], |row| row.get(0));
+        let opened = Opened::rolling(&self.path).map_err(|error| RollupError::unopened(&self.path, &error))?;
+        let days = opened.connection().one(DAYS, params![now_us - LATELY_US, now_us], |row| row.get(0));
         days.map_err(|error| RollupError::of(&self.path, &error))
     }
 
     /// Whether there are rows of hours that ended before this time. False if the file cannot be read.
     pub fn has_rows_before(&self, keep_from: i64) -> bool {
-        let oldest = open::roller(&self.path).ok().and_then(|connection| next_hour(&connection, 0).ok().flatten());
+        let opened = Opened::rolling(&self.path).ok();
+        let oldest = opened.and_then(|opened| next_hour(&opened.connection(), 0).ok().flatten());
         oldest.is_some_and(|hour| hour + HOUR_US <= keep_from)
     }
 
-    fn connect(&mut self) -> Result<Connection, OpenError> {
-        let connection = open::roller(&self.path)?;
-        let unusable = |reason: String| OpenError::Unusable { path: self.path.clone(), reason };
+    fn connect(&mut self) -> Result<Opened, OpenError> {
+        let opened = Opened::rolling(&self.path)?;
         let stop = Arc::clone(&self.stop);
+        let connection = match &opened {
+            Opened::Postgres(session) => {
+                session.limit(None, move || stop());
+                return Ok(opened);
+            }
+            Opened::Sqlite(connection) => connection,
+        };
+        let unusable = |reason: String| OpenError::Unusable { path: self.path.clone(), reason };
         let looked = connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || stop()));
         looked.map_err(|error| unusable(error.to_string()))?;
         let found = std::fs::metadata(&self.path).map_err(|error| unusable(error.to_string()))?;
@@ -158,7 +173,7 @@ impl Roller {
             self.postponed.clear();
             self.names.forget();
         }
-        Ok(connection)
+        Ok(opened)
     }
 
     /// Postpones failing work.
@@ -183,7 +198,7 @@ impl Roller {
     }
 
     /// The next hour to roll up, or else the next day.
-    fn due(&mut self, connection: &mut Connection, now_us: i64) -> Result<Option<RollupSpan>, RollupError> {
+    fn due(&mut self, connection: &Connection<'_>, now_us: i64) -> Result<Option<RollupSpan>, RollupError> {
         if self.postponed.len() >= POSTPONED_MAX {
             return Ok(None);
         }
@@ -207,23 +222,22 @@ impl Roller {
         next(self, 24)
     }
 
-    fn remove(
-        &mut self,
-        connection: &mut Connection,
-        now_us: i64,
-        keep_from: Option<i64>,
-    ) -> Result<RollupStep, RollupError> {
+    fn remove(&mut self, opened: &mut Opened, now_us: i64, keep_from: Option<i64>) -> Result<RollupStep, RollupError> {
         if let Some(keep_from) = keep_from.filter(|_| !self.postponed.contains_key(&RollupWork::Remove)) {
-            let step = self.tried(RollupWork::Remove, now_us, || Ok(remove(connection, keep_from)?))?;
+            let step = self.tried(RollupWork::Remove, now_us, || Ok(remove(&opened.connection(), keep_from)?))?;
             if step != RollupStep::Nothing {
                 return Ok(step);
             }
         }
+        // Postgres has no older rows, and takes care of its space.
+        let Opened::Sqlite(connection) = opened else { return Ok(RollupStep::Nothing) };
         if !self.postponed.contains_key(&RollupWork::Move) {
             let mut names = std::mem::take(&mut self.names);
-            let moved = self.tried(RollupWork::Move, now_us, || match moving::step(connection, &mut names)? {
-                MoveProgress::NoRoom(left) => Err(RollupFailure::NoRoom(left)),
-                progress => Ok(progress),
+            let moved = self.tried(RollupWork::Move, now_us, || {
+                match moving::step(connection, &mut names).map_err(database::Error::from)? {
+                    MoveProgress::NoRoom(left) => Err(RollupFailure::NoRoom(left)),
+                    progress => Ok(progress),
+                }
             });
             self.names = names;
             match moved? {
@@ -235,7 +249,7 @@ impl Roller {
         if self.postponed.contains_key(&RollupWork::GiveBack) {
             return Ok(RollupStep::Nothing);
         }
-        match self.tried(RollupWork::GiveBack, now_us, || Ok(give_back(connection)?))? {
+        match self.tried(RollupWork::GiveBack, now_us, || Ok(give_back(connection).map_err(database::Error::from)?))? {
             0 => Ok(RollupStep::Nothing),
             pages => Ok(RollupStep::GivenBack { pages }),
         }
@@ -259,12 +273,12 @@ impl std::fmt::Display for RollupWork {
     }
 }
 
-fn roll_up(connection: &mut Connection, span: RollupSpan) -> Result<RollupStep, RollupFailure> {
-    let snapshot = connection.transaction()?;
+fn roll_up(connection: &Connection<'_>, span: RollupSpan) -> Result<RollupStep, RollupFailure> {
+    let snapshot = connection.snapshot()?;
     let hour = span.hours == 1;
     let nothing = if hour { RollupStep::RolledUp { attempts: 0 } } else { RollupStep::Day };
     // Another process may have rolled it up, and may be removing its rows.
-    let Some(batches) = span.batches(&snapshot)? else { return Ok(nothing) };
+    let Some(batches) = span.batches(&snapshot, "")? else { return Ok(nothing) };
     let (step, kept) = if hour {
         let mut bundle = Bundle::default();
         let range = (span.start, span.start + HOUR_US);
@@ -286,7 +300,7 @@ fn roll_up(connection: &mut Connection, span: RollupSpan) -> Result<RollupStep, 
 /// Adds the first hour with rows that is missing from `rollup_span`; also returns the time before which none is
 /// missing.
 fn find(
-    connection: &Connection,
+    connection: &Connection<'_>,
     known_until: i64,
     settled_us: i64,
 ) -> Result<(Option<RollupSpan>, i64), RollupFailure> {
@@ -294,8 +308,8 @@ fn find(
     while let Some(start) = next_hour(connection, until)?.filter(|hour| hour + HOUR_US <= settled_us) {
         let hour = RollupSpan { hours: 1, start };
         until = start + HOUR_US;
-        if cells::state(connection, hour)?.is_none() {
-            connection.execute(FOUND, [start])?;
+        if cells::state(connection, hour, "")?.is_none() {
+            connection.execute(FOUND, params![start])?;
             return Ok((Some(hour), until));
         }
     }
@@ -304,51 +318,61 @@ fn find(
 
 /// Removes some of the oldest rows before `keep_from`, if they are rolled up; after the last of them the runs and the incidents that
 /// began before.
-fn remove(connection: &mut Connection, keep_from: i64) -> rusqlite::Result<RollupStep> {
+fn remove(connection: &Connection<'_>, keep_from: i64) -> database::Result<RollupStep> {
+    if let Connection::Postgres(session) = connection {
+        if let Some(races) = postgres::remove_day(session, keep_from)? {
+            return Ok(RollupStep::Removed { races });
+        }
+        return remove_runs_and_incidents(connection, keep_from);
+    }
     let mut from = 0;
     while let Some(oldest) = next_hour(connection, from)?.filter(|hour| hour + HOUR_US <= keep_from) {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if cells::state(&transaction, RollupSpan { hours: 1, start: oldest })?.is_some_and(|(state, _)| state > 0) {
-            transaction.execute(REMOVING, [oldest])?;
+        let transaction = connection.change()?;
+        let state = cells::state(&transaction, RollupSpan { hours: 1, start: oldest }, "")?;
+        if state.is_some_and(|(state, _)| state > 0) {
+            transaction.execute(REMOVING, params![oldest])?;
             let races = remove_some(&transaction, oldest)?;
             transaction.commit()?;
             return Ok(RollupStep::Removed { races });
         }
         from = oldest + HOUR_US;
     }
+    remove_runs_and_incidents(connection, keep_from)
+}
+
+fn remove_runs_and_incidents(connection: &Connection<'_>, keep_from: i64) -> database::Result<RollupStep> {
     for (old, removing) in [(OLD_RUN, REMOVE_RUNS), (OLD_INCIDENT, REMOVE_INCIDENTS)] {
-        if connection.query_row(old, [keep_from], |_| Ok(())).optional()?.is_some() {
-            connection.execute(removing, [keep_from])?;
+        if connection.find(old, params![keep_from], |_| Ok(()))?.is_some() {
+            connection.execute(removing, params![keep_from])?;
         }
     }
     Ok(RollupStep::Nothing)
 }
 
 /// Removes the first races of the hour, with their attempts. Attempts without a race count as one race.
-fn remove_some(transaction: &Transaction<'_>, hour: i64) -> rusqlite::Result<usize> {
+fn remove_some(transaction: &Connection<'_>, hour: i64) -> database::Result<usize> {
     let (from, mut until) = (first_race_id(hour), first_race_id(hour + HOUR_US));
     for sql in [RACE_TO_STAY, ATTEMPT_TO_STAY] {
-        let first = transaction.query_row(sql, params![from, until, REMOVED_MAX], |row| row.get(0)).optional()?;
+        let first = transaction.find(sql, params![Id(&from), Id(&until), REMOVED_MAX], |row| row.get(0))?;
         until = first.unwrap_or(until);
     }
-    let [races, attempts] = narrow::tables(transaction)?;
-    let attempts = transaction.execute(&removal(attempts), [&from, &until])?;
-    let races = transaction.execute(&removal(races), [&from, &until])?;
+    let Connection::Sqlite(file) = transaction else { return Ok(0) };
+    let [races, attempts] = narrow::tables(file)?;
+    let attempts = transaction.execute(&removal(attempts), params![Id(&from), Id(&until)])?;
+    let races = transaction.execute(&removal(races), params![Id(&from), Id(&until)])?;
     Ok(races.max(usize::from(attempts > 0)))
 }
 
 /// The first finished hour or day that is not rolled up, can be rolled up, and is not postponed.
 fn due(
-    connection: &Connection,
+    connection: &Connection<'_>,
     hours: i64,
     settled_us: i64,
     postponed_span: impl Fn(RollupSpan) -> bool,
-) -> rusqlite::Result<Option<RollupSpan>> {
-    let mut statement = connection.prepare(DUE)?;
-    let mut rows = statement.query([hours, settled_us - hours * HOUR_US])?;
-    while let Some(row) = rows.next()? {
-        let span = RollupSpan { hours, start: row.get(0)? };
-        if !postponed_span(span) && span.batches(connection)?.is_some() {
+) -> database::Result<Option<RollupSpan>> {
+    for start in connection.all(DUE, params![hours, settled_us - hours * HOUR_US], |row| row.get(0))? {
+        let span = RollupSpan { hours, start };
+        if !postponed_span(span) && span.batches(connection, "")?.is_some() {
             return Ok(Some(span));
         }
     }
@@ -356,16 +380,19 @@ fn due(
 }
 
 /// The hour of the first row at or after `from_us`.
-fn next_hour(connection: &Connection, from_us: i64) -> rusqlite::Result<Option<i64>> {
-    let id: Option<String> = connection.query_row(FIRST, [first_race_id(from_us)], |row| row.get(0))?;
+fn next_hour(connection: &Connection<'_>, from_us: i64) -> database::Result<Option<i64>> {
+    let (from, of) = (first_race_id(from_us), |row: Row<'_>| row.get::<String>(0));
+    let [race, attempt] = FIRST.map(|sql| connection.find(sql, params![Id(&from)], of));
+    let first = [race?, attempt?].into_iter().flatten().min().map(|id| began_at(&id));
     // An id of another form contains no time.
-    Ok(id.map(|id| began_at(&id)).filter(|began_at| *began_at >= from_us).map(|began_at| start_of(began_at, HOUR_US)))
+    Ok(first.filter(|began_at| *began_at >= from_us).map(|began_at| start_of(began_at, HOUR_US)))
 }
 
-/// The first row of either table.
-pub(super) const FIRST: &str = "\
-    SELECT min(id) FROM (SELECT min(race_id) AS id FROM race WHERE race_id >= ?1 \
-                         UNION ALL SELECT min(race_id) FROM attempt WHERE race_id >= ?1)";
+/// The first row of each table.
+pub(super) const FIRST: [&str; 2] = [
+    "SELECT race_id FROM race WHERE race_id >= ?1 ORDER BY race_id LIMIT 1",
+    "SELECT race_id FROM attempt WHERE race_id >= ?1 ORDER BY race_id LIMIT 1",
+];
 
 const DAYS: &str = "SELECT count(*) FROM rollup_span WHERE hours = 24 AND start > ?1 AND start <= ?2";
 
@@ -411,7 +438,7 @@ impl RollupError {
         RollupError { is_of_damage: error.is_of_damage(), ..RollupError::new(path, error.to_string()) }
     }
 
-    pub(super) fn of(path: &Path, error: &rusqlite::Error) -> RollupError {
+    pub(super) fn of(path: &Path, error: &database::Error) -> RollupError {
         RollupError { is_of_damage: symptom(error).is_some(), ..RollupError::new(path, error.to_string()) }
     }
 }
@@ -419,7 +446,7 @@ impl RollupError {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RollupFailure {
     #[error(transparent)]
-    Database(#[from] rusqlite::Error),
+    Database(#[from] database::Error),
     #[error("another process rolls it up too")]
     Shared,
     #[error("the disk has only {0} MiB left; it needs about half of the size of the file meanwhile")]
@@ -431,9 +458,14 @@ pub(super) enum RollupFailure {
 impl RollupFailure {
     /// Whether the work concerns the whole file, or ends by itself soon.
     pub fn is_of_the_file(&self) -> bool {
-        let RollupFailure::Database(error) = self else { return false };
-        let code = error.sqlite_error_code();
-        matches!(code, Some(DatabaseBusy | DatabaseLocked | OperationInterrupted | CannotOpen | ReadOnly))
+        match self {
+            RollupFailure::Database(database::Error::Sqlite(error)) => {
+                let code = error.sqlite_error_code();
+                matches!(code, Some(DatabaseBusy | DatabaseLocked | OperationInterrupted | CannotOpen | ReadOnly))
+            }
+            RollupFailure::Database(database::Error::Postgres(error)) => error.may_pass(),
+            _ => false,
+        }
     }
 
     pub fn is_of_damage(&self) -> bool {

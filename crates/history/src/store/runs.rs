@@ -4,12 +4,12 @@
 
 use std::ops::ControlFlow;
 
-use rusqlite::Connection;
-
-use super::columns::first_race_id;
+use super::columns::{first_race_id, whole};
+use super::database::{Connection, Id, Result, params};
 use super::races::{BEHIND_ALL, ExportRow, each_row, rows};
 use super::reader::{ReadError, StoreReader};
 use super::selection::SourceFilter;
+use crate::record::AttemptRecord;
 
 /// The selected runs: all conditions that are set must hold.
 #[derive(Clone, Debug, Default)]
@@ -51,12 +51,13 @@ const NAMES_MAX: u16 = 500;
 /// Each attempt with the columns of its race that only the race has.
 fn of_run() -> String {
     format!(
-        "SELECT attempt.*, race.started_at, race.model, race.workload, race.scheduled_us, race.done_us, \
+        "SELECT {}, race.started_at, race.model, race.workload, race.scheduled_us, race.done_us, \
                 race.outcome AS race_outcome, speed.ttft_ms, speed.tpot_ms, speed.tok_s \
          FROM race JOIN attempt ON attempt.race_id = race.race_id \
               JOIN attempt_speed_all AS speed ON speed.race_id = attempt.race_id AND speed.ordinal = attempt.ordinal \
          WHERE {} AND race.race_id >= ?1 AND race.race_id < ?2 AND race.run_id = ?3 \
          ORDER BY race.race_id, attempt.ordinal",
+        whole::<AttemptRecord>(),
         SourceFilter::Bench.condition()
     )
 }
@@ -69,8 +70,8 @@ impl StoreReader {
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<ExportRow>, ReadError> {
         let before = filter.before.as_deref().unwrap_or(BEHIND_ALL);
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-        let parameters = (before, filter.since.unwrap_or(i64::MIN), limit);
-        self.ask(|connection| rows(connection, PAGE, parameters))
+        let since = filter.since.unwrap_or(i64::MIN);
+        self.ask(|connection| rows(connection, PAGE, params![before, since, limit]))
     }
 
     /// The run with this id, else the newest with this label, else the one whose id begins so.
@@ -86,7 +87,7 @@ impl StoreReader {
     /// # Errors
     /// It takes too long, or the file cannot be read.
     pub fn run_names(&self) -> Result<Vec<String>, ReadError> {
-        let runs = self.ask(|connection| rows(connection, NAMES, [NAMES_MAX]))?;
+        let runs = self.ask(|connection| rows(connection, NAMES, params![NAMES_MAX]))?;
         let text = |run: &ExportRow, name: &str| run.get(name)?.as_str().map(str::to_owned);
         Ok(runs.iter().flat_map(|run| [text(run, "label"), text(run, "run_id")]).flatten().collect())
     }
@@ -104,16 +105,16 @@ impl StoreReader {
     ) -> Result<(), ReadError> {
         let until = ended_at.map_or_else(|| BEHIND_ALL.to_owned(), |at| first_race_id(at.saturating_add(SPARE_US)));
         let since = first_race_id(began_at.saturating_sub(SPARE_US));
-        self.ask(|connection| each_row(connection, &of_run(), (since, until, run_id), each))
+        self.ask(|connection| each_row(connection, &of_run(), params![Id(&since), Id(&until), run_id], each))
     }
 }
 
 /// Rows are searched this long before and after their run: the wall clock may have been set meanwhile. Microseconds.
 const SPARE_US: i64 = 3_600_000_000;
 
-fn search(connection: &Connection, name: &str) -> rusqlite::Result<RunSearch> {
+fn search(connection: &Connection<'_>, name: &str) -> Result<RunSearch> {
     for sql in [OF_ID, OF_LABEL] {
-        if let Some(run) = rows(connection, sql, [name])?.pop() {
+        if let Some(run) = rows(connection, sql, params![name])?.pop() {
             return Ok(RunSearch::Found(Box::new(run)));
         }
     }
@@ -122,7 +123,7 @@ fn search(connection: &Connection, name: &str) -> rusqlite::Result<RunSearch> {
         return Ok(RunSearch::Nothing);
     }
     let name = name.to_ascii_lowercase();
-    let mut found = rows(connection, OF_PREFIX, (&name, format!("{name}{BEHIND_ALL}"), LISTED_MAX))?;
+    let mut found = rows(connection, OF_PREFIX, params![&name, &format!("{name}{BEHIND_ALL}"), LISTED_MAX])?;
     Ok(match found.len() {
         0 => RunSearch::Nothing,
         1 => found.pop().map_or(RunSearch::Nothing, |run| RunSearch::Found(Box::new(run))),

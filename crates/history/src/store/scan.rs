@@ -6,9 +6,8 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use rusqlite::{Connection, Rows};
-
 use super::columns::{RowReader, Spells, began_at, first_race_id, select};
+use super::database::{Connection, Id, Result, Rows, params};
 use super::narrow::{self, NumberedColumns, Speller};
 use super::selection::{AttemptFilter, Gather, SourceFilter};
 use crate::estimate::cost::Cost;
@@ -63,21 +62,26 @@ pub(super) fn statements(source: SourceFilter) -> [Cow<'static, str>; 2] {
 /// Passes to `gather` every attempt that the filter wants, of races that began from `from_us` on and before `until_us`, and every request
 /// without an attempt. `first_race`: the number of the first race.
 pub(super) fn scan(
-    connection: &Connection,
+    connection: &Connection<'_>,
     (from_us, until_us): (i64, i64),
     filter: &AttemptFilter,
     first_race: u64,
     gather: &mut impl Gather,
-) -> rusqlite::Result<()> {
-    let range = [first_race_id(from_us), first_race_id(until_us)];
-    let is_narrow = !filter.source.is_apart() && !narrow::is_moving(connection)?;
-    let names = if is_narrow { narrow::names(connection)? } else { Vec::new() };
+) -> Result<()> {
+    let (from, until) = (first_race_id(from_us), first_race_id(until_us));
+    let range = params![Id(&from), Id(&until)];
+    let file = match connection {
+        Connection::Sqlite(file) if !filter.source.is_apart() && !narrow::is_moving(file)? => Some(file),
+        _ => None,
+    };
+    let is_narrow = file.is_some();
+    let names = file.map_or(Ok(Vec::new()), |file| narrow::names(file))?;
     let spellers = NARROW.each_ref().map(|(_, columns)| Speller::new(columns, &names));
     let [of_race, of_attempt] = spellers.each_ref().map(|speller| is_narrow.then_some(speller as &dyn Spells));
     let [races, attempts] = if is_narrow { narrow_statements().map(Cow::Borrowed) } else { statements(filter.source) };
-    let (mut races, mut attempts) = (connection.prepare_cached(&races)?, connection.prepare_cached(&attempts)?);
-    let mut races = races.query([&range[0], &range[1]])?;
-    let mut attempts = Attempts::new(attempts.query([&range[0], &range[1]])?, of_attempt)?;
+    let (mut races, mut attempts) = (connection.prepare(&races)?, connection.prepare(&attempts)?);
+    let mut races = races.query(range)?;
+    let mut attempts = Attempts::new(attempts.query(range)?, of_attempt)?;
     let mut race = RequestRow::default();
     let mut is_race = next_race(&mut races, of_race, &mut race)?;
     let mut id = String::new();
@@ -98,7 +102,7 @@ pub(super) fn scan(
 }
 
 /// False after the last race.
-fn next_race(rows: &mut Rows<'_>, speller: Option<&dyn Spells>, race: &mut RequestRow) -> rusqlite::Result<bool> {
+fn next_race(rows: &mut Rows<'_>, speller: Option<&dyn Spells>, race: &mut RequestRow) -> Result<bool> {
     let Some(row) = rows.next()? else { return Ok(false) };
     RowReader::spelled(row, speller).fill(race)?;
     Ok(true)
@@ -138,14 +142,14 @@ struct Attempts<'r> {
 }
 
 impl<'r> Attempts<'r> {
-    fn new(rows: Rows<'r>, speller: Option<&'r dyn Spells>) -> rusqlite::Result<Attempts<'r>> {
+    fn new(rows: Rows<'r>, speller: Option<&'r dyn Spells>) -> Result<Attempts<'r>> {
         let mut attempts = Attempts { rows, speller, coming: None, of_race: Vec::new(), spare: Vec::new() };
         attempts.read_next()?;
         Ok(attempts)
     }
 
     /// Moves the attempts of this race to `of_race`.
-    fn take(&mut self, race_id: &str) -> rusqlite::Result<()> {
+    fn take(&mut self, race_id: &str) -> Result<()> {
         self.spare.append(&mut self.of_race);
         while let Some(attempt) = self.coming.take_if(|coming| coming.row.race_id == race_id) {
             self.of_race.push(attempt);
@@ -154,7 +158,7 @@ impl<'r> Attempts<'r> {
         Ok(())
     }
 
-    fn read_next(&mut self) -> rusqlite::Result<()> {
+    fn read_next(&mut self) -> Result<()> {
         let Some(row) = self.rows.next()? else { return Ok(()) };
         let mut attempt = self.spare.pop().unwrap_or_default();
         let mut cells = RowReader::spelled(row, self.speller);
@@ -167,7 +171,7 @@ impl<'r> Attempts<'r> {
 }
 
 /// Most attempts lose before their first token: the columns that are null in that case are not read.
-pub(super) fn fill_decoding(attempt: &mut MeasuredAttempt, cells: &mut RowReader<'_>) -> rusqlite::Result<()> {
+pub(super) fn fill_decoding(attempt: &mut MeasuredAttempt, cells: &mut RowReader<'_>) -> Result<()> {
     if attempt.row.outcome == AttemptOutcome::Lost && attempt.row.ttft_event != Some(1) {
         attempt.decoding = Decoding::default();
         return Ok(());

@@ -18,6 +18,7 @@ use super::write::{Record, RowTable, TableRow, WriteError, file_of};
 use super::{Opened, ReadBack, Store, Taken};
 use crate::record::table::{CellValue, Column, Table as _};
 use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
+use photofinish_config::config::postgres_url::local_file;
 
 /// Largest size of the file in bytes: about two million rows. Further rows wait in memory, and are lost once memory is
 /// full.
@@ -54,9 +55,12 @@ pub enum MoveError {
 impl Spill {
     /// For the database at this path. Does not open or create the file yet.
     pub fn of(database: &Path) -> Spill {
-        let mut path = database.as_os_str().to_owned();
-        path.push(".spill");
-        let (bytes_max, refused) = (Some(BYTES_MAX), file_of(database));
+        let own = local_file(database);
+        let mut path = own.as_os_str().to_owned();
+        if own == database {
+            path.push(".spill");
+        }
+        let (bytes_max, refused) = (Some(BYTES_MAX), file_of(&own));
         Spill { store: Store { bytes_max, refused, ..Store::unopened(Path::new(&path)) } }
     }
 

@@ -2,6 +2,8 @@
 
 use rusqlite::{ErrorCode, ffi};
 
+use super::database::Error;
+
 /// What an error says about the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symptom {
@@ -12,7 +14,13 @@ pub enum Symptom {
 }
 
 /// None: the error says nothing about the file, such as a lock or a full disk.
-pub(super) fn symptom(error: &rusqlite::Error) -> Option<Symptom> {
+pub(super) fn symptom(error: &Error) -> Option<Symptom> {
+    let Error::Sqlite(error) = error else { return None };
+    of_file(error)
+}
+
+/// The same of SQLite's own.
+pub(super) fn of_file(error: &rusqlite::Error) -> Option<Symptom> {
     let rusqlite::Error::SqliteFailure(failure, _) = error else { return None };
     match (failure.code, failure.extended_code) {
         (ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _) => Some(Symptom::Damaged),
@@ -33,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_lock_and_a_full_disk_say_nothing_about_the_file() {
-        let of = |code| symptom(&rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        let of = |code| of_file(&rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
         for (code, expected) in [
             (ffi::SQLITE_CORRUPT, Some(Symptom::Damaged)),
             (ffi::SQLITE_CORRUPT_INDEX, Some(Symptom::Damaged)),
@@ -53,6 +61,6 @@ mod tests {
         ] {
             assert_eq!(of(code), expected, "{code}");
         }
-        assert_eq!(symptom(&rusqlite::Error::InvalidQuery), None);
+        assert_eq!(of_file(&rusqlite::Error::InvalidQuery), None);
     }
 }

@@ -1,10 +1,9 @@
 //! What `photofinish verify` found: writes and reads verdicts, and the answers of a sample until its second session. Not for what
 //! they mean: see `photofinish_lab::verify`.
 
-use rusqlite::{TransactionBehavior, params};
-
 use super::Store;
 use super::columns::DAY_US;
+use super::database::{Row, params};
 use super::reader::{ReadError, StoreReader};
 use super::write::WriteError;
 
@@ -40,28 +39,31 @@ pub struct SampleRow {
     pub letters: Vec<u16>,
 }
 
+const SAVE: &str = "\
+    INSERT INTO verdict (at, model, host, fact, answer, reference, detail, wrong) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) \
+    ON CONFLICT (model, host, fact, at) DO UPDATE SET answer = excluded.answer, reference = excluded.reference, \
+        detail = excluded.detail, wrong = excluded.wrong";
+
+const SAVE_SAMPLE: &str =
+    "INSERT INTO sample (at, model, host, prompt, number, letters) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
 impl Store {
     /// Keeps these verdicts, and removes old ones.
     ///
     /// # Errors
     /// The database cannot be written now; then nothing is kept.
     pub fn save_verdicts(&self, rows: &[VerdictRow]) -> Result<(), WriteError> {
-        self.in_file(|connection, _| {
-            let transaction =
-                connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
-            let save = || {
-                let newest = rows.iter().map(|row| row.at).max().unwrap_or(0);
-                transaction.execute("DELETE FROM verdict WHERE at < ?1", [newest - VERDICT_DAYS_MAX * DAY_US])?;
-                let mut insert =
-                    transaction.prepare("INSERT OR REPLACE INTO verdict VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
-                rows.iter().try_for_each(|row| {
-                    let VerdictRow { at, model, host, fact, answer, reference, detail, wrong } = row;
-                    insert.execute(params![at, model, host, fact, answer, reference, detail, wrong]).map(drop)
-                })
-            };
-            save().map_err(WriteError::unsound)?;
-            transaction.commit().map_err(WriteError::unsound)
-        })
+        let saved = self.change_all(|transaction| {
+            let newest = rows.iter().map(|row| row.at).max().unwrap_or(0);
+            transaction.execute("DELETE FROM verdict WHERE at < ?1", params![newest - VERDICT_DAYS_MAX * DAY_US])?;
+            let mut insert = transaction.prepare(SAVE)?;
+            for row in rows {
+                let VerdictRow { at, model, host, fact, answer, reference, detail, wrong } = row;
+                insert.execute(params![*at, model, host, fact, answer, reference, detail, *wrong])?;
+            }
+            Ok(None)
+        });
+        saved.map(drop)
     }
 
     /// Replaces the sampled answers of a model; none removes them.
@@ -69,21 +71,16 @@ impl Store {
     /// # Errors
     /// The database cannot be written now; then nothing is changed.
     pub fn save_sample(&self, model: &str, rows: &[SampleRow]) -> Result<(), WriteError> {
-        self.in_file(|connection, _| {
-            let transaction =
-                connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
-            let save = || {
-                transaction.execute("DELETE FROM sample WHERE model = ?1", [model])?;
-                let mut insert = transaction.prepare("INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
-                rows.iter().try_for_each(|row| {
-                    let letters: Vec<u8> = row.letters.iter().flat_map(|letter| letter.to_le_bytes()).collect();
-                    let (prompt, number) = (row.prompt as i64, row.number as i64);
-                    insert.execute(params![row.at, model, row.host, prompt, number, letters]).map(drop)
-                })
-            };
-            save().map_err(WriteError::unsound)?;
-            transaction.commit().map_err(WriteError::unsound)
-        })
+        let saved = self.change_all(|transaction| {
+            transaction.execute("DELETE FROM sample WHERE model = ?1", params![model])?;
+            let mut insert = transaction.prepare(SAVE_SAMPLE)?;
+            for row in rows {
+                let letters: Vec<u8> = row.letters.iter().flat_map(|letter| letter.to_le_bytes()).collect();
+                insert.execute(params![row.at, model, &row.host, row.prompt, row.number, &letters])?;
+            }
+            Ok(None)
+        });
+        saved.map(drop)
     }
 }
 
@@ -94,12 +91,11 @@ impl StoreReader {
     /// It takes too long, or the file cannot be read.
     pub fn verdicts(&self, model: Option<&str>) -> Result<Vec<VerdictRow>, ReadError> {
         let sql = "SELECT at, model, host, fact, answer, reference, detail, wrong FROM verdict AS one \
-                   WHERE (?1 IS NULL OR model = ?1) AND fact <> 'first_tokens' AND at = (SELECT max(at) FROM verdict AS other \
+                   WHERE (CAST(?1 AS TEXT) IS NULL OR model = ?1) AND fact <> 'first_tokens' AND at = (SELECT max(at) FROM verdict AS other \
                      WHERE other.model = one.model AND other.host = one.host AND other.fact = one.fact) \
                    ORDER BY model, host, fact LIMIT ?2";
         self.ask(|connection| {
-            let mut statement = connection.prepare(sql)?;
-            let read = |row: &rusqlite::Row<'_>| {
+            let read = |row: Row<'_>| {
                 Ok(VerdictRow {
                     at: row.get(0)?,
                     model: row.get(1)?,
@@ -111,7 +107,7 @@ impl StoreReader {
                     wrong: row.get(7)?,
                 })
             };
-            statement.query_map(params![model, VERDICTS_MAX as i64], read)?.collect()
+            connection.all(sql, params![model, VERDICTS_MAX], read)
         })
     }
 
@@ -122,9 +118,8 @@ impl StoreReader {
     pub fn first_tokens(&self, host: &str) -> Result<Vec<(i64, String, String)>, ReadError> {
         let sql = "SELECT at, reference, detail FROM verdict WHERE host = ?1 AND fact = ?2 ORDER BY at LIMIT ?3";
         self.ask(|connection| {
-            let mut statement = connection.prepare(sql)?;
-            let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-            statement.query_map(params![host, FIRST_TOKENS, VERDICTS_MAX as i64], read)?.collect()
+            let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+            connection.all(sql, params![host, FIRST_TOKENS, VERDICTS_MAX], read)
         })
     }
 
@@ -134,20 +129,18 @@ impl StoreReader {
     /// It takes too long, or the file cannot be read.
     pub fn sample(&self, model: &str) -> Result<Vec<SampleRow>, ReadError> {
         self.ask(|connection| {
-            let mut statement =
-                connection.prepare("SELECT at, host, prompt, number, letters FROM sample WHERE model = ?1")?;
-            let read = |row: &rusqlite::Row<'_>| {
-                let (prompt, number): (i64, i64) = (row.get(2)?, row.get(3)?);
-                let bytes: Vec<u8> = row.get(4)?;
+            let sql = "SELECT at, host, prompt, number, letters FROM sample WHERE model = ?1";
+            let read = |row: Row<'_>| {
+                let bytes: &[u8] = row.get(4)?;
                 Ok(SampleRow {
                     at: row.get(0)?,
                     host: row.get(1)?,
-                    prompt: prompt as usize,
-                    number: number as usize,
+                    prompt: row.get(2)?,
+                    number: row.get(3)?,
                     letters: bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect(),
                 })
             };
-            statement.query_map([model], read)?.collect()
+            connection.all(sql, params![model], read)
         })
     }
 }

@@ -13,10 +13,10 @@ use std::sync::LazyLock;
 use rusqlite::{Connection, Statement, TransactionBehavior};
 use serde_json::{Map, Value, json};
 
-use super::OpenError;
 use super::columns::{self, DAY_US, HOUR_US, began_at, start_of};
 use super::narrow::{self, Names, Narrow};
 use super::symptom::{Symptom, symptom};
+use super::{OpenError, database};
 use crate::record::table::{CellValue, Table};
 use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 
@@ -55,7 +55,7 @@ impl RowTable {
         }
     }
 
-    fn insert(self) -> &'static str {
+    pub fn insert(self) -> &'static str {
         static RACE: LazyLock<String> = LazyLock::new(|| format!("{} ON CONFLICT DO NOTHING", into::<RaceRecord>()));
         static ATTEMPT: LazyLock<String> =
             LazyLock::new(|| format!("{} ON CONFLICT DO NOTHING", into::<AttemptRecord>()));
@@ -185,14 +185,19 @@ impl WriteError {
     }
 
     /// No transaction had begun.
-    pub(super) fn sound(error: rusqlite::Error) -> WriteError {
+    pub(super) fn sound(error: impl Into<database::Error>) -> WriteError {
         WriteError { connection_is_sound: true, ..WriteError::unsound(error) }
     }
 
     /// A transaction had begun.
-    pub(super) fn unsound(error: rusqlite::Error) -> WriteError {
-        let symptom = symptom(&error);
-        WriteError { retry: may_pass(&error), reason: error.to_string(), symptom, connection_is_sound: false }
+    pub(super) fn unsound(error: impl Into<database::Error>) -> WriteError {
+        let error = error.into();
+        let retry = match &error {
+            database::Error::Sqlite(error) => may_pass(error),
+            database::Error::Postgres(error) => error.may_pass(),
+            database::Error::Content(_) => false,
+        };
+        WriteError { retry, reason: error.to_string(), symptom: symptom(&error), connection_is_sound: false }
     }
 }
 
@@ -221,10 +226,9 @@ pub(super) fn write<'r, R: TableRow + 'r>(
 }
 
 /// Writes each race, and each run, in a transaction of its own. Returns the rows of those that are refused.
-pub(super) fn write_apart<R: TableRow>(
-    connection: &mut Connection,
-    names: &mut Names,
-    batch: &[R],
+pub(super) fn apart<'r, R: TableRow>(
+    batch: &'r [R],
+    mut write: impl FnMut(&[&'r R]) -> Result<(), WriteError>,
 ) -> Result<Vec<RefusedRow>, WriteError> {
     let (mut races, mut runs): (BTreeMap<&str, Vec<usize>>, Vec<Vec<usize>>) = Default::default();
     for (at, row) in batch.iter().enumerate() {
@@ -235,7 +239,8 @@ pub(super) fn write_apart<R: TableRow>(
     }
     let mut refused = Vec::new();
     for places in races.into_values().chain(runs) {
-        match write(connection, names, places.iter().filter_map(|at| batch.get(*at))) {
+        let rows: Vec<&R> = places.iter().filter_map(|at| batch.get(*at)).collect();
+        match write(&rows) {
             Err(error) if error.retry => return Err(error),
             Err(error) => refused.extend(places.iter().map(|at| RefusedRow { at: *at, reason: error.reason.clone() })),
             Ok(()) => {}
@@ -276,9 +281,13 @@ fn into<T: Table>() -> String {
 /// Marks the hours and days of these races, also unfinished ones: if the clock of another process is ahead, or this
 /// clock was set back, they may be rolled up already.
 fn came<'i>(connection: &Connection, race_ids: impl Iterator<Item = &'i str>) -> rusqlite::Result<()> {
-    let spans = race_ids.map(began_at).flat_map(|at_us| [(1, start_of(at_us, HOUR_US)), (24, start_of(at_us, DAY_US))]);
     let mut came = connection.prepare_cached(CAME)?;
-    spans.collect::<BTreeSet<(i64, i64)>>().into_iter().try_for_each(|span| came.execute(span).map(drop))
+    spans(race_ids).into_iter().try_for_each(|span| came.execute(span).map(drop))
+}
+
+/// The hours and days of these races, each with its length in hours.
+pub(super) fn spans<'i>(race_ids: impl Iterator<Item = &'i str>) -> BTreeSet<(i64, i64)> {
+    race_ids.map(began_at).flat_map(|at_us| [(1, start_of(at_us, HOUR_US)), (24, start_of(at_us, DAY_US))]).collect()
 }
 
 /// Whether the error may pass with time, or after the operator acts.
@@ -311,7 +320,8 @@ fn may_pass(error: &rusqlite::Error) -> bool {
 /// being removed (state 2) is not marked: its new rows are late by the whole retention, so they do not count.
 pub(super) const CAME: &str = "\
     INSERT INTO rollup_span (hours, start, batches) VALUES (?1, ?2, 1) \
-    ON CONFLICT (hours, start) DO UPDATE SET batches = batches + 1, state = CASE state WHEN 2 THEN 2 ELSE 0 END";
+    ON CONFLICT (hours, start) DO UPDATE SET batches = rollup_span.batches + 1, \
+        state = CASE rollup_span.state WHEN 2 THEN 2 ELSE 0 END";
 
 /// Largest size of the file in bytes: about ten thousand rows. Further rows are lost.
 const BYTES_MAX: u64 = 16 << 20;

@@ -60,7 +60,11 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     ("[providers.groq.request]\nthinking = \"no\"", "2:12: bad value \"no\"", "effort"),
     ("[providers.groq.request_for.\"a*\"]\ncall_ids = \"ten\"", "2:12: bad value \"ten\"", "nine"),
     ("[race]\nattempts = 2", "2:1: unknown key \"attempts\" in [race]", "one of policy"),
-    ("[store]\nkeep = \"90d\"", "2:1: unknown key \"keep\" in [store]", "expected one of url, retention"),
+    (
+        "[store]\nkeep = \"90d\"",
+        "2:1: unknown key \"keep\" in [store]",
+        "expected one of url, spill, migrate, retention",
+    ),
     ("[store]\nretention = \"23h\"", "2:13: bad value \"23h\" for \"retention\"", "1d to 365d"),
     ("[store]\nretention = \"ever\"", "2:13: bad value \"ever\" for \"retention\"", "\"forever\""),
     ("[users.a]\ntoken = \"x\"\nrights = true", "3:1: unknown key \"rights\" in [users.a]", "token_sha256"),
@@ -182,7 +186,9 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     ("server.listen = \"${EMPTY}\"", "1:17: \"listen\" in [server] needs EMPTY", ""),
     ("server.listen = \"${\"", "1:17: \"listen\" in [server] has a \"${\" that is no variable", "${NAME}"),
     // store
-    ("store.url = \"postgres://u:planted@h/d\"", "1:13: \"url\" in [store] has the scheme \"postgres\"", "sqlite:"),
+    ("store.url = \"mysql://u:planted@h/d\"", "1:13: \"url\" in [store] has the scheme \"mysql\"", "postgres://"),
+    ("store.url = \"${UNSET}\"", "1:13: \"url\" in [store] needs UNSET, which is not set", ""),
+    ("store.spill = \"\"", "1:15: bad value \"\" for \"spill\"", "photofinish.spill.db"),
     ("store.url = \"history.db\"", "1:13: \"url\" in [store] has no scheme", "sqlite:photofinish.db"),
     ("store.url = \"sqlite::memory:\"", "1:13: \"url\" in [store] names a database in memory", ""),
     ("store.url = \"sqlite:a?mode=ro\"", "1:13: \"url\" in [store] has options", ""),

@@ -10,13 +10,13 @@ mod opening;
 mod races;
 mod recorded;
 mod removal;
-mod rollup;
+pub(super) mod rollup;
 mod runs;
 mod space;
 mod spill;
 mod trouble;
 mod views;
-mod world;
+pub(super) mod world;
 mod writing;
 
 use std::path::{Path, PathBuf};

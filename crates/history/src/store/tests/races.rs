@@ -157,8 +157,8 @@ async fn pages_and_races_are_searched_by_the_primary_key() {
             (clients.as_str(), 5),
             (failed.as_str(), 5),
             (probes.as_str(), 5),
-            (crate::store::races::RACE, 3),
-            (crate::store::races::ATTEMPTS, 3),
+            (crate::store::races::RACE.as_str(), 3),
+            (crate::store::races::ATTEMPTS.as_str(), 3),
         ] {
             let plan: Vec<(i64, i64, i64, String)> =
                 sqlx::query_as(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))

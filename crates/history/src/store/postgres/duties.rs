@@ -1,0 +1,60 @@
+//! What one gateway of several does for all: roll-ups with partitions and retention, probes, incidents. A row says whose duty it is, until when;
+//! who holds it takes it again before that. Doing the same twice does no harm.
+
+use std::sync::LazyLock;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::error::Error;
+use super::partitions::make_ahead;
+use super::session::Session;
+use crate::store::columns::DAY_US;
+use crate::store::database::{self, Connection, params};
+use photofinish_base::clock::wall_micros;
+
+pub(in crate::store) use super::partitions::remove_day;
+
+/// This process.
+static REPLICA: LazyLock<String> = LazyLock::new(|| uuid::Uuid::now_v7().to_string());
+
+/// How long a duty is held: longer than the pause between two rounds of any.
+const HELD_US: i64 = 150_000_000;
+
+/// Takes the duty, or takes it again. False: another replica has it.
+pub(in crate::store) fn holds_duty(session: &Session, duty: &str) -> database::Result<bool> {
+    let taken = Connection::Postgres(session).find(TAKE, params![duty, &*REPLICA, HELD_US], |_| Ok(()))?.is_some();
+    if taken && duty == "rollup" {
+        make_days(session)?;
+    }
+    Ok(taken)
+}
+
+/// Once a day.
+fn make_days(session: &Session) -> database::Result<()> {
+    static MADE: AtomicI64 = AtomicI64::new(i64::MIN);
+    let today = wall_micros().div_euclid(DAY_US);
+    if MADE.load(Relaxed) != today {
+        make_ahead(session)?;
+        MADE.store(today, Relaxed);
+    }
+    Ok(())
+}
+
+/// By the clock of the database.
+const TAKE: &str = "\
+    INSERT INTO duty (name, epoch, replica, until) \
+    VALUES (?1, 1, ?2, CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) + ?3) \
+    ON CONFLICT (name) DO UPDATE SET replica = excluded.replica, until = excluded.until, \
+        epoch = duty.epoch + CASE WHEN duty.replica = excluded.replica THEN 0 ELSE 1 END \
+    WHERE duty.replica = excluded.replica OR duty.until < excluded.until - ?3 RETURNING epoch";
+
+/// What to do about an error that a reader had, behind what it is.
+pub(in crate::store) fn advice(error: &Error, reason: String) -> String {
+    match error.code() {
+        "42P01" => {
+            format!("{reason}. A table of the history is missing: restore it, or name an empty database under [store]")
+        }
+        "42501" => format!("{reason}. Grant this user its tables"),
+        _ => reason,
+    }
+}

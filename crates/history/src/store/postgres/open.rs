@@ -1,0 +1,212 @@
+//! Opens a database on a server: whose it is, which version it has, and how it gets the migrations that it lacks.
+
+use std::path::Path;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::{Connection as _, Executor as _, SqlSafeStr as _};
+
+use super::duties::advice;
+use super::error::Error;
+use super::partitions::make_ahead;
+use super::session::Session;
+use crate::store::OpenError;
+use crate::store::database::{self, Connection, Row};
+use photofinish_config::config::postgres_url;
+
+pub(in crate::store) use photofinish_config::config::postgres_url::is_postgres;
+
+/// Oldest first. A released file is never edited: its checksum is stored.
+static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
+    let migration = |version, description: &'static str, sql: &'static str| {
+        Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    };
+    let mut migrator = Migrator::with_migrations(vec![migration(
+        1,
+        "history",
+        include_str!("../../../migrations/postgres/0001_history.sql"),
+    )]);
+    migrator.dangerous_set_table_name(TABLE);
+    // A lock of the session would be lost behind a pooler: see `migrate`.
+    migrator.set_locking(false);
+    migrator
+});
+
+/// Where the migrations are entered. Its name says whose the database is.
+const TABLE: &str = "photofinish_migration";
+
+/// PostgreSQL 15.
+const OLDEST_VERSION: i64 = 150_000;
+
+/// How long the migrations may take, and how long they wait for another process that runs them.
+const MIGRATE_FOR: Duration = Duration::from_secs(120);
+
+/// Opens for writing. Makes the schema, or brings it up to date, unless the configuration says that this is done apart.
+pub(super) fn writing(path: &Path) -> Result<Session, OpenError> {
+    let (session, version) = connect(path)?;
+    if version != newest() {
+        if !postgres_url::of(path).is_some_and(|server| server.migrates) {
+            return Err(refused(path, "its schema is not up to date: run `photofinish migrate`"));
+        }
+        migrate(path, &session)?;
+    }
+    let may_write = "SELECT has_table_privilege('race', 'INSERT') AND has_table_privilege('rollup_span', 'UPDATE')";
+    match Connection::Postgres(&session).one(may_write, &[], |row| row.get(0)) {
+        Ok(true) => Ok(session),
+        Ok(false) => Err(refused(
+            path,
+            "this user may only read: grant it the tables, or name another user in the url under [store]",
+        )),
+        Err(error) => Err(explain(path, &error)),
+    }
+}
+
+/// Opens for roll-ups and retention.
+pub(in crate::store) fn rolling(path: &Path) -> Result<Session, OpenError> {
+    current(path)
+}
+
+/// Opens for reading.
+pub(in crate::store) fn reading(path: &Path) -> Result<Session, OpenError> {
+    current(path)
+}
+
+fn current(path: &Path) -> Result<Session, OpenError> {
+    let (session, version) = connect(path)?;
+    match version {
+        0 => {
+            Err(refused(path, "it has no history yet: `photofinish serve`, or `photofinish migrate`, makes its tables"))
+        }
+        version if version < newest() => {
+            Err(refused(path, "its schema is of an older photofinish: `photofinish migrate` brings it up to date"))
+        }
+        _ => Ok(session),
+    }
+}
+
+/// Makes the schema, or brings it up to date. Returns the versions before and after.
+pub(in crate::store) fn migrate_now(path: &Path) -> Result<(i64, i64), OpenError> {
+    let (session, before) = connect(path)?;
+    if before != newest() {
+        migrate(path, &session)?;
+    }
+    make_ahead(&session).map_err(|error| explain(path, &error))?;
+    Ok((before, newest()))
+}
+
+fn newest() -> i64 {
+    MIGRATOR.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+/// With the last migration of the database; 0: it has none.
+fn connect(path: &Path) -> Result<(Session, i64), OpenError> {
+    if let Some(idle) = Session::idle(path)
+        && let Ok(version) = look(path, &idle)
+    {
+        return Ok((idle, version));
+    }
+    let session = Session::connect(path).map_err(|error| explain(path, &error.into()))?;
+    let version = look(path, &session)?;
+    Ok((session, version))
+}
+
+fn look(path: &Path, session: &Session) -> Result<i64, OpenError> {
+    let failed = |error: database::Error| explain(path, &error);
+    let connection = Connection::Postgres(session);
+    let read = |row: Row<'_>| Ok((row.get::<i64>(0)?, row.get::<i64>(1)?, row.get::<bool>(2)?));
+    let (server, tables, is_own) = connection.one(OWNER, &[], read).map_err(failed)?;
+    if server < OLDEST_VERSION {
+        let version = server / 10_000;
+        return Err(refused(path, &format!("its server is PostgreSQL {version}: 15 or newer is needed")));
+    }
+    if !is_own {
+        return match tables {
+            0 => Ok(0),
+            _ => Err(refused(
+                path,
+                "it is the database of another program, and was not touched: name an empty one as the url under [store]",
+            )),
+        };
+    }
+    let version = connection.one(VERSION, &[], |row| Ok((row.get::<i64>(0)?, row.get::<bool>(1)?))).map_err(failed)?;
+    match version {
+        (version, false) => Err(refused(
+            path,
+            &format!(
+                "its migration {version} was not finished: restore the database from before, or drop it and begin anew"
+            ),
+        )),
+        (version, true) if version > newest() => Err(OpenError::Newer { path: path.into(), version }),
+        (version, true) => Ok(version),
+    }
+}
+
+/// The version of the server, how many tables the schema has, and whether they are the gateway's.
+const OWNER: &str = "\
+    SELECT CAST(current_setting('server_version_num') AS BIGINT), \
+           (SELECT count(*) FROM pg_class WHERE relnamespace = CAST(current_schema() AS regnamespace) \
+                                            AND relkind IN ('r', 'p', 'v', 'm')), \
+           to_regclass('photofinish_migration') IS NOT NULL";
+
+const VERSION: &str = "SELECT coalesce(max(version), 0), coalesce(bool_and(success), true) FROM photofinish_migration";
+
+/// One transaction, and one process at a time.
+fn migrate(path: &Path, session: &Session) -> Result<(), OpenError> {
+    session.wait_until(Instant::now() + MIGRATE_FOR);
+    let ran = session.run(async |connection| {
+        let mut transaction = connection.begin().await?;
+        transaction.execute("SET LOCAL lock_timeout = '60s'").await?;
+        transaction.execute("SELECT pg_advisory_xact_lock(88385570177024)").await?;
+        transaction.execute("SET LOCAL lock_timeout = '5s'").await?;
+        Ok(match MIGRATOR.run_direct(None, &mut *transaction, false).await {
+            Ok(()) => transaction.commit().await.map_err(MigrateError::Execute),
+            Err(error) => transaction.rollback().await.map_err(MigrateError::Execute).and(Err(error)),
+        })
+    });
+    session.unlimited();
+    match ran.map_err(|error| explain(path, &error.into()))? {
+        Ok(()) => make_ahead(session).map_err(|error| explain(path, &error)),
+        Err(MigrateError::VersionMissing(version)) => Err(OpenError::Newer { path: path.into(), version }),
+        Err(MigrateError::VersionMismatch(version)) => Err(OpenError::Different { path: path.into(), version }),
+        Err(MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _)) => {
+            Err(explain(path, &Error::from(cause).into()))
+        }
+        Err(error) => Err(refused(path, &error.to_string())),
+    }
+}
+
+fn refused(path: &Path, reason: &str) -> OpenError {
+    OpenError::Server { path: path.into(), reason: reason.to_owned(), may_pass: false }
+}
+
+/// What is wrong, and what to do.
+fn explain(path: &Path, error: &database::Error) -> OpenError {
+    let reason = error.to_string();
+    let database::Error::Postgres(error) = error else { return refused(path, &reason) };
+    let server = |reason: String, may_pass| OpenError::Server { path: path.into(), reason, may_pass };
+    match (error.code(), error) {
+        ("28P01" | "28000", _) => server(
+            format!("the server refuses the user or the password: {reason}. Correct the url under [store]"),
+            false,
+        ),
+        ("3D000", _) => server(format!("{reason}. Create it (`createdb`), or correct the url under [store]"), false),
+        ("42501", _) => server(
+            format!("{reason}. Grant this user its tables and CREATE on the schema, or name another user"),
+            false,
+        ),
+        ("25006", _) => {
+            server(format!("{reason}: the server is a standby or read-only. Name the one that takes changes"), true)
+        }
+        ("42P01", _) => server(advice(error, reason), false),
+        (_, Error::Lost(text)) if text.starts_with("TLS") => server(
+            format!("{text}. Correct sslmode and sslrootcert in the url under [store], or the host's name"),
+            false,
+        ),
+        (_, Error::Lost(_) | Error::TimeLimit) => {
+            server(format!("{reason}. Start the server, or correct the url under [store]"), true)
+        }
+        (_, Error::Settings(_)) => server(format!("{reason}: it is postgres://USER:PASSWORD@HOST/DATABASE"), false),
+        (_, error) => server(reason, error.may_pass()),
+    }
+}

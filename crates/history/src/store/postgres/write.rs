@@ -1,0 +1,234 @@
+//! Writes batches to a server: a `COPY` into each table, in one transaction. Rows that are there already are left out, so a batch may be sent
+//! again.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value as Json;
+
+use super::error::Error;
+use super::session::{Session, uuid};
+use super::{open, partitions, tables};
+use crate::record::table::{CellValue, Column, Table};
+use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
+use crate::store::OpenError;
+use crate::store::columns::{DAY_US, began_at, names, start_of};
+use crate::store::database::{self, Connection, Value, params};
+use crate::store::write::{CAME, RowTable, TableRow, WriteError, spans};
+
+/// The database on a server, written over one connection.
+pub(in crate::store) struct Server {
+    path: PathBuf,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    session: Option<Session>,
+    /// Days whose partitions are there, unless somebody removed them since.
+    days: BTreeSet<i64>,
+}
+
+/// Tries of one batch: without a conflict; without rows that are there; with partitions that were missing.
+const TRIES: usize = 4;
+
+impl Server {
+    /// None: it is a file.
+    pub fn at(path: &Path) -> Option<Server> {
+        open::is_postgres(path).then(|| Server { path: path.into(), slot: Mutex::default() })
+    }
+
+    pub fn open(&self) -> Result<(), OpenError> {
+        let session = open::writing(&self.path)?;
+        self.slot().session = Some(session);
+        Ok(())
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.slot().session.is_some()
+    }
+
+    pub fn close(&self) {
+        self.slot().session = None;
+    }
+
+    /// Runs a transaction. Where `run` says why not, nothing is changed.
+    pub fn change(
+        &self,
+        run: impl Fn(&Connection<'_>) -> database::Result<Option<String>>,
+    ) -> Result<Option<String>, WriteError> {
+        self.with(|session, _| {
+            let transaction = Connection::Postgres(session).change()?;
+            let refusal = run(&transaction)?;
+            if refusal.is_none() {
+                transaction.commit()?;
+            }
+            Ok(refusal)
+        })
+    }
+
+    /// Writes all of the rows, or none.
+    pub fn write<R: TableRow>(&self, rows: &[&R]) -> Result<(), WriteError> {
+        // An empty batch asks whether the server is back.
+        self.with(
+            |session, days| if rows.is_empty() { Ok(session.batch("SELECT 1")?) } else { write(session, days, rows) },
+        )
+    }
+
+    fn with<T>(&self, run: impl FnOnce(&Session, &mut BTreeSet<i64>) -> database::Result<T>) -> Result<T, WriteError> {
+        let mut slot = self.slot();
+        let session = match slot.session.take() {
+            Some(session) if session.is_sound() => session,
+            _ => open::writing(&self.path).map_err(|error| WriteError::unavailable(&error))?,
+        };
+        let done = run(&session, &mut slot.days);
+        if session.is_sound() {
+            slot.session = Some(session);
+        }
+        done.map_err(WriteError::unsound)
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn write<R: TableRow>(session: &Session, days: &mut BTreeSet<i64>, rows: &[&R]) -> database::Result<()> {
+    let day = |row: &R| row.race_id().filter(|id| uuid(id).is_some()).map(|id| start_of(began_at(id), DAY_US));
+    let (kept, stray): (Vec<&R>, Vec<&R>) = rows.iter().partition(|row| day(row).is_none_or(partitions::is_in_range));
+    let wanted: BTreeSet<i64> = kept.iter().filter_map(|row| day(row)).collect();
+    let mut known = Known::default();
+    for tries in 1.. {
+        for day in wanted.difference(&days.clone()) {
+            partitions::make(session, *day)?;
+            days.insert(*day);
+        }
+        match write_once(session, &kept, &stray, &known) {
+            Err(database::Error::Postgres(error)) if tries < TRIES && partitions::is_missing(&error) => days.clear(),
+            Err(database::Error::Postgres(error)) if tries < TRIES && error.code() == UNIQUE => {
+                known = Known::of(session, &kept)?;
+            }
+            done => return done,
+        }
+    }
+    Ok(())
+}
+
+/// A row with this key is there.
+const UNIQUE: &str = "23505";
+
+/// Rows that are there already.
+#[derive(Default)]
+struct Known {
+    races: HashSet<String>,
+    attempts: HashSet<(String, i64)>,
+}
+
+impl Known {
+    fn of<R: TableRow>(session: &Session, rows: &[&R]) -> database::Result<Known> {
+        let ids: BTreeSet<&str> = rows.iter().filter_map(|row| row.race_id()).collect();
+        let (list, connection) = (serde_json::json!(ids).to_string(), Connection::Postgres(session));
+        let races = connection.all(RACES, params![&list], |row| row.get(0))?;
+        let attempts = connection.all(ATTEMPTS, params![&list], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(Known { races: races.into_iter().collect(), attempts: attempts.into_iter().collect() })
+    }
+}
+
+const RACES: &str = "SELECT race_id FROM race WHERE race_id IN (SELECT CAST(value AS uuid) FROM json_each(?1))";
+
+const ATTEMPTS: &str =
+    "SELECT race_id, ordinal FROM attempt WHERE race_id IN (SELECT CAST(value AS uuid) FROM json_each(?1))";
+
+fn write_once<R: TableRow>(session: &Session, rows: &[&R], stray: &[&R], known: &Known) -> database::Result<()> {
+    let connection = Connection::Postgres(session);
+    let transaction = connection.change()?;
+    let (mut races, mut attempts) = (Copied::new::<RaceRecord>(), Copied::new::<AttemptRecord>());
+    let mut seen = HashSet::new();
+    for row in rows {
+        let (table, cells) = (row.table(), row.cells()?);
+        let ordinal = match cells.get(1) {
+            Some(CellValue::Integer(ordinal)) if table == RowTable::Attempt => *ordinal,
+            _ => 0,
+        };
+        let is_known = match (table, row.race_id()) {
+            (RowTable::Race, Some(id)) => known.races.contains(id) || !seen.insert((id, -1)),
+            (RowTable::Attempt, Some(id)) => {
+                (!known.attempts.is_empty() && known.attempts.contains(&(id.to_owned(), ordinal)))
+                    || !seen.insert((id, ordinal))
+            }
+            _ => false,
+        };
+        match table {
+            _ if is_known => {}
+            RowTable::Race => races.add(&cells)?,
+            RowTable::Attempt => attempts.add(&cells)?,
+            RowTable::Run | RowTable::Incident => {
+                let columns = if table == RowTable::Run { RunRecord::COLUMNS } else { IncidentRecord::COLUMNS };
+                let values: Vec<Value<'_>> =
+                    cells.iter().zip(columns).map(|(cell, column)| Value::of(*cell, column.sql_type.into())).collect();
+                transaction.execute(&numbered(table.insert()), &values)?;
+            }
+        }
+    }
+    races.send(session)?;
+    attempts.send(session)?;
+    put_stray(&transaction, stray)?;
+    // Last: others wait for these rows.
+    for (hours, start) in spans(rows.iter().filter_map(|row| row.race_id())) {
+        transaction.execute(CAME, params![hours, start])?;
+    }
+    transaction.commit()
+}
+
+/// With numbers behind its question marks.
+fn numbered(sql: &str) -> String {
+    let mut parts = sql.split('?');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.enumerate().fold(first, |text, (at, part)| format!("{text}?{}{part}", at + 1))
+}
+
+fn put_stray<R: TableRow>(connection: &Connection<'_>, stray: &[&R]) -> database::Result<()> {
+    if let Some(first) = stray.first() {
+        let (rows, race) = (stray.len(), first.race_id());
+        tracing::warn!(rows, race, "rows of times far away from now go into the table stray: is a clock wrong?");
+    }
+    for row in stray {
+        let shown = row.shown();
+        let ordinal = shown.get("ordinal").and_then(Json::as_i64).unwrap_or(-1);
+        let text = Json::Object(shown).to_string();
+        connection.execute(STRAY, params![row.table().name(), row.race_id(), ordinal, &text])?;
+    }
+    Ok(())
+}
+
+const STRAY: &str = "\
+    INSERT INTO stray (kind, race_id, ordinal, content) VALUES (?1, ?2, ?3, CAST(CAST(?4 AS TEXT) AS jsonb)) \
+    ON CONFLICT DO NOTHING";
+
+/// Rows of a table on their way.
+struct Copied {
+    statement: String,
+    columns: &'static [Column],
+    bytes: Vec<u8>,
+}
+
+impl Copied {
+    fn new<T: Table>() -> Copied {
+        let statement = format!("COPY {} ({}) FROM STDIN (FORMAT binary)", T::NAME, names::<T>());
+        Copied { statement, columns: T::COLUMNS, bytes: tables::BEGIN.to_vec() }
+    }
+
+    fn add(&mut self, cells: &[CellValue<'_>]) -> database::Result<()> {
+        tables::append(&mut self.bytes, self.columns, cells)
+            .map_err(|id| database::Error::Content(format!("its id is no UUID: {id:?}")))
+    }
+
+    fn send(mut self, session: &Session) -> Result<(), Error> {
+        if self.bytes.len() == tables::BEGIN.len() {
+            return Ok(());
+        }
+        self.bytes.extend(tables::END);
+        session.copy(&self.statement, &self.bytes)
+    }
+}
