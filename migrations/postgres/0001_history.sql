@@ -1,6 +1,8 @@
 -- The history in Postgres: the tables, columns and views of SQLite's, with two partitions for each UTC day instead of narrow tables.
 -- Texts sort by their bytes, as in SQLite. Wide numbers come first: so rows have no gaps.
 
+CREATE SEQUENCE arrival;
+
 CREATE TABLE race (
     race_id uuid NOT NULL,
     started_at bigint NOT NULL,
@@ -36,6 +38,9 @@ CREATE TABLE race (
     look_out text COLLATE "C",
     team text COLLATE "C",
     caller_key text COLLATE "C",
+    -- Which gateway wrote it, and its place among all that were written: the others read it by that.
+    replica integer,
+    arrived bigint NOT NULL DEFAULT nextval('arrival'),
     PRIMARY KEY (race_id)
 ) PARTITION BY RANGE (race_id);
 
@@ -155,6 +160,8 @@ CREATE INDEX race_not_ok ON race (outcome, race_id) WHERE outcome <> 'ok';
 
 CREATE INDEX race_look ON race (started_at) WHERE look IS NOT NULL;
 
+CREATE INDEX race_arrived ON race (replica, arrived) WHERE replica IS NOT NULL;
+
 CREATE INDEX run_started_at ON run (started_at);
 
 CREATE INDEX incident_began_at ON incident (began_at);
@@ -231,7 +238,8 @@ CREATE TABLE budget_window (
     spent bigint NOT NULL,
     reserved bigint NOT NULL,               -- by requests that were running
     estimated bigint NOT NULL,              -- part of spent whose exact cost is not known
-    PRIMARY KEY (subject, span, start)
+    replica integer NOT NULL DEFAULT 0,     -- the gateway that used it; 0: from another database
+    PRIMARY KEY (subject, span, start, replica)
 );
 
 CREATE TABLE audit (
@@ -275,6 +283,21 @@ CREATE TABLE sample (
     letters bytea NOT NULL,
     PRIMARY KEY (model, host, at, prompt, number)
 );
+
+-- The gateways of this database: one row for each start.
+CREATE TABLE replica (
+    number integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text COLLATE "C" NOT NULL UNIQUE,
+    name text COLLATE "C" NOT NULL,         -- of the machine or container
+    version text COLLATE "C" NOT NULL,
+    started_at bigint NOT NULL,             -- microseconds since 1970, UTC, by the clock of the database
+    beat_at bigint NOT NULL,                -- when it told last, by the same clock
+    clock_us bigint NOT NULL,               -- how far its own clock is ahead of that
+    running bigint NOT NULL,                -- requests
+    draining boolean NOT NULL,
+    configuration text COLLATE "C" NOT NULL, -- a digest
+    told text NOT NULL                      -- what it uses of limits and upstreams, JSON
+) WITH (fillfactor = 50);
 
 -- What one of several gateways does for all.
 CREATE TABLE duty (

@@ -107,6 +107,14 @@ impl KeyOrder {
         ring
     }
 
+    /// All of them.
+    pub fn keys(&self) -> &[HashedKey] {
+        match self {
+            KeyOrder::Keys(keys) => keys,
+            KeyOrder::NoneNeeded | KeyOrder::Off => &[],
+        }
+    }
+
     /// The keys to try, empty if none is needed. None: the provider is off.
     pub fn into_keys(self) -> Option<Vec<HashedKey>> {
         match self {

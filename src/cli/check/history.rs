@@ -104,7 +104,9 @@ mod tests {
 
     fn rendered(path: &Path, retention: Retention) -> (bool, String) {
         let mut out = Vec::new();
-        let usable = render(&config::StoreConfig { path: path.into(), retention }, PIPED, &mut out).unwrap();
+        let usable =
+            render(&config::StoreConfig { path: path.into(), retention, outage_allowance: 0.05 }, PIPED, &mut out)
+                .unwrap();
         (usable, String::from_utf8(out).unwrap())
     }
 

@@ -66,6 +66,9 @@ keys! {
             or PathBuf::from("photofinish.spill.db");
         /// With Postgres: whether a start brings the schema up to date, or only checks it (`photofinish migrate` brings it up to date).
         migrate: Migrate = choice(), or Migrate::Auto;
+        /// With Postgres, while the server is away: what several gateways may spend of a budget beyond what was known by then, as a share of
+        /// it. After that they refuse.
+        outage_allowance: f64 = RealNumber(0.0..=1.0), or 0.05;
         /// How long rows are kept: at least 1d, or `forever`. Hourly and daily figures stay.
         retention: Retention = RETENTION, or Retention::For(90 * DAY);
     }

@@ -86,7 +86,11 @@ pub(super) fn resolve(
             log: server.log,
         },
         given_listen: None,
-        store: StoreConfig { path: raw.store.place(), retention: raw.store.retention },
+        store: StoreConfig {
+            path: raw.store.place(),
+            retention: raw.store.retention,
+            outage_allowance: raw.store.outage_allowance,
+        },
         race: raw.race,
         providers: providers.into_iter().filter_map(|(name, provider)| Some((name, provider?))).collect(),
         models,

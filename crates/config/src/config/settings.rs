@@ -105,11 +105,13 @@ pub struct Server {
 }
 
 /// `[store]`
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StoreConfig {
     /// The SQLite file, absolute; or the name of a database on a server, see [`super::postgres_url`].
     pub path: PathBuf,
     pub retention: Retention,
+    /// Of a budget: what gateways on one server may spend while it is away.
+    pub outage_allowance: f64,
 }
 
 /// How long rows are kept; hourly and daily figures stay.

@@ -6,6 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
@@ -23,6 +24,7 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Fingerprint, ProviderLists, User};
 use photofinish_history::metrics::USERS_MAX;
 use photofinish_history::recorder::Recorder;
+use photofinish_routing::health::cooldown::{CooldownReason, CooldownTarget};
 use photofinish_routing::health::{LiveConfig, MadeCallers, UpstreamHealth};
 use photofinish_routing::learning::Learning;
 use photofinish_routing::limits::{LevelName, UsageBook};
@@ -252,6 +254,11 @@ impl Gateway {
     /// Upstreams whose breaker is open.
     pub fn open_breakers(&self) -> BTreeSet<String> {
         self.health.open_breakers()
+    }
+
+    /// Another gateway on the same database met a rate limit, or a key that is refused.
+    pub fn heard_of_cooldown(&self, reason: CooldownReason, target: &CooldownTarget, retry_after: Option<Duration>) {
+        self.health.heard_of_cooldown(reason, target, retry_after);
     }
 
     /// Requests that are in the race: their bodies are there.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::Store;
 use super::columns::DAY_US;
 use super::database::{Connection, Result, Row, params};
+use super::postgres;
 use super::reader::{ReadError, StoreReader};
 use super::write::WriteError;
 use photofinish_config::config::names::names;
@@ -131,13 +132,20 @@ impl Store {
     /// # Errors
     /// The database cannot be written now; then no window is.
     pub fn save_budgets(&self, rows: &[BudgetRow]) -> Result<(), WriteError> {
+        let replica = postgres::number();
+        let is_shared = postgres::is_postgres(self.path());
+        if is_shared && replica.is_none() {
+            return Err(WriteError::early());
+        }
         let saved = self.change_all(|transaction| {
             let mut forget = transaction.prepare(FORGET_BUDGETS)?;
-            let mut statement = transaction.prepare(SAVE_BUDGET)?;
+            let mut statement = transaction.prepare(if is_shared { SAVE_SHARED_BUDGET } else { SAVE_BUDGET })?;
             for row in rows {
                 let BudgetRow { subject, span, start, spent, reserved, estimated } = row;
                 forget.execute(params![subject, span, *start - BUDGETS_KEPT_US])?;
-                statement.execute(params![subject, span, *start, *spent, *reserved, *estimated])?;
+                let parameters =
+                    params![subject, span, *start, *spent, *reserved, *estimated, i64::from(replica.unwrap_or(0))];
+                statement.execute(if is_shared { parameters } else { &parameters[..6] })?;
             }
             Ok(None)
         });
@@ -208,11 +216,15 @@ impl StoreReader {
         })
     }
 
-    /// Every window that was saved.
+    /// Every window that was saved before the start. Of several gateways on one database none takes back what it used before: it counts
+    /// with what the others use.
     ///
     /// # Errors
     /// As [`StoreReader::accounts`].
     pub fn budgets(&self) -> Result<Vec<BudgetRow>, ReadError> {
+        if postgres::is_postgres(self.path()) {
+            return Ok(Vec::new());
+        }
         self.ask(|connection| {
             connection.all(BUDGETS, &[], |row| {
                 Ok(BudgetRow {
@@ -231,6 +243,12 @@ impl StoreReader {
 const SAVE_BUDGET: &str = "\
     INSERT INTO budget_window (subject, span, start, spent, reserved, estimated) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
     ON CONFLICT (subject, span, start) DO UPDATE SET spent = excluded.spent, reserved = excluded.reserved, estimated = excluded.estimated";
+
+/// What one of several gateways has used.
+const SAVE_SHARED_BUDGET: &str = "\
+    INSERT INTO budget_window (subject, span, start, spent, reserved, estimated, replica) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
+    ON CONFLICT (subject, span, start, replica) DO UPDATE SET spent = excluded.spent, reserved = excluded.reserved, \
+        estimated = excluded.estimated";
 
 /// Windows of a subject that begun so long before its newest are removed.
 const BUDGETS_KEPT_US: i64 = 62 * DAY_US;

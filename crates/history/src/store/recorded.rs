@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::columns::{RowReader, began_at, first_race_id, select};
-use super::database::{Connection, Id, Result, Rows, params};
+use super::database::{Connection, Id, Result, Rows, Value, params};
 use super::races::BEHIND_ALL;
 use super::reader::{ReadError, StoreReader};
 use super::scan::fill_decoding;
@@ -60,6 +60,11 @@ fn select_recorded(condition: &str) -> String {
 
 const OF_WINDOW: &str = "\
     race.race_id >= ?1 AND race.race_id < ?2 AND (CAST(?3 AS TEXT) IS NULL OR race.model = ?3) ORDER BY race.race_id, ordinal";
+
+/// What a gateway (`?1`) wrote after and up to these places; no older than `?4`. Not of benchmarks.
+const ARRIVED: &str = "\
+    race.replica = ?1 AND race.arrived > ?2 AND race.arrived <= ?3 AND race.race_id >= ?4 \
+    AND coalesce(race.source, 'client') <> 'bench' ORDER BY race.arrived, ordinal";
 
 const ONE_RECORDED: &str = "race.race_id = ?1 ORDER BY ordinal";
 
@@ -137,6 +142,15 @@ impl StoreReader {
             Ok(())
         })
     }
+}
+
+/// Passes to `each` what a gateway on a server wrote lately: see [`ARRIVED`].
+pub(super) fn arrived(
+    connection: &Connection<'_>,
+    window: &[Value<'_>],
+    each: &mut impl FnMut(Recorded),
+) -> Result<()> {
+    read(connection.prepare(&select_recorded(ARRIVED))?.query_few(window)?, each)
 }
 
 /// The ids of the requests of these attempts, oldest first.

@@ -179,6 +179,12 @@ impl WriteError {
         WriteError { retry: true, reason, symptom: Some(Symptom::Damaged), connection_is_sound: false }
     }
 
+    /// This gateway is not known to the others on its database yet.
+    pub(super) fn early() -> WriteError {
+        let reason = "this gateway has not met the others of its database yet".to_owned();
+        WriteError { retry: true, reason, symptom: None, connection_is_sound: true }
+    }
+
     /// It panicked.
     pub fn panicked() -> WriteError {
         WriteError { retry: true, reason: "it panicked".to_owned(), symptom: None, connection_is_sound: false }

@@ -137,6 +137,11 @@ impl UpstreamHealth {
         lock(&self.cooldowns).cool_down(reason, &candidate.target(key), retry_after, Instant::now(), fastrand::f64())
     }
 
+    /// Another gateway on the same database met this.
+    pub fn heard_of_cooldown(&self, reason: CooldownReason, target: &CooldownTarget, retry_after: Option<Duration>) {
+        lock(&self.cooldowns).cool_down(reason, target, retry_after, Instant::now(), fastrand::f64());
+    }
+
     /// A refusal that may concern this request alone. True once enough other callers met it: see [`Cooldowns::suspect`].
     pub(super) fn suspect(&self, target: &CooldownTarget, caller: CallerId, body: &[u8]) -> bool {
         let refusal_source = RefusalSource { caller: caller.id(), body: self.salt.hash_one(body) };

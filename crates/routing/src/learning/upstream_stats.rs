@@ -1,7 +1,7 @@
 //! The shared statistics of one upstream: its learner, its published forecast, and what runs there. Not for decisions.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
@@ -29,6 +29,8 @@ pub struct UpstreamStats {
     whole_answer: OnceLock<Box<ClockStats>>,
     /// Attempts that run there.
     running: Arc<AtomicI64>,
+    /// Attempts of other gateways on the same database, as they told last.
+    elsewhere: AtomicU32,
     /// Share of a recently read prefix that the upstream reported as cached; 0 before its first report.
     /// Stored as the bits of an `f64`.
     caching: AtomicU64,
@@ -78,6 +80,7 @@ impl UpstreamStats {
             first_token: ClockStats::new(Learner::new()),
             whole_answer: OnceLock::new(),
             running: Arc::default(),
+            elsewhere: AtomicU32::default(),
             caching: AtomicU64::default(),
             limited_us: AtomicI64::new(i64::MIN / 2),
             prompts: Prompts::default(),
@@ -137,13 +140,24 @@ impl UpstreamStats {
         now_us - self.limited_us.load(Relaxed) < LIMITED_FOR_US
     }
 
-    pub(super) fn limited(&self, now_us: i64) {
+    /// It answered 429, here or to another gateway.
+    pub fn limited(&self, now_us: i64) {
         self.limited_us.fetch_max(now_us, Relaxed);
     }
 
-    /// Attempts that run there now.
+    /// Attempts that run there now, with those of other gateways.
     pub fn in_flight(&self) -> u32 {
+        self.in_flight_here().saturating_add(self.elsewhere.load(Relaxed))
+    }
+
+    /// Those of this gateway.
+    pub fn in_flight_here(&self) -> u32 {
         u32::try_from(self.running.load(Relaxed)).unwrap_or(0)
+    }
+
+    /// See `elsewhere`.
+    pub fn set_elsewhere(&self, attempts: u32) {
+        self.elsewhere.store(attempts, Relaxed);
     }
 
     /// The counter of what runs there.

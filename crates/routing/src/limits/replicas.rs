@@ -37,7 +37,7 @@ pub struct SubjectUse {
 /// What another gateway told last.
 #[derive(Clone, Debug)]
 pub struct ReplicaUse {
-    pub id: Arc<str>,
+    pub id: i64,
     pub subjects: HashMap<LevelName, SubjectUse>,
 }
 
@@ -45,7 +45,7 @@ pub struct ReplicaUse {
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
     /// Its own id: another one after each start.
-    pub own: Arc<str>,
+    pub own: i64,
     /// What it told itself last, as the others read it.
     pub told: HashMap<LevelName, SubjectUse>,
     /// The others that live.
@@ -60,7 +60,7 @@ pub struct Heard {
 #[derive(Debug, Default)]
 pub(super) struct Others {
     /// What was counted of each that lives.
-    counted: HashMap<Arc<str>, [i64; 2]>,
+    counted: HashMap<i64, [i64; 2]>,
     /// Of all that live, by id, this one among them: running streams, and the part of the limit.
     parts: Vec<(u32, u32)>,
     own: usize,
@@ -119,7 +119,7 @@ impl UsageBook {
 
     /// Takes over what the others told.
     pub fn hear(&self, heard: &Heard, now: LimitClock) {
-        let mut ids: Vec<&Arc<str>> = heard.others.iter().map(|other| &other.id).chain([&heard.own]).collect();
+        let mut ids: Vec<i64> = heard.others.iter().map(|other| other.id).chain([heard.own]).collect();
         ids.sort_unstable();
         let turn = heard.store_us.div_euclid(TURN_US);
         let is_open = heard.store_us.rem_euclid(TURN_US) < TURN_US / 4 * 3;
@@ -145,7 +145,7 @@ impl UsageBook {
 }
 
 impl Used {
-    fn hear(&mut self, heard: &Heard, ids: &[&Arc<str>], (turn, is_open): (i64, bool), name: &LevelName) {
+    fn hear(&mut self, heard: &Heard, ids: &[i64], (turn, is_open): (i64, bool), name: &LevelName) {
         if heard.others.is_empty() {
             self.others = None;
             self.requests.set_part(None);
@@ -160,22 +160,22 @@ impl Used {
             let more = |kind: usize| told.counted[kind].saturating_sub(before[kind]);
             self.requests.hear(more(0));
             self.tokens.hear(more(1));
-            counted.insert(other.id.clone(), told.counted);
+            counted.insert(other.id, told.counted);
         }
         // Who tells nothing of it now may tell again.
         for (id, before) in &others.counted {
-            if ids.contains(&id) {
-                counted.entry(id.clone()).or_insert(*before);
+            if ids.contains(id) {
+                counted.entry(*id).or_insert(*before);
             }
         }
-        let of = |id: &Arc<str>| match heard.others.iter().find(|other| other.id == *id) {
+        let of = |id: i64| match heard.others.iter().find(|other| other.id == id) {
             Some(other) => other.subjects.get(name).copied().unwrap_or_default(),
             None => heard.told.get(name).copied().unwrap_or_default(),
         };
-        let told: Vec<SubjectUse> = ids.iter().map(|id| of(id)).collect();
+        let told: Vec<SubjectUse> = ids.iter().map(|id| of(*id)).collect();
         let shares = shares(&told);
         others.counted = counted;
-        others.own = ids.iter().position(|id| **id == heard.own).unwrap_or_default();
+        others.own = ids.iter().position(|id| *id == heard.own).unwrap_or_default();
         others.turn = is_open.then(|| holder(&shares, turn));
         others.parts = told.iter().map(|told| told.streams).zip(shares.iter().copied()).collect();
         let part = (shares[others.own], others.turn == Some(others.own), TURN_US);

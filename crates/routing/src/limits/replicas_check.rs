@@ -34,7 +34,7 @@ struct Stored {
 }
 
 struct Replica {
-    id: Arc<str>,
+    id: i64,
     book: UsageBook,
     levels: LimitLevels,
     told: HashMap<LevelName, SubjectUse>,
@@ -45,10 +45,10 @@ struct Replica {
 }
 
 impl Replica {
-    fn new(id: String, limits: &Limits, now_us: i64, skew_us: i64) -> Replica {
+    fn new(id: i64, limits: &Limits, now_us: i64, skew_us: i64) -> Replica {
         let book = UsageBook::default();
         let levels = book.levels_of([(ann(), Arc::new(limits.clone()))]);
-        Replica { id: id.into(), book, levels, told: HashMap::new(), next_us: now_us, running: Vec::new(), skew_us }
+        Replica { id, book, levels, told: HashMap::new(), next_us: now_us, running: Vec::new(), skew_us }
     }
 
     fn clock(&self, now_us: i64) -> LimitClock {
@@ -60,7 +60,7 @@ struct World {
     random: Rng,
     limits: Limits,
     now_us: i64,
-    store: HashMap<Arc<str>, Stored>,
+    store: HashMap<i64, Stored>,
     replicas: Vec<Replica>,
     started: usize,
     /// When something was let in.
@@ -72,7 +72,7 @@ impl World {
     fn new(seed: u64, count: usize, limits: Limits, skews: bool) -> World {
         let mut random = Rng::with_seed(seed);
         let mut skew = || if skews { random.i64(-3_600_000_000..=3_600_000_000) } else { 0 };
-        let replicas = (0..count).map(|place| Replica::new(format!("r{place}"), &limits, 0, skew())).collect();
+        let replicas = (0..count).map(|place| Replica::new(place as i64, &limits, 0, skew())).collect();
         World {
             random,
             limits,
@@ -90,7 +90,7 @@ impl World {
         for place in 0..self.replicas.len() {
             let replica = &mut self.replicas[place];
             // Before the rows that they pay.
-            let stored = self.store.entry(replica.id.clone()).or_default();
+            let stored = self.store.entry(replica.id).or_default();
             for change in replica.book.take_changes() {
                 stored.budgets.insert((change.level.clone(), change.calendar, change.start_us), change);
             }
@@ -118,11 +118,9 @@ impl World {
                 sum.reserved += change.reserved;
             }
             let heard = Heard {
-                own: replica.id.clone(),
+                own: replica.id,
                 told: replica.told.clone(),
-                others: living
-                    .map(|(id, stored)| ReplicaUse { id: id.clone(), subjects: stored.told.clone() })
-                    .collect(),
+                others: living.map(|(id, stored)| ReplicaUse { id: *id, subjects: stored.told.clone() }).collect(),
                 budgets: budgets.into_values().collect(),
                 store_us: BEGIN_US + self.now_us,
             };
@@ -158,7 +156,7 @@ impl World {
     /// One ends without a word, and another one starts.
     fn kill(&mut self) {
         let place = self.random.usize(0..self.replicas.len());
-        let id = format!("r{}", self.started);
+        let id = self.started as i64;
         self.started += 1;
         self.replicas[place] = Replica::new(id, &self.limits, self.now_us, 0);
     }

@@ -6,26 +6,41 @@ use photofinish_routing::limits::{BudgetChange, Calendar, LevelName};
 /// For the store.
 pub fn row(change: BudgetChange) -> BudgetRow {
     let BudgetChange { level, calendar, start_us, spent, reserved, estimated } = change;
-    let subject = match &level {
+    BudgetRow {
+        subject: subject(&level),
+        span: calendar.as_str().to_owned(),
+        start: start_us,
+        spent,
+        reserved,
+        estimated,
+    }
+}
+
+/// As the store names it.
+pub fn subject(level: &LevelName) -> String {
+    match level {
         LevelName::Everybody => level.kind().to_owned(),
         named => format!("{}:{}", named.kind(), named.name()),
-    };
-    BudgetRow { subject, span: calendar.as_str().to_owned(), start: start_us, spent, reserved, estimated }
+    }
 }
 
 /// From the store. None: of another version.
 pub fn change(row: &BudgetRow) -> Option<BudgetChange> {
     let calendar = Calendar::ALL.into_iter().find(|calendar| calendar.as_str() == row.span)?;
-    let level = match row.subject.split_once(':') {
-        None if row.subject == LevelName::Everybody.kind() => LevelName::Everybody,
-        None => return None,
+    let level = level(&row.subject)?;
+    let BudgetRow { start, spent, reserved, estimated, .. } = *row;
+    Some(BudgetChange { level, calendar, start_us: start, spent, reserved, estimated })
+}
+
+/// The reverse of [`subject`]. None: of another version.
+pub fn level(subject: &str) -> Option<LevelName> {
+    match subject.split_once(':') {
+        None => (subject == LevelName::Everybody.kind()).then_some(LevelName::Everybody),
         Some((kind, name)) => [LevelName::Team, LevelName::User, LevelName::Key]
             .into_iter()
             .map(|level| level(name.into()))
-            .find(|level| level.kind() == kind)?,
-    };
-    let BudgetRow { start, spent, reserved, estimated, .. } = *row;
-    Some(BudgetChange { level, calendar, start_us: start, spent, reserved, estimated })
+            .find(|level| level.kind() == kind),
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! Not for the routes: see `server`. Not for the rules of limits, which are those of the file.
 
-mod budgets;
+pub(crate) mod budgets;
 mod keeper;
 
 use std::collections::BTreeMap;

@@ -9,6 +9,7 @@ mod probe_task;
 mod regression_watch;
 mod reload;
 mod reload_watch;
+mod replicas;
 mod rollup_task;
 mod simulated;
 mod startup_log;
@@ -38,6 +39,7 @@ use photofinish_routing::health::LiveConfig;
 use photofinish_transport::upstream::{Resolver, UpstreamClient, system_resolver};
 use reload::{ReloadOrder, Reloading};
 pub use reload_watch::ReloadWatch;
+use replicas::ReplicaTask;
 use rollup_task::RollupTask;
 use simulated::Simulated;
 use tokens::Tokens;
@@ -158,6 +160,17 @@ impl App {
         let GatewayParts { gateway, serving, lines, simulated, tokens } =
             GatewayParts::join(config, recorder, upstreams?).await?;
         let accounts = AccountKeeper::new(gateway.clone());
+        if let Some(mut replicas) = ReplicaTask::new(gateway.clone(), accounts.clone()) {
+            if gateway.recorder().condition() == Condition::Ok {
+                // Before the first request: what was spent, and what the others use.
+                replicas = serving
+                    .run_blocking(move || replicas.after_a_turn())
+                    .await
+                    .context("cannot meet the other gateways")?;
+            }
+            // Answers that run on after the drain began use limits too.
+            lines.spawn(replicas.run(lines.clone()));
+        }
         if accounts.is_needed() && gateway.recorder().condition() == Condition::Ok {
             let read = accounts.clone();
             // Before the first request. After a panic, which is in the log, later.

@@ -11,7 +11,8 @@ use photofinish_gateway::proxy::Gateway;
 use photofinish_history::record::RaceSource;
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_history::store::OpenError;
-use photofinish_routing::learning::RequestMemory;
+use photofinish_routing::learning::{Learning, RequestMemory};
+use photofinish_routing::money::SharedCostBudget;
 use photofinish_routing::money::tariff::{Basis, PromptTokens};
 use photofinish_routing::quality::REMEMBERED_MAX;
 use photofinish_routing::verdict::slows_hedging;
@@ -81,9 +82,7 @@ fn remember(gateway: &Gateway) {
             let cost_budget = model.map(|model| {
                 learning.cost_budget(&model.name, model.race.budget, Basis::of(model.upstreams.iter()).is_money())
             });
-            learning.quality().remember(config, &recorded, learning.now_us());
-            let cost = |attempt: &RecordedAttempt| cost(attempt, &recorded, config);
-            learning.remember(&recorded, &RequestMemory { counts: &slows_hedging, cost_budget, cost: &cost });
+            learn_one(learning, config, &recorded, cost_budget);
         };
         reader.recorded_of(&upstreams, REMEMBERED_MAX, each)?;
         Ok(learning.quality().read_facts(config, &reader, wall_micros())?)
@@ -96,6 +95,19 @@ fn remember(gateway: &Gateway) {
             tracing::warn!(requests, %error, "the history could not be read to its end: plans begin with what is known")
         }
     }
+}
+
+/// Learns from what other gateways on the same database recorded. What their requests cost is no part of this one's budget for extras.
+pub(super) fn learn_heard(gateway: &Gateway, requests: impl Iterator<Item = Recorded>) {
+    let (live, learning) = (gateway.live(), gateway.learning());
+    requests.for_each(|recorded| learn_one(learning, &live.config, &recorded, None));
+    learning.publish();
+}
+
+fn learn_one(learning: &Learning, config: &Config, recorded: &Recorded, cost_budget: Option<SharedCostBudget>) {
+    learning.quality().remember(config, recorded, learning.now_us());
+    let cost = |attempt: &RecordedAttempt| cost(attempt, recorded, config);
+    learning.remember(recorded, &RequestMemory { counts: &slows_hedging, cost_budget, cost: &cost });
 }
 
 /// Cost at the current prices. None if the model no longer lists the upstream.

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use crate::accounts::AccountKeeper;
-pub use api::{AuditQuestion, audit_line};
+pub use api::{AuditQuestion, audit_line, shared_part};
 use connection::ServerState;
 use connection_slots::Places;
 pub use listener::Listener;

@@ -15,7 +15,7 @@ use photofinish_base::clock::wall_micros;
 pub(in crate::store) use super::partitions::remove_day;
 
 /// This process.
-static REPLICA: LazyLock<String> = LazyLock::new(|| uuid::Uuid::now_v7().to_string());
+pub(super) static REPLICA: LazyLock<String> = LazyLock::new(|| uuid::Uuid::now_v7().to_string());
 
 /// How long a duty is held: longer than the pause between two rounds of any.
 const HELD_US: i64 = 150_000_000;

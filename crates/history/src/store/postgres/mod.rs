@@ -8,6 +8,7 @@ mod duties;
 mod error;
 mod open;
 mod partitions;
+mod replicas;
 mod session;
 mod tables;
 mod waiting;
@@ -21,6 +22,7 @@ pub(super) use dialect::dialect;
 pub(super) use duties::{advice, holds_duty, remove_day};
 pub(super) use error::Error;
 pub(super) use open::{is_postgres, migrate_now, reading, rolling};
+pub(super) use replicas::{Exchange, number, replicas};
 pub(super) use session::{READING, Session, WRITING};
 pub(super) use write::Server;
 

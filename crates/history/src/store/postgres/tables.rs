@@ -53,12 +53,17 @@ pub(super) const BEGIN: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 /// Behind them.
 pub(super) const END: [u8; 2] = (-1_i16).to_be_bytes();
 
-/// Appends a row.
+/// Appends a row, with another integer at its end if there is one.
 ///
 /// # Errors
 /// Its id is no UUID; the id.
-pub(super) fn append(bytes: &mut Vec<u8>, columns: &[Column], cells: &[CellValue<'_>]) -> Result<(), String> {
-    bytes.extend((columns.len() as i16).to_be_bytes());
+pub(super) fn append(
+    bytes: &mut Vec<u8>,
+    columns: &[Column],
+    cells: &[CellValue<'_>],
+    last: Option<i32>,
+) -> Result<(), String> {
+    bytes.extend((columns.len() as i16 + i16::from(last.is_some())).to_be_bytes());
     for (column, cell) in columns.iter().zip(cells) {
         let mut put = |cell: &[u8]| {
             bytes.extend((cell.len() as i32).to_be_bytes());
@@ -77,6 +82,10 @@ pub(super) fn append(bytes: &mut Vec<u8>, columns: &[Column], cells: &[CellValue
             (Form::Text, CellValue::Text(value)) => put(without_nul(value).as_bytes()),
             _ => bytes.extend((-1_i32).to_be_bytes()),
         }
+    }
+    if let Some(last) = last {
+        bytes.extend(4_i32.to_be_bytes());
+        bytes.extend(last.to_be_bytes());
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::error::Error;
 use super::session::{Session, uuid};
-use super::{open, partitions, tables};
+use super::{open, partitions, replicas, tables};
 use crate::record::table::{CellValue, Column, Table};
 use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 use crate::store::OpenError;
@@ -210,17 +210,21 @@ const STRAY: &str = "\
 struct Copied {
     statement: String,
     columns: &'static [Column],
+    /// Of a race: which gateway writes it.
+    replica: Option<i32>,
     bytes: Vec<u8>,
 }
 
 impl Copied {
     fn new<T: Table>() -> Copied {
-        let statement = format!("COPY {} ({}) FROM STDIN (FORMAT binary)", T::NAME, names::<T>());
-        Copied { statement, columns: T::COLUMNS, bytes: tables::BEGIN.to_vec() }
+        let replica = replicas::number().filter(|_| T::NAME == RaceRecord::NAME);
+        let more = if replica.is_some() { ", replica" } else { "" };
+        let statement = format!("COPY {} ({}{more}) FROM STDIN (FORMAT binary)", T::NAME, names::<T>());
+        Copied { statement, columns: T::COLUMNS, replica, bytes: tables::BEGIN.to_vec() }
     }
 
     fn add(&mut self, cells: &[CellValue<'_>]) -> database::Result<()> {
-        tables::append(&mut self.bytes, self.columns, cells)
+        tables::append(&mut self.bytes, self.columns, cells, self.replica)
             .map_err(|id| database::Error::Content(format!("its id is no UUID: {id:?}")))
     }
 

@@ -35,6 +35,16 @@ pub async fn config(State(site): State<ServedPaths>, client: Client) -> Response
     }
 }
 
+/// What the configuration in force says of providers, models and users: without secrets, and without what may differ between the machines
+/// of one service.
+pub fn shared_part(config: &Config) -> Value {
+    let shown = Value::from(configuration(config, None, None));
+    ["catalogue", "providers", "models", "users"]
+        .into_iter()
+        .map(|name| (name.to_owned(), shown[name].clone()))
+        .collect()
+}
+
 members! {
     /// The configuration in force: names, numbers and states, without keys, tokens, hashes and the paths of addresses.
     pub CONFIGURATION: configuration(config: &Config, problems: Option<String>, accept: Option<String>) {

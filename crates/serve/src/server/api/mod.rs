@@ -14,7 +14,7 @@ mod tests;
 
 pub use accounts::{AuditQuestion, audit, audit_line, is_account_path, me, of_kind, one_of_kind, rotation, usage};
 pub use ask::{DatabaseReads, json as json_answer};
-pub use config::config;
+pub use config::{config, shared_part};
 pub use events::{REPLAYS_MAX, live, replay};
 pub use openapi::document;
 pub use questions::{
