@@ -16,6 +16,7 @@ pub mod probe;
 pub mod providers;
 pub mod race;
 pub mod replay;
+mod replicas;
 pub mod report;
 pub mod routing;
 pub mod simulate;
@@ -152,6 +153,8 @@ enum Command {
     ///
     /// `serve` does it too, unless the configuration says `migrate = "check"` under [store].
     Migrate,
+    /// The gateways that share the database: who lives, with which version, load, clock and configuration.
+    Replicas(replicas::ReplicasOptions),
     /// Copy a history from an SQLite file into another database, such as Postgres.
     ///
     /// Rows, hourly figures, runs, incidents, keys, budgets and the audit. It can be interrupted and repeated: what is there already
@@ -468,6 +471,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
         | Command::Report(_)
         | Command::Replay(_) => read_history(command, &config, &mut out, &mut err)?,
         Command::Migrate => migrate::migrate(&config, &mut out)?,
+        Command::Replicas(options) => replicas::run(&config.store.path, &options, &mut out)?,
         Command::Copy(options) => {
             let progress = err.is_terminal().then_some(&mut err as &mut dyn Write);
             migrate::run(&config, &options, &mut out, progress)?;

@@ -15,6 +15,7 @@ pub mod probes;
 pub mod question;
 pub mod races;
 pub mod regressions;
+pub mod replicas;
 pub mod runs;
 pub mod series;
 pub mod stats;

@@ -111,6 +111,7 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         ("/api/costs", only_get(get(api::costs))),
         ("/api/incidents", only_get(get(api::incidents))),
         ("/api/verdicts", only_get(get(api::verdicts))),
+        ("/api/replicas", only_get(get(api::replicas))),
         ("/api/config", only_get(get(api::config))),
         ("/api/live", only_get(get(api::live))),
         ("/api/replay", only_get(get(api::replay))),

@@ -18,5 +18,5 @@ pub use config::{config, shared_part};
 pub use events::{REPLAYS_MAX, live, replay};
 pub use openapi::document;
 pub use questions::{
-    costs, distribution, history, incidents, race, races, reload, routing, run, runs, stats, verdicts,
+    costs, distribution, history, incidents, race, races, reload, replicas, routing, run, runs, stats, verdicts,
 };

@@ -22,7 +22,7 @@ use photofinish_history::report::races::{self, RacesQuestion};
 use photofinish_history::report::runs::{self, RunError, RunsQuestion};
 use photofinish_history::report::series::{self, SeriesError, SeriesQuestion};
 use photofinish_history::report::stats::{self, ReportQuestion};
-use photofinish_history::report::{compare, figures, regressions, verdicts as found};
+use photofinish_history::report::{compare, figures, regressions, replicas as gateways, verdicts as found};
 use photofinish_history::store::StoreReader;
 
 /// Answers an admin's question about the history.
@@ -109,6 +109,19 @@ pub async fn verdicts(State(site): State<ServedPaths>, client: Client, uri: Uri)
         (site, client, uri),
         |_: &VerdictsQuestion, _| None,
         |reader, _, now_us| Ok(json(found::json(&found::ask(reader).map_err(unread)?, now_us).to_string())),
+    )
+    .await
+}
+
+/// It has no parameters.
+#[derive(Args, Clone, Debug)]
+pub struct ReplicasQuestion {}
+
+pub async fn replicas(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
+    ask(
+        (site, client, uri),
+        |_: &ReplicasQuestion, _| None,
+        |reader, _, _| Ok(json(gateways::ask(reader).map_err(unread)?.json().to_string())),
     )
     .await
 }

@@ -1,0 +1,80 @@
+//! The gateways of a database, for `photofinish replicas` and `/api/replicas`. Not for how they are told apart: see `store::replicas`.
+
+use serde_json::{Value, json};
+
+use crate::store::{ReadError, ReplicaRow, StoreReader};
+
+/// A gateway that told nothing for this long is gone, µs.
+const GONE_AFTER_US: i64 = 3_000_000;
+
+/// Those that told something within a day, newest first.
+#[derive(Debug)]
+pub struct ReplicaList {
+    replicas: Vec<ReplicaRow>,
+    /// By the clock of the database, microseconds since 1970.
+    now_us: i64,
+    /// The configuration of the newest that lives.
+    configuration: Option<String>,
+}
+
+/// # Errors
+/// The database cannot be read.
+pub fn ask(reader: &StoreReader) -> Result<ReplicaList, ReadError> {
+    let (replicas, now_us) = reader.replicas()?;
+    let lives = |of: &&ReplicaRow| now_us - of.beat_at < GONE_AFTER_US;
+    let configuration = replicas.iter().find(lives).map(|newest| newest.told.configuration.clone());
+    Ok(ReplicaList { replicas, now_us, configuration })
+}
+
+impl ReplicaList {
+    fn state(&self, of: &ReplicaRow) -> &'static str {
+        match self.now_us - of.beat_at < GONE_AFTER_US {
+            true if of.told.draining => "draining",
+            true => "alive",
+            false => "gone",
+        }
+    }
+
+    fn differs(&self, of: &ReplicaRow) -> bool {
+        self.configuration.as_ref().is_some_and(|newest| *newest != of.told.configuration)
+    }
+
+    /// Lines of a table, its head first.
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        let head =
+            ["name", "number", "state", "version", "up since", "last heard", "running", "clock", "configuration"];
+        let row = |of: &ReplicaRow| {
+            let told = &of.told;
+            let same = if self.differs(of) { " (differs)" } else { "" };
+            vec![
+                told.name.clone(),
+                of.number.to_string(),
+                self.state(of).to_owned(),
+                told.version.clone(),
+                super::verdicts::age(of.started_at, self.now_us),
+                format!("{:.1} s ago", (self.now_us - of.beat_at).max(0) as f64 / 1e6),
+                told.running.to_string(),
+                format!("{:+.1} s", told.clock_us as f64 / 1e6),
+                format!("{}{same}", told.configuration),
+            ]
+        };
+        std::iter::once(head.map(str::to_owned).to_vec()).chain(self.replicas.iter().map(row)).collect()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.replicas.is_empty()
+    }
+
+    /// For `/api` and programs.
+    pub fn json(&self) -> Value {
+        let replica = |of: &ReplicaRow| {
+            json!({
+                "name": of.told.name, "number": of.number, "state": self.state(of), "version": of.told.version,
+                "started_at_ms": of.started_at / 1_000, "heard_ms_ago": (self.now_us - of.beat_at).max(0) / 1_000,
+                "running": of.told.running, "clock_ms": of.told.clock_us / 1_000,
+                "configuration": of.told.configuration, "configuration_differs": self.differs(of),
+            })
+        };
+        json!({ "replicas": self.replicas.iter().map(replica).collect::<Vec<_>>() })
+    }
+}
