@@ -5,7 +5,7 @@ mod cluster;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::super::tests::{rollup, world};
+use super::super::tests::{documentation, rollup, world};
 use super::super::*;
 use super::Session;
 use crate::record::table::Table;
@@ -434,4 +434,82 @@ fn a_history_is_copied_once_however_often() {
     };
     Store::open(&server).unwrap().change(&[AccountChange { before: None, after: Some(made) }], &by, 4).unwrap();
     assert_eq!(number(&server, "SELECT max(id) FROM audit"), 2);
+}
+
+#[test]
+fn the_queries_of_the_documentation_have_the_same_answers() {
+    let Some((directory, server)) = database("queries") else { return };
+    let file = directory.path().join("history.db");
+    let mut records = world::records(29, 400);
+    let of_race =
+        |record: &Record| matches!(record, Record::Race(_)).then(|| record.race_id().map(str::to_owned)).flatten();
+    let races: BTreeSet<String> = records.iter().filter_map(of_race).collect();
+    // An attempt without its race has no hour, and nulls come first in a descending order there.
+    records.retain(|record| record.race_id().is_some_and(|id| races.contains(id)));
+    for path in [&file, &server] {
+        filled(path, &records);
+    }
+    let now = format!("CAST({} AS BIGINT)", world::NOW_US / 1_000_000);
+    let queries = documentation::SQL.split("```sql\n").skip(1).map(|rest| rest.split(";\n```").next().unwrap());
+    let queries: Vec<String> = queries.map(|query| query.replace("unixepoch()", &now)).collect();
+    assert_eq!(queries.len(), 10);
+    let (from, to) = (StoreReader::open(&file).unwrap(), StoreReader::open(&server).unwrap());
+    for query in queries {
+        let of_file = from.ask(|connection| super::super::races::rows(connection, &query, &[])).unwrap();
+        let json = format!("SELECT CAST(row_to_json(answer) AS TEXT) FROM ({query}) AS answer");
+        let of_server: Vec<String> = to.ask(|connection| connection.all(&json, &[], |row| row.get(0))).unwrap();
+        let values = |row: &ExportRow| -> Vec<String> {
+            let value = |value: &serde_json::Value| match value.as_f64() {
+                Some(number) => format!("{number:.4}"),
+                None => value.to_string(),
+            };
+            row.values().map(value).collect()
+        };
+        let of_server = of_server.iter().map(|row| values(&serde_json::from_str(row).unwrap()));
+        let [mut of_file, mut of_server]: [Vec<_>; 2] = [of_file.iter().map(values).collect(), of_server.collect()];
+        // Equal keys of an order may come in any.
+        of_file.sort();
+        of_server.sort();
+        let differ = of_file.iter().zip(&of_server).find(|(of_file, of_server)| of_file != of_server);
+        assert_eq!((of_file.len(), differ), (of_server.len(), None), "{query}");
+        assert!(!of_file.is_empty(), "{query}");
+    }
+}
+
+#[test]
+fn an_attempt_takes_at_most_400_bytes_with_its_key() {
+    let Some((_directory, server)) = database("space") else { return };
+    let store = Store::open(&server).unwrap();
+    let mut records = world::records(31, 10_000);
+    for record in &mut records {
+        // What few providers say.
+        let Record::Attempt(attempt) = record else { continue };
+        **attempt = AttemptRecord {
+            server_queue_us: None,
+            server_prefill_us: None,
+            server_decode_us: None,
+            server_total_us: None,
+            ratelimit_remaining_requests: None,
+            ratelimit_remaining_tokens: None,
+            retry_after_ms: None,
+            calls: None,
+            structured: None,
+            tool_set: None,
+            service_tier: None,
+            ..(**attempt).clone()
+        };
+    }
+    let began = std::time::Instant::now();
+    for batch in records.chunks(1_000) {
+        store.write(batch).unwrap();
+    }
+    let took = began.elapsed();
+    let bytes = |table: &str| {
+        let sum = "CAST(sum(pg_total_relation_size(inhrelid)) AS BIGINT)";
+        number(&server, &format!("SELECT {sum} FROM pg_inherits WHERE inhparent = CAST('{table}' AS regclass)"))
+    };
+    let [attempts, races] = ["attempt", "race"].map(|table| number(&server, &format!("SELECT count(*) FROM {table}")));
+    let (of_attempt, of_race) = (bytes("attempt") / attempts, bytes("race") / races);
+    println!("{attempts} attempts of {of_attempt} bytes, {races} races of {of_race} bytes, in {took:?}");
+    assert!(of_attempt <= 400 && of_race <= 500, "{of_attempt} {of_race}");
 }
