@@ -416,3 +416,29 @@ SELECT race_id, model, started_at, hour,
                 THEN sum(cost_usd_max) FILTER (WHERE extra = 1) END AS extra_cost_usd_max
 FROM attempt_cost
 GROUP BY race_id, model, started_at, hour;
+
+-- Functions of SQLite, so that the queries of the documentation are the same for both.
+CREATE FUNCTION unixepoch() RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CAST(floor(extract(epoch FROM now())) AS bigint);
+
+CREATE FUNCTION datetime(at bigint, unit text) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
+RETURN to_char(to_timestamp(at) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS');
+
+CREATE FUNCTION round(value double precision, digits integer) RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CAST(round(CAST(value AS numeric), digits) AS double precision);
+
+CREATE FUNCTION count_true(sum bigint, value boolean) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN sum + CASE WHEN value THEN 1 ELSE 0 END;
+
+CREATE AGGREGATE sum(boolean) (SFUNC = count_true, STYPE = bigint, INITCOND = '0', PARALLEL = SAFE, COMBINEFUNC = int8pl);
+
+-- PostgreSQL 18 has these two of its own.
+CREATE FUNCTION smaller(a uuid, b uuid) RETURNS uuid LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE WHEN a < b THEN a ELSE b END;
+
+CREATE FUNCTION larger(a uuid, b uuid) RETURNS uuid LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE WHEN a > b THEN a ELSE b END;
+
+CREATE AGGREGATE min(uuid) (SFUNC = smaller, STYPE = uuid, SORTOP = <, COMBINEFUNC = smaller, PARALLEL = SAFE);
+
+CREATE AGGREGATE max(uuid) (SFUNC = larger, STYPE = uuid, SORTOP = >, COMBINEFUNC = larger, PARALLEL = SAFE);

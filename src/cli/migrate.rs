@@ -17,8 +17,9 @@ pub(super) struct CopyOptions {
     #[arg(long, value_name = "URL")]
     from: String,
 
-    /// The database to copy into: `postgres://USER:PASSWORD@HOST/DATABASE`. Without it: that of the configuration.
-    #[arg(long, value_name = "URL", env = "PHOTOFINISH_COPY_TO", hide_env_values = true)]
+    /// The database to copy into: `postgres://USER:PASSWORD@HOST/DATABASE`. Without it: that of the configuration, whose password no other
+    /// user of this machine sees.
+    #[arg(long, value_name = "URL")]
     to: Option<String>,
 }
 

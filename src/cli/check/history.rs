@@ -8,6 +8,7 @@ use std::path::Path;
 
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{YELLOW, brief_bytes, write_section};
+use photofinish_config::config::postgres_url::is_postgres;
 use photofinish_config::config::{self, Retention, units};
 use photofinish_history::report::question::time;
 use photofinish_history::store::{Extent, OpenError, ReadError, StoreReader, set_aside_files};
@@ -26,7 +27,7 @@ pub(super) fn render(
         Err(DatabaseProblem::Absent) => {
             (vec![["file".into(), "none yet: `photofinish serve` creates it".into()]], true)
         }
-        Ok(extent) => (described(&extent), true),
+        Ok(extent) => (described(&extent, is_postgres(&store.path)), true),
         Err(DatabaseProblem::Unread { text, usable }) => (vec![["WARNING".into(), text]], usable),
     };
     rows.push(["retention".into(), retention]);
@@ -51,7 +52,9 @@ enum DatabaseProblem {
 
 fn extent(path: &Path) -> Result<Extent, DatabaseProblem> {
     let reader = StoreReader::open(path).map_err(|error| {
-        let usable = matches!(error, OpenError::Empty { .. } | OpenError::Older { .. } | OpenError::Locked { .. });
+        let passes = |error: &OpenError| matches!(error, OpenError::Server { may_pass: true, .. });
+        let usable = passes(&error)
+            || matches!(error, OpenError::Empty { .. } | OpenError::Older { .. } | OpenError::Locked { .. });
         match error {
             OpenError::Absent { .. } => DatabaseProblem::Absent,
             error => DatabaseProblem::Unread { text: error.to_string(), usable },
@@ -72,7 +75,8 @@ fn damaged(path: &Path) -> Option<[String; 2]> {
     Some(["WARNING".into(), text])
 }
 
-fn described(extent: &Extent) -> Vec<[String; 2]> {
+/// `on_server`: it has no file, and its log is the server's.
+fn described(extent: &Extent, on_server: bool) -> Vec<[String; 2]> {
     let Extent { file_bytes, log_bytes, free_bytes, gives_back, attempts, more, since, rolled_until } = extent;
     let stays = if *gives_back { "" } else { ", which stays: its file is of an older version" };
     let free = match brief_bytes(*free_bytes) {
@@ -84,12 +88,12 @@ fn described(extent: &Extent) -> Vec<[String; 2]> {
     let about = if *more { "more than " } else { "" };
     let since = since.map_or_else(String::new, |since| format!(", since {}", time(since)));
     let rolled = rolled_until.map_or_else(|| "nothing yet".to_owned(), |until| format!("until {}", time(until)));
-    vec![
-        ["file".into(), file],
-        ["log".into(), log],
-        ["attempts".into(), format!("{about}{attempts}{since}")],
-        ["rolled up".into(), rolled],
-    ]
+    let space = match on_server {
+        true => vec![["database".into(), file]],
+        false => vec![["file".into(), file], ["log".into(), log]],
+    };
+    let content = [["attempts".into(), format!("{about}{attempts}{since}")], ["rolled up".into(), rolled]];
+    space.into_iter().chain(content).collect()
 }
 
 #[cfg(test)]

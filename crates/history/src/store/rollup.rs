@@ -116,7 +116,7 @@ impl Roller {
         let connected = self.connect();
         let mut opened = connected.map_err(|error| RollupError::unopened(&self.path, &error))?;
         if let Opened::Postgres(session) = &opened
-            && !postgres::holds_duty(session, "rollup").map_err(|error| RollupError::of(&self.path, &error.into()))?
+            && !postgres::holds_duty(session, "rollup").map_err(|error| RollupError::of(&self.path, &error))?
         {
             return Ok(RollupStep::Nothing);
         }

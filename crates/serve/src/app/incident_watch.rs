@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::duty;
 use super::webhook::{self, Webhook};
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::shutdown::Shutdown;
@@ -38,6 +39,8 @@ struct IncidentTask {
     read_at: Instant,
     /// The last reading failed.
     failed: bool,
+    /// Of several gateways on one database, this one reports.
+    is_ours: bool,
 }
 
 /// Runs until the gateway drains. `path`: the database file.
@@ -57,6 +60,7 @@ pub(super) async fn watch(path: PathBuf, gateway: Arc<Gateway>) {
         if task.read().await.is_none() {
             return;
         }
+        task.is_ours = duty::is_ours(&shutdown, &task.path, "incidents").await.unwrap_or(task.is_ours);
         task.check(wall_micros(), &gateway.open_breakers());
     }
 }
@@ -76,6 +80,7 @@ impl IncidentTask {
             is_resumed: false,
             read_at,
             failed: false,
+            is_ours: true,
         }
     }
 
@@ -128,7 +133,7 @@ impl IncidentTask {
             // An incident that is known already must not begin again.
             return;
         }
-        for change in self.watch.check(open_breakers) {
+        for change in self.watch.check(open_breakers).into_iter().filter(|_| self.is_ours) {
             self.report(change, now_us);
         }
         let open = self.watch.open().filter_map(|open| Some((open.upstream.clone()?, open.kind)));

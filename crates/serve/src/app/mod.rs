@@ -2,6 +2,7 @@
 
 mod catalogue_refresh;
 mod discovery;
+mod duty;
 mod incident_watch;
 mod listening;
 mod local_gateway;

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::duty;
 use photofinish_base::clock::{Instant, SECOND_US, wall_micros};
 use photofinish_config::config::{Config, ProbeSettings, ProbeWorkload, UpstreamConfig};
 use photofinish_history::metrics::ProbeOutcome;
@@ -90,6 +91,9 @@ async fn probe(
     let upstream = probed(config, model).find(|known| known.name() == *upstream);
     let (Some(workload), Some(upstream)) = (workload, upstream) else { return schedule.ended(due) };
     let now_us = host.wall_us();
+    if !host.is_ours().await {
+        return schedule.ended(due);
+    }
     if host.is_busy(upstream) {
         return schedule.postpone(due, now_us + POSTPONED_US);
     }
@@ -122,6 +126,11 @@ trait ProbeHost {
 
     /// Whether clients use the upstream now.
     fn is_busy(&self, upstream: &UpstreamConfig) -> bool;
+
+    /// Whether no other gateway on the same database probes.
+    async fn is_ours(&self) -> bool {
+        true
+    }
 
     /// Counts probes that will not be sent.
     fn given_up(&self, probes: u64);
@@ -171,6 +180,10 @@ impl ProbeHost for GatewayHost {
 
     fn is_busy(&self, upstream: &UpstreamConfig) -> bool {
         self.prober.is_busy(upstream)
+    }
+
+    async fn is_ours(&self) -> bool {
+        duty::is_ours(self.client.gateway().shutdown(), &self.path, "probes").await == Some(true)
     }
 
     fn given_up(&self, probes: u64) {

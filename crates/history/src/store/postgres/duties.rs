@@ -17,12 +17,15 @@ pub(in crate::store) use super::partitions::remove_day;
 /// This process.
 pub(super) static REPLICA: LazyLock<String> = LazyLock::new(|| uuid::Uuid::now_v7().to_string());
 
-/// How long a duty is held: longer than the pause between two rounds of any.
-const HELD_US: i64 = 150_000_000;
+/// How long a duty is held: longer than the pause between two rounds. From one probe to the next it may be long.
+fn held_us(duty: &str) -> i64 {
+    if duty == "probes" { 3_600_000_000 } else { 150_000_000 }
+}
 
 /// Takes the duty, or takes it again. False: another replica has it.
 pub(in crate::store) fn holds_duty(session: &Session, duty: &str) -> database::Result<bool> {
-    let taken = Connection::Postgres(session).find(TAKE, params![duty, &*REPLICA, HELD_US], |_| Ok(()))?.is_some();
+    let taken =
+        Connection::Postgres(session).find(TAKE, params![duty, &*REPLICA, held_us(duty)], |_| Ok(()))?.is_some();
     if taken && duty == "rollup" {
         make_days(session)?;
     }

@@ -74,14 +74,12 @@ pub(in crate::store) fn reading(path: &Path) -> Result<Session, OpenError> {
 
 fn current(path: &Path) -> Result<Session, OpenError> {
     let (session, version) = connect(path)?;
+    let is_made_by_serve = postgres_url::of(path).is_some_and(|server| server.migrates);
     match version {
-        0 => {
-            Err(refused(path, "it has no history yet: `photofinish serve`, or `photofinish migrate`, makes its tables"))
-        }
-        version if version < newest() => {
-            Err(refused(path, "its schema is of an older photofinish: `photofinish migrate` brings it up to date"))
-        }
-        _ => Ok(session),
+        0 if is_made_by_serve => Err(OpenError::Absent { path: path.into() }),
+        version if version == newest() => Ok(session),
+        _ if is_made_by_serve => Err(OpenError::Older { path: path.into() }),
+        _ => Err(refused(path, "its schema is not up to date: run `photofinish migrate`")),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Waits for the driver, which is asynchronous, on a thread that may block. Not for a task: it would block its worker.
+//! Waits for the driver, which is asynchronous, on a thread that may block. Not for a task: a future that yields would wait for the worker that
+//! it keeps.
 
 use std::pin::pin;
 use std::sync::{Arc, LazyLock};

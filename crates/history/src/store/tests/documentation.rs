@@ -6,7 +6,7 @@ use crate::record::table::{Column, Table as _};
 use photofinish_base::clock::wall_micros;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measurement.md");
-const SQL: &str = include_str!("../../../../../docs/sql.md");
+pub const SQL: &str = include_str!("../../../../../docs/sql.md");
 
 /// If set, the test writes the declarations of the tables into the page.
 pub(super) const BLESS: &str = "PHOTOFINISH_BLESS";

@@ -3,7 +3,7 @@
 mod accounts;
 mod apart;
 mod damage;
-mod documentation;
+pub(super) mod documentation;
 mod incidents;
 mod moving;
 mod opening;

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use photofinish_config::config::postgres_url::{PostgresServer, remember};
 use tempfile::TempDir;
@@ -45,6 +46,7 @@ pub fn database(name: &str) -> Option<(TempDir, PathBuf)> {
     let name = format!("pf_{name}_{}_{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
     let directory = tempfile::tempdir().unwrap();
     let server = Session::connect(&named(&url.replace("DATABASE", "postgres"), directory.path())).unwrap();
+    server.wait_until(Instant::now() + Duration::from_secs(120));
     server.batch(&format!("CREATE DATABASE {name}")).unwrap();
     let path = named(&url.replace("DATABASE", &name), directory.path());
     Some((directory, path))
@@ -115,4 +117,16 @@ fn unprivileged() -> Option<(u32, u32)> {
     let line = find("postgres").or_else(|| find("nobody"))?;
     let mut ids = line.split(':').skip(2).map(|id| id.parse().unwrap());
     Some((ids.next()?, ids.next()?))
+}
+
+/// The whole URL.
+pub fn url_of(path: &Path) -> String {
+    use secrecy::ExposeSecret as _;
+    photofinish_config::config::postgres_url::of(path).unwrap().url.expose_secret().to_owned()
+}
+
+/// The name of the database alone.
+pub fn name_of(path: &Path) -> String {
+    let name = path.to_str().unwrap().split('?').next().unwrap().rsplit('/').next().unwrap();
+    name.to_owned()
 }

@@ -5,7 +5,7 @@ mod cluster;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::super::tests::{rollup, world};
+use super::super::tests::{documentation, rollup, world};
 use super::super::*;
 use super::Session;
 use crate::record::table::Table;
@@ -276,4 +276,240 @@ fn days_are_made_ahead_and_a_duty_is_held_by_one() {
     let now = wall_micros();
     let until = number(&server, "SELECT until FROM duty");
     assert!((now..now + 200_000_000).contains(&until));
+}
+
+/// The text of an error, which has no password.
+fn told(error: impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    assert!(!text.contains(cluster::PASSWORD), "{text}");
+    text
+}
+
+#[test]
+fn each_bad_database_is_one_clear_line() {
+    let Some((directory, server)) = database("bad") else { return };
+    let url = cluster::url_of(&server);
+    let open = |url: &str| {
+        let path = cluster::named(url, directory.path());
+        told(Store::open(&path).map(drop).unwrap_err())
+    };
+    let other_user = url.replace("gateway:", "nobody_here:");
+    let run = |sql: &str| {
+        cluster::named(&url, directory.path());
+        Session::connect(&server).unwrap().batch(sql).unwrap();
+    };
+    let cases = [
+        (open(&url.replace(cluster::PASSWORD, "wrong")), "the server refuses the user or the password"),
+        (open(&other_user), "the server refuses the user or the password"),
+        (open(&url.replace("/pf_bad", "/pf_absent")), "Create it (`createdb`)"),
+        (open("postgres://gateway@localhost/x?host=/nowhere"), "Start the server, or correct the url"),
+        (
+            told(StoreReader::open(&cluster::named(&url, directory.path())).map(drop).unwrap_err()),
+            "there is no database at postgres://",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert!(text.contains(expected) && text.contains("postgres://"), "{text}");
+    }
+    run("CREATE TABLE orders (id bigint)");
+    assert!(told(Store::open(&server).map(drop).unwrap_err()).contains("the database of another program"));
+    run("DROP TABLE orders");
+    let apart = remember_as(&url, directory.path(), false);
+    assert!(told(Store::open(&apart).map(drop).unwrap_err()).contains("run `photofinish migrate`"));
+    let path = remember_as(&url, directory.path(), true);
+    assert_eq!(Store::migrate(&path).unwrap(), (0, 1));
+    assert_eq!(Store::migrate(&path).unwrap(), (1, 1));
+    let reader = format!("pf_reader_{}", std::process::id());
+    run(&format!(
+        "CREATE ROLE {reader} LOGIN PASSWORD '{0}'; GRANT SELECT ON ALL TABLES IN SCHEMA public TO {reader}",
+        cluster::PASSWORD
+    ));
+    let reading = cluster::named(&url.replace("gateway:", &format!("{reader}:")), directory.path());
+    StoreReader::open(&reading).unwrap().runs(&RunFilter { limit: 1, ..RunFilter::default() }).unwrap();
+    assert!(told(Store::open(&reading).map(drop).unwrap_err()).contains("this user may only read"));
+    drop(Session::connect(&server).unwrap());
+    run(
+        "INSERT INTO photofinish_migration (version, description, success, checksum, execution_time) VALUES (99, 'later', true, '', 0)",
+    );
+    assert!(told(Store::open(&server).map(drop).unwrap_err()).contains("newer photofinish (its migration 99"));
+    run("UPDATE photofinish_migration SET success = false WHERE version = 99");
+    assert!(told(Store::open(&server).map(drop).unwrap_err()).contains("its migration 99 was not finished"));
+    run("DELETE FROM photofinish_migration WHERE version = 99; DROP TABLE incident");
+    let reader = StoreReader::open(&server).unwrap();
+    assert!(
+        told(reader.incidents(&IncidentFilter::default()).unwrap_err()).contains("A table of the history is missing")
+    );
+    run(&format!(
+        "REASSIGN OWNED BY {0} TO gateway; DROP OWNED BY {0}; DROP ROLE {0}",
+        format_args!("pf_reader_{}", std::process::id())
+    ));
+}
+
+fn remember_as(url: &str, directory: &Path, migrates: bool) -> std::path::PathBuf {
+    use photofinish_config::config::postgres_url::{PostgresServer, remember};
+    remember(PostgresServer { url: url.into(), spill: directory.join("x.spill.db"), migrates }).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn rows_wait_while_the_server_is_away_and_come_back_once() {
+    let Some((directory, server)) = database("away") else { return };
+    let (recorder, writer) = crate::recorder::Recorder::start(Store::open(&server).unwrap());
+    let name = cluster::name_of(&server);
+    let admin = || {
+        Session::connect(&cluster::named(&cluster::url_of(&server).replace(&name, "postgres"), directory.path()))
+            .unwrap()
+    };
+    let records = world::records(17, 900);
+    let mut parts = records.chunks(records.len() / 3 + 1);
+    let mut send = || {
+        for record in parts.next().unwrap() {
+            match record.clone() {
+                Record::Race(race) => recorder.race(race, None),
+                Record::Attempt(attempt) => recorder.attempt(attempt, None, 0),
+                Record::Run(_) | Record::Incident(_) => {}
+            }
+        }
+    };
+    send();
+    recorder.until_written(std::time::Duration::from_secs(20)).await;
+    admin().batch(&format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false")).unwrap();
+    admin().batch(&format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")).unwrap();
+    send();
+    while recorder.spilled() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(directory.path().join("x.spill.db").exists());
+    admin().batch(&format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true")).unwrap();
+    recorder.until_stored().await;
+    send();
+    while recorder.depth() > 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(recorder);
+    assert_eq!(writer.finish(std::time::Duration::from_secs(20)).await, 0);
+    assert!(!directory.path().join("x.spill.db").exists());
+    let races = records.iter().filter(|record| matches!(record, Record::Race(_))).count() as i64;
+    assert_eq!(number(&server, "SELECT count(*) FROM race"), races);
+    assert_eq!(number(&server, "SELECT count(*) FROM attempt"), records.len() as i64 - races);
+}
+
+#[test]
+fn a_history_is_copied_once_however_often() {
+    let Some((directory, server)) = database("copy") else { return };
+    let file = directory.path().join("history.db");
+    let records = world::records(23, 500);
+    filled(&file, &records);
+    let store = Store::open(&file).unwrap();
+    let entry = AccountEntry {
+        kind: AccountKind::User,
+        id: "ann".into(),
+        settings: serde_json::Map::new(),
+        version: 1,
+        sha256: None,
+    };
+    let by = Author { who: "ann".into(), origin: "here".into() };
+    store.change(&[AccountChange { before: None, after: Some(entry) }], &by, 3).unwrap();
+    store.write(&[Record::Run(Box::new(RunRecord { started_at: world::NOW_US, ..sample::run(1) }))]).unwrap();
+    store.close();
+    // Two days are figures only.
+    rollup::roll(&file, Some(world::START_US + 2 * columns::DAY_US));
+    let figures = |path: &Path| rollup::counts(&rollup::ask(&rollup::of_cells(path), "by=model"));
+    for times in 0..2 {
+        let copied = copy(&file, &server, |_| {}).unwrap();
+        assert_eq!((copied.refused, copied.hours > 30, copied.lines), (0, times == 0, if times == 0 { 2 } else { 0 }));
+        rollup::roll(&server, None);
+        assert_eq!(figures(&server), figures(&file));
+    }
+    let kept = "SELECT count(*) FROM race";
+    let there = StoreReader::open(&file).unwrap().opened.connection().one(kept, &[], |row| row.get::<i64>(0)).unwrap();
+    assert_eq!(number(&server, kept), there);
+    assert_eq!(number(&server, "SELECT count(*) FROM run"), 1);
+    // The audit goes on behind its last line.
+    let made = AccountEntry {
+        kind: AccountKind::User,
+        id: "bob".into(),
+        settings: serde_json::Map::new(),
+        version: 1,
+        sha256: None,
+    };
+    Store::open(&server).unwrap().change(&[AccountChange { before: None, after: Some(made) }], &by, 4).unwrap();
+    assert_eq!(number(&server, "SELECT max(id) FROM audit"), 2);
+}
+
+#[test]
+fn the_queries_of_the_documentation_have_the_same_answers() {
+    let Some((directory, server)) = database("queries") else { return };
+    let file = directory.path().join("history.db");
+    let mut records = world::records(29, 400);
+    let of_race =
+        |record: &Record| matches!(record, Record::Race(_)).then(|| record.race_id().map(str::to_owned)).flatten();
+    let races: BTreeSet<String> = records.iter().filter_map(of_race).collect();
+    // An attempt without its race has no hour, and nulls come first in a descending order there.
+    records.retain(|record| record.race_id().is_some_and(|id| races.contains(id)));
+    for path in [&file, &server] {
+        filled(path, &records);
+    }
+    let now = format!("CAST({} AS BIGINT)", world::NOW_US / 1_000_000);
+    let queries = documentation::SQL.split("```sql\n").skip(1).map(|rest| rest.split(";\n```").next().unwrap());
+    let queries: Vec<String> = queries.map(|query| query.replace("unixepoch()", &now)).collect();
+    assert_eq!(queries.len(), 10);
+    let (from, to) = (StoreReader::open(&file).unwrap(), StoreReader::open(&server).unwrap());
+    for query in queries {
+        let of_file = from.ask(|connection| super::super::races::rows(connection, &query, &[])).unwrap();
+        let json = format!("SELECT CAST(row_to_json(answer) AS TEXT) FROM ({query}) AS answer");
+        let of_server: Vec<String> = to.ask(|connection| connection.all(&json, &[], |row| row.get(0))).unwrap();
+        let values = |row: &ExportRow| -> Vec<String> {
+            let value = |value: &serde_json::Value| match value.as_f64() {
+                Some(number) => format!("{number:.4}"),
+                None => value.to_string(),
+            };
+            row.values().map(value).collect()
+        };
+        let of_server = of_server.iter().map(|row| values(&serde_json::from_str(row).unwrap()));
+        let [mut of_file, mut of_server]: [Vec<_>; 2] = [of_file.iter().map(values).collect(), of_server.collect()];
+        // Equal keys of an order may come in any.
+        of_file.sort();
+        of_server.sort();
+        let differ = of_file.iter().zip(&of_server).find(|(of_file, of_server)| of_file != of_server);
+        assert_eq!((of_file.len(), differ), (of_server.len(), None), "{query}");
+        assert!(!of_file.is_empty(), "{query}");
+    }
+}
+
+#[test]
+fn an_attempt_takes_at_most_400_bytes_with_its_key() {
+    let Some((_directory, server)) = database("space") else { return };
+    let store = Store::open(&server).unwrap();
+    let mut records = world::records(31, 10_000);
+    for record in &mut records {
+        // What few providers say.
+        let Record::Attempt(attempt) = record else { continue };
+        **attempt = AttemptRecord {
+            server_queue_us: None,
+            server_prefill_us: None,
+            server_decode_us: None,
+            server_total_us: None,
+            ratelimit_remaining_requests: None,
+            ratelimit_remaining_tokens: None,
+            retry_after_ms: None,
+            calls: None,
+            structured: None,
+            tool_set: None,
+            service_tier: None,
+            ..(**attempt).clone()
+        };
+    }
+    let began = std::time::Instant::now();
+    for batch in records.chunks(1_000) {
+        store.write(batch).unwrap();
+    }
+    let took = began.elapsed();
+    let bytes = |table: &str| {
+        let sum = "CAST(sum(pg_total_relation_size(inhrelid)) AS BIGINT)";
+        number(&server, &format!("SELECT {sum} FROM pg_inherits WHERE inhparent = CAST('{table}' AS regclass)"))
+    };
+    let [attempts, races] = ["attempt", "race"].map(|table| number(&server, &format!("SELECT count(*) FROM {table}")));
+    let (of_attempt, of_race) = (bytes("attempt") / attempts, bytes("race") / races);
+    println!("{attempts} attempts of {of_attempt} bytes, {races} races of {of_race} bytes, in {took:?}");
+    assert!(of_attempt <= 400 && of_race <= 500, "{of_attempt} {of_race}");
 }
