@@ -74,7 +74,11 @@ fn exchange(session: &Session, read: &mut HashMap<i64, i64>, told: &Told) -> dat
     let connection = Connection::Postgres(session);
     let Told { name, version, clock_us, running, draining, configuration, told } = told;
     let parameters = params![&*REPLICA, name, version, *clock_us, *running, i64::from(*draining), configuration, told];
-    let (number, store_us) = connection.one(BEAT, parameters, |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let beat = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let (number, store_us) = match connection.find(BEAT, parameters, beat)? {
+        Some(known) => known,
+        None => connection.one(ENTER, parameters, beat)?,
+    };
     NUMBER.store(number, Relaxed);
     let since = store_us - MISSED_AFTER_US;
     let others = connection.all(LIVING, params![number, since, REPLICAS_MAX], replica)?;
@@ -151,11 +155,15 @@ fn replica(row: Row<'_>) -> database::Result<ReplicaRow> {
 const NOW: &str = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
 const BEAT: &str = "\
+    UPDATE replica SET name = ?2, version = ?3, clock_us = ?4, running = ?5, draining = ?6 <> 0, configuration = ?7, told = ?8, \
+        beat_at = CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) \
+    WHERE id = ?1 RETURNING CAST(number AS BIGINT), beat_at";
+
+/// The first time.
+const ENTER: &str = "\
     INSERT INTO replica (id, name, version, clock_us, running, draining, configuration, told, started_at, beat_at) \
     SELECT ?1, ?2, ?3, ?4, ?5, ?6 <> 0, ?7, ?8, now_us, now_us \
     FROM (SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) AS now_us) AS clock \
-    ON CONFLICT (id) DO UPDATE SET clock_us = excluded.clock_us, running = excluded.running, draining = excluded.draining, \
-        configuration = excluded.configuration, told = excluded.told, beat_at = excluded.beat_at \
     RETURNING CAST(number AS BIGINT), beat_at";
 
 const LIVING: &str = "\
@@ -179,7 +187,7 @@ const NEWEST: &str = "SELECT coalesce(max(arrived), 0) FROM race WHERE replica =
 const UPTO: &str = "\
     SELECT coalesce((SELECT max(arrived) FROM race WHERE replica = ?1 AND arrived > ?2 AND race_id >= ?3), 0), \
            (SELECT max(arrived) FROM (SELECT arrived FROM race WHERE replica = ?1 AND arrived > ?2 AND race_id >= ?3 \
-                                      ORDER BY arrived LIMIT ?4) AS some)";
+                                      ORDER BY arrived LIMIT ?4) AS few)";
 
 const BETWEEN: &str = "SELECT count(*) FROM race WHERE replica = ?1 AND arrived > ?2 AND arrived <= ?3";
 
