@@ -15,7 +15,7 @@ use photofinish_base::clock::wall_micros;
 pub(in crate::store) use super::partitions::remove_day;
 
 /// This process.
-pub(super) static REPLICA: LazyLock<String> = LazyLock::new(|| uuid::Uuid::now_v7().to_string());
+static REPLICA: LazyLock<String> = LazyLock::new(|| uuid::Uuid::now_v7().to_string());
 
 /// How long a duty is held: longer than the pause between two rounds. From one probe to the next it may be long.
 fn held_us(duty: &str) -> i64 {

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::duties::REPLICA;
 use super::open;
 use super::session::Session;
 use crate::record::recorded::Recorded;
@@ -38,6 +37,8 @@ pub(in crate::store) fn number() -> Option<i32> {
 /// See [`crate::store::Replicas`].
 pub(in crate::store) struct Exchange {
     path: PathBuf,
+    /// Of this gateway, from its start on.
+    id: String,
     session: Option<Session>,
     /// Of each other gateway: the last row of it that was read.
     read: HashMap<i64, i64>,
@@ -45,35 +46,35 @@ pub(in crate::store) struct Exchange {
 
 impl Exchange {
     pub fn new(path: &Path) -> Exchange {
-        Exchange { path: path.into(), session: None, read: HashMap::new() }
+        Exchange { path: path.into(), id: uuid::Uuid::now_v7().to_string(), session: None, read: HashMap::new() }
     }
 
     pub fn exchange(&mut self, told: &Told) -> Result<HeardReplicas, WriteError> {
-        self.with(|session, read| exchange(session, read, told))
+        self.with(|session, id, read| exchange(session, id, read, told))
     }
 
     pub fn leave(&mut self) -> Result<(), WriteError> {
-        self.with(|session, _| Connection::Postgres(session).execute(LEAVE, params![&*REPLICA]).map(drop))
+        self.with(|session, id, _| Connection::Postgres(session).execute(LEAVE, params![id]).map(drop))
     }
 
     fn with<T>(
         &mut self,
-        run: impl FnOnce(&Session, &mut HashMap<i64, i64>) -> database::Result<T>,
+        run: impl FnOnce(&Session, &str, &mut HashMap<i64, i64>) -> database::Result<T>,
     ) -> Result<T, WriteError> {
         let session = match self.session.take().filter(Session::is_sound) {
             Some(session) => session,
             None => open::rolling(&self.path).map_err(|error| WriteError::unavailable(&error))?,
         };
-        let done = run(&session, &mut self.read);
+        let done = run(&session, &self.id, &mut self.read);
         self.session = Some(session);
         done.map_err(WriteError::unsound)
     }
 }
 
-fn exchange(session: &Session, read: &mut HashMap<i64, i64>, told: &Told) -> database::Result<HeardReplicas> {
+fn exchange(session: &Session, id: &str, read: &mut HashMap<i64, i64>, told: &Told) -> database::Result<HeardReplicas> {
     let connection = Connection::Postgres(session);
     let Told { name, version, clock_us, running, draining, configuration, told } = told;
-    let parameters = params![&*REPLICA, name, version, *clock_us, *running, i64::from(*draining), configuration, told];
+    let parameters = params![id, name, version, *clock_us, *running, i64::from(*draining), configuration, told];
     let beat = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let (number, store_us) = match connection.find(BEAT, parameters, beat)? {
         Some(known) => known,

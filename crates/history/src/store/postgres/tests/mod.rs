@@ -1,6 +1,7 @@
 //! The history on a real server: the same rows give the same answers as in a file, and nothing is lost or written twice.
 
 mod cluster;
+mod replicas;
 
 use std::collections::BTreeSet;
 use std::path::Path;
