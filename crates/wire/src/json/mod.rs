@@ -250,23 +250,27 @@ fn after_special(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Looks at all bytes of a step, which the compiler does with vectors.
+/// Looks at every byte, eight at a time.
 fn has_control(bytes: &[u8]) -> bool {
-    let any = |step: &[u8]| step.iter().fold(false, |found, byte| found | (*byte < 0x20));
-    let steps = bytes.chunks_exact(NEAR);
-    any(steps.remainder()) || steps.fold(false, |found, step| found | any(step))
+    let (words, rest) = bytes.as_chunks::<8>();
+    let found = words.iter().fold(0, |found, word| found | below(u64::from_le_bytes(*word), 0x20));
+    found != 0 || rest.iter().any(|byte| *byte < 0x20)
+}
+
+/// Marks the lowest byte of a word that is below the limit, and perhaps bytes above it.
+#[inline]
+fn below(word: u64, limit: u64) -> u64 {
+    const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    word.wrapping_sub(LOW * limit) & !word & HIGH
 }
 
 /// The index of the first quote, backslash or control character from `at` on. Checks eight bytes a step.
 fn next_special(bytes: &[u8], mut at: usize) -> Option<usize> {
-    const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
-    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    // Only the lowest marked byte is reliable.
-    let below = |word: u64, limit: u64| word.wrapping_sub(LOW * limit) & !word & HIGH;
+    let of = |byte: u8| u64::from_ne_bytes([byte; 8]);
     while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         let word = u64::from_le_bytes(*eight);
-        let found =
-            below(word ^ (LOW * u64::from(b'"')), 1) | below(word ^ (LOW * u64::from(b'\\')), 1) | below(word, 0x20);
+        let found = below(word ^ of(b'"'), 1) | below(word ^ of(b'\\'), 1) | below(word, 0x20);
         if found != 0 {
             return Some(at + (found.trailing_zeros() / 8) as usize);
         }
