@@ -39,6 +39,7 @@ void *memmove(void *destination, const void *source, size_t n) {
     out_end[-1] = tail0, out_end[-2] = tail1;
     return destination;
   }
+  // 64 bytes a step, and those at the other end with the last one.
   if ((uintptr_t)to - (uintptr_t)from >= n) {
     // Forwards: what is written has been read.
 #ifdef __x86_64__
@@ -47,18 +48,19 @@ void *memmove(void *destination, const void *source, size_t n) {
       return destination;
     }
 #endif
-    for (size_t left = n; left > 32; left -= 32, in += 2, out += 2) {
-      u128 a = in[0], b = in[1];
-      out[0] = a, out[1] = b;
+    u128 tail2 = in_end[-3], tail3 = in_end[-4];
+    for (size_t left = n; left > 64; left -= 64, in += 4, out += 4) {
+      u128 a = in[0], b = in[1], c = in[2], d = in[3];
+      out[0] = a, out[1] = b, out[2] = c, out[3] = d;
     }
-    out_end[-1] = tail0, out_end[-2] = tail1;
+    out_end[-1] = tail0, out_end[-2] = tail1, out_end[-3] = tail2, out_end[-4] = tail3;
   } else {
-    u128 head0 = in[0], head1 = in[1];
-    for (size_t left = n; left > 32; left -= 32, in_end -= 2, out_end -= 2) {
-      u128 a = in_end[-1], b = in_end[-2];
-      out_end[-1] = a, out_end[-2] = b;
+    u128 head0 = in[0], head1 = in[1], head2 = in[2], head3 = in[3];
+    for (size_t left = n; left > 64; left -= 64, in_end -= 4, out_end -= 4) {
+      u128 a = in_end[-1], b = in_end[-2], c = in_end[-3], d = in_end[-4];
+      out_end[-1] = a, out_end[-2] = b, out_end[-3] = c, out_end[-4] = d;
     }
-    out[0] = head0, out[1] = head1;
+    out[0] = head0, out[1] = head1, out[2] = head2, out[3] = head3;
   }
   return destination;
 }

@@ -9,6 +9,7 @@ use ratatui_core::style::Style;
 use ratatui_core::text::Span;
 
 use super::screen::{PIPED, ScreenSettings};
+use photofinish_base::order::StableSort as _;
 pub use photofinish_base::printable::printable as clean;
 use photofinish_history::estimate::cost::CostSum;
 use photofinish_history::estimate::survival::is_firm;
@@ -49,7 +50,7 @@ pub fn shortened(names: &[String], width: usize) -> Vec<String> {
     let kept = width.saturating_sub(1);
     let different = |names: &[String]| names.iter().collect::<BTreeSet<_>>().len();
     let mut heads: Vec<usize> = (0..=kept).collect();
-    heads.sort_by_key(|head| head.abs_diff(kept.div_ceil(2)));
+    heads.stable_sort_by_key(|head| head.abs_diff(kept.div_ceil(2)));
     let mut cuts = heads.into_iter().map(|head| names.iter().map(|name| cut(name, width, head)).collect::<Vec<_>>());
     cuts.find(|cut| different(cut) == different(names))
         .unwrap_or_else(|| names.iter().map(|name| fitted(&without_common_part(name, names), width)).collect())

@@ -14,6 +14,7 @@ use crate::translate::{Losses, Reasoning, ToolChoice};
 
 pub use changes::{RefusalLesson, RequestChanges, without};
 pub use own_dialect::{concerns, parses, rewritten};
+use photofinish_base::order::StableSort as _;
 pub use thinking_levels::ThinkingLevels;
 
 /// Replaces reasoning that a vendor wants back and that the client did not keep.
@@ -310,7 +311,7 @@ impl ProviderRequests {
     /// What the configuration says of this model, the longest pattern first.
     fn own_of(&self, model: &str) -> Vec<&ModelRequests> {
         let mut own: Vec<&ModelRequests> = self.models.iter().filter(|its| matches(&its.pattern, model)).collect();
-        own.sort_by_key(|its| std::cmp::Reverse(its.pattern.len()));
+        own.stable_sort_by_key(|its| std::cmp::Reverse(its.pattern.len()));
         own
     }
 }

@@ -13,6 +13,7 @@ use super::settings::{HostLimits, Precisions};
 use super::{Keys, ModelConfig, Provider, RaceSettings, Timeouts, UpstreamConfig, User, catalogue};
 use crate::offerings::{CataloguedModel, ModelCatalogue, Offering, OfferingStatus};
 use photofinish_base::clock::wall_micros;
+use photofinish_base::order::StableSort as _;
 
 /// Direct hosts that make routers unnecessary: a router adds a hop and hosts the same model at one of them.
 const DIRECT_HOSTS: usize = 2;
@@ -122,7 +123,7 @@ impl Hosting<'_> {
         if hosts.iter().filter(|host| is_direct(host)).count() >= DIRECT_HOSTS {
             hosts.retain(is_direct);
         }
-        hosts.sort_by(|(_, one), (_, other)| compare(one, other));
+        hosts.stable_sort_by(|(_, one), (_, other)| compare(one, other));
         keep_cheap(&mut hosts, limits.price_within);
         hosts
     }

@@ -9,6 +9,7 @@ use super::members::members;
 use super::question::RaceWindow;
 use crate::estimate::interval::{RankedQuantile, weighted_quantile};
 use crate::store::{AttemptFilter, ClientRow, LookRow, LookSeen, ReadError, StoreReader};
+use photofinish_base::order::StableSort as _;
 use photofinish_config::config::names::names;
 use photofinish_config::config::{Config, Price, TokenCounts};
 
@@ -116,7 +117,7 @@ fn upstreams(looks: &[&LookRow]) -> Vec<UpstreamComparison> {
     let mut finished: Vec<UpstreamComparison> =
         by_upstream.into_iter().map(|(upstream, looks)| UpstreamComparison::new(upstream, &looks)).collect();
     let median = |one: &UpstreamComparison| one.ttft[0].map_or(f64::INFINITY, |median| median.value);
-    finished.sort_by(|one, other| median(one).total_cmp(&median(other)));
+    finished.stable_sort_by(|one, other| median(one).total_cmp(&median(other)));
     finished
 }
 

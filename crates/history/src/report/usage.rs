@@ -14,6 +14,7 @@ use crate::estimate::facts::{AttemptFacts, RequestFacts};
 use crate::estimate::summary::Summary;
 use crate::record::AttemptOutcome;
 use crate::store::{Gather, ReadError, RollupCell, Selection, StoreReader};
+use photofinish_base::order::StableSort as _;
 use photofinish_config::config::names::names;
 use photofinish_config::config::nano_usd;
 
@@ -80,7 +81,7 @@ pub fn ask(reader: &StoreReader, question: &UsageQuestion, now_us: i64) -> Resul
     let mut groups: Vec<_> = gathered.groups.into_iter().collect();
     let mut total = AttemptUse::default();
     groups.iter().for_each(|(_, used)| total.add(used));
-    groups.sort_by_key(|(_, used)| std::cmp::Reverse((used.cost, used.attempts)));
+    groups.stable_sort_by_key(|(_, used)| std::cmp::Reverse((used.cost, used.attempts)));
     let left_out = groups.len().saturating_sub(USAGE_MAX);
     groups.truncate(USAGE_MAX);
     Ok(UsageAnswer { by: question.by.clone(), groups, total, left_out, rolled_until: coverage.rolled_until })

@@ -286,7 +286,7 @@ fn of_edition(wanted: i64, path: &Path, connection: &Connection) -> Result<(), O
     let explained = |error| explain_own(path, &error);
     match owner(connection).map_err(|error| explain(path, &error))? {
         FileOwner::Photofinish => {}
-        FileOwner::None => return Err(OpenError::Older { path: path.into() }),
+        FileOwner::None => return Err(OpenError::Empty { path: path.into() }),
         FileOwner::Other => return Err(OpenError::Foreign { path: path.into() }),
     }
     let version = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations";

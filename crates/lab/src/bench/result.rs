@@ -9,6 +9,7 @@ use super::measured::{LoadSlo, MeasuredRequest};
 use super::prompt::Workload;
 use super::search::FoundRate;
 use super::stage::{StageEnd, StageFigures};
+use photofinish_base::order::StableSort as _;
 
 /// The edition of this shape, and of what its figures mean.
 pub const RESULT_VERSION: u32 = 2;
@@ -106,7 +107,7 @@ pub fn curve(target: &str, stages: &[StageFigures]) -> Curve {
             levels.push(stage);
         }
     }
-    levels.sort_by_key(|stage| stage.users);
+    levels.stable_sort_by_key(|stage| stage.users);
     Curve {
         target: target.to_owned(),
         knee_users: knee(&levels),

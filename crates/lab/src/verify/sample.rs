@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
+use photofinish_base::order::StableSort as _;
 
 /// Permutations for one p.
 const PERMUTATIONS: usize = 999;
@@ -221,7 +222,7 @@ fn one_against_others(
 
 /// Adjusts the p of all hosts (Holm), and decides.
 fn holm(tested: &mut [(usize, SampleVerdict)]) {
-    tested.sort_by(|one, other| one.1.p.total_cmp(&other.1.p));
+    tested.stable_sort_by(|one, other| one.1.p.total_cmp(&other.1.p));
     let (count, mut least) = (tested.len(), 0.0_f64);
     for (place, (_, verdict)) in tested.iter_mut().enumerate() {
         least = least.max(verdict.p * (count - place) as f64).min(1.0);

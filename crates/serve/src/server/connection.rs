@@ -26,6 +26,8 @@ use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 
 use super::client_bytes::{Begun, CheckedStream, CountedReads, StreamHeads};
 use super::connection_place::ConnectionLook;
@@ -48,6 +50,9 @@ const STREAMS_MAX: u32 = 1_024;
 const BUFFER_MAX: usize = 64 * 1024;
 /// How long a client has to read the final event after a shutdown cancels its stream.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// One type with and without TLS: hyper's code for a connection is in the program once for each.
+type ClientStream = Either<Socket, Box<TlsStream<Socket>>>;
 
 /// The state that all connections share.
 #[derive(Clone)]
@@ -124,7 +129,7 @@ async fn tls_connection(
         Handshake::Tls(stream) => {
             let version = HttpVersion::agreed(stream.get_ref().1.alpn_protocol());
             let by = Instant::now() + HEAD_FOR;
-            serve_connection(*stream, version, by, &client, peer, place, &shared).await;
+            serve_connection(ClientStream::Right(stream), version, by, &client, peer, place, &shared).await;
         }
         Handshake::Plain(socket) => {
             shared.router = tls::only_https();
@@ -148,7 +153,7 @@ async fn plain_connection(
         () = quiet(&shared.shutdown, &place.connection, &client) => None,
     };
     if let Some(version) = version {
-        serve_connection(socket, version, by, &client, peer, place, &shared).await;
+        serve_connection(ClientStream::Left(socket), version, by, &client, peer, place, &shared).await;
     }
 }
 

@@ -20,6 +20,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
 use super::connection_error::{HEADER_LIST_MAX, HEADERS_MAX, READ_BUFFER_MAX};
 use super::counted_stream::{CountedStream, StreamCount};
@@ -53,6 +55,14 @@ const STREAM_WINDOW_MAX: u32 = 256 * 1024;
 /// The bound for all streams of a connection together: each can fill its own window, so an unread stream stops no
 /// other.
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW_MAX * STREAMS_MAX as u32;
+
+/// One type with and without TLS: hyper's code for a connection is in the program once for each.
+type ProviderStream = Either<TcpStream, Box<dyn TlsSocket>>;
+
+/// TLS behind a pointer keeps its code out of what reads a socket without it.
+trait TlsSocket: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl TlsSocket for TlsStream<TcpStream> {}
 
 /// A connection that was just made.
 pub(super) enum NewConnection {
@@ -135,7 +145,7 @@ impl Connector {
             }
         };
         if !origin.https {
-            return self.http1(tcp).await;
+            return self.http1(ProviderStream::Left(tcp)).await;
         }
         // Boxed: most of 25 KB of state, which connections without TLS need not carry.
         Box::pin(self.secure(tcp, origin, http1, changed)).await
@@ -156,7 +166,8 @@ impl Connector {
         let tls = connector.connect(name, tcp).await;
         let tls = tls.map_err(|error| failure(FailureKind::Tls, &format!("TLS: {error}")))?;
         let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
-        if http2 { self.http2(tls, changed).await } else { self.http1(tls).await }
+        let stream = ProviderStream::Right(Box::new(tls));
+        if http2 { self.http2(stream, changed).await } else { self.http1(stream).await }
     }
 
     /// TLS with the authorities of this origin.

@@ -32,6 +32,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, Version};
 use http_body_util::Either;
 use tokio::sync::Notify;
+use tokio::sync::oneshot::Receiver;
 
 use connect::{Connector, NewConnection};
 use http2::DIAL_PATIENCE;
@@ -295,6 +296,11 @@ impl UpstreamClient {
     /// Makes a connection for one request, in a separate task, so that a cancelled loser still leaves a warm
     /// connection. None: the pool did not need another shared one.
     async fn dial_own(&self, pool: &Arc<Pool>, outgoing: &Outgoing) -> Result<Option<PooledConnection>, Failure> {
+        self.begin_own(pool, outgoing).await.unwrap_or_else(|_| Err(ending()))
+    }
+
+    /// Not async: the code of an async function is in the program once for each crate that awaits it.
+    fn begin_own(&self, pool: &Arc<Pool>, outgoing: &Outgoing) -> Receiver<Result<Option<PooledConnection>, Failure>> {
         let (give, take) = tokio::sync::oneshot::channel();
         let (inner, endpoint, limit, keep) =
             (self.inner.clone(), outgoing.endpoint.clone(), outgoing.connect_timeout, pool.clone());
@@ -304,7 +310,7 @@ impl UpstreamClient {
                 keep.put_back(unused);
             }
         });
-        take.await.unwrap_or_else(|_| Err(ending()))
+        take
     }
 
     /// Makes a connection for all waiting requests.

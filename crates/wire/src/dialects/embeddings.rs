@@ -14,6 +14,7 @@ use crate::client_error::Invalid;
 use crate::dialect::{Dialect, Surface};
 use crate::json::values::{PutMember, json};
 use crate::translate::Losses;
+use photofinish_base::order::StableSort as _;
 
 /// Maximum inputs of a translated request; the same as OpenAI's.
 const INPUTS_MAX: usize = 2_048;
@@ -299,7 +300,7 @@ fn read_answer(dialect: Dialect, body: &[u8]) -> Option<EmbeddingAnswer> {
         },
         Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => {
             let data = wire.data.as_mut()?;
-            data.sort_by_key(|vector| vector.index);
+            data.stable_sort_by_key(|vector| vector.index);
             of_objects(std::mem::take(data))
         }
     };

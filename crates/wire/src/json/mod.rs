@@ -284,16 +284,20 @@ fn after_special(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// The index of the first quote, backslash or control character from `at` on. Checks eight bytes a step.
-fn next_special(bytes: &[u8], mut at: usize) -> Option<usize> {
+/// Marks the lowest byte of a word that is below the limit, and perhaps bytes above it.
+#[inline]
+fn below(word: u64, limit: u64) -> u64 {
     const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    // Only the lowest marked byte is reliable.
-    let below = |word: u64, limit: u64| word.wrapping_sub(LOW * limit) & !word & HIGH;
+    word.wrapping_sub(LOW * limit) & !word & HIGH
+}
+
+/// The index of the first quote, backslash or control character from `at` on. Checks eight bytes a step.
+fn next_special(bytes: &[u8], mut at: usize) -> Option<usize> {
+    let of = |byte: u8| u64::from_ne_bytes([byte; 8]);
     while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         let word = u64::from_le_bytes(*eight);
-        let found =
-            below(word ^ (LOW * u64::from(b'"')), 1) | below(word ^ (LOW * u64::from(b'\\')), 1) | below(word, 0x20);
+        let found = below(word ^ of(b'"'), 1) | below(word ^ of(b'\\'), 1) | below(word, 0x20);
         if found != 0 {
             return Some(at + (found.trailing_zeros() / 8) as usize);
         }

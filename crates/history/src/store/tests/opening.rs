@@ -85,6 +85,11 @@ async fn an_empty_file_is_a_new_database() {
     std::fs::write(&path, "").unwrap();
     let message = refused_reading(&path);
     assert!(message.contains("is empty: `photofinish serve`"), "{message}");
+    // What a start leaves when the disk is full.
+    sqlx::raw_sql("PRAGMA journal_mode = WAL").execute(&mut plain(&path).await).await.unwrap();
+    assert_ne!(std::fs::metadata(&path).unwrap().len(), 0);
+    let message = refused_reading(&path);
+    assert!(message.contains("is empty: `photofinish serve`"), "{message}");
     Store::open(&path).unwrap().close();
 }
 

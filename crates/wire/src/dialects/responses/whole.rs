@@ -10,6 +10,7 @@ use crate::dialects::responses::writer::{Numbered, sound_part};
 use crate::json::surrogates::{lenient, words};
 use crate::json::values::{answer, json};
 use crate::stream::event_reader::{EventData, data_of};
+use photofinish_base::order::StableSort as _;
 
 /// Creation, each item with its text in one delta, and the end with the original response. None if the body is not a
 /// response.
@@ -206,7 +207,7 @@ impl Assemble for ResponseAssembly {
             response = json!({ "object": "response" });
         }
         if response["output"].as_array().is_none_or(Vec::is_empty) {
-            items.sort_by_key(|(index, _)| *index);
+            items.stable_sort_by_key(|(index, _)| *index);
             response["output"] = items.into_iter().map(|(_, item)| item).collect();
         }
         if let Value::Array(output) = &mut response["output"]
