@@ -56,6 +56,7 @@ fn every_key_is_in_the_documented_config() {
         "[server]\nzzz = 1",
         "[server]\ntls = { cert = \"x\", key = \"x\", zzz = 1 }",
         "[store]\nzzz = 1",
+        "[otlp]\nzzz = 1",
         "[catalogue]\nzzz = 1",
         "[race]\nzzz = 1",
         "[race]\ntimeouts = { zzz = 1 }",

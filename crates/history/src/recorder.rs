@@ -31,7 +31,7 @@ use crate::store::{OpenError, Record, Store, StoreReader};
 use live::LiveFeed;
 pub use live::{LiveWatcher, WATCHERS_MAX};
 use photofinish_base::shutdown::Shutdown;
-pub use race_rows::{AttemptStep, RaceObserver, RacePayer};
+pub use race_rows::{AttemptStep, EndedRace, RaceEnd, RaceObserver, RacePayer};
 use race_rows::{QUEUE_MAX, RaceSheet, RowQueue};
 pub use state::Condition;
 use state::{BeforeRows, StoreState};
@@ -129,6 +129,13 @@ impl Recorder {
         }
     }
 
+    /// Who hears of the end of its race.
+    pub fn ends_with(&self, end: RaceEnd) {
+        if let Some(sheet) = &self.sheet {
+            sheet.ends_with(end);
+        }
+    }
+
     /// Its race begins to start attempts.
     pub fn planned(&self, race: &RaceRecord) {
         if self.is_watched {
@@ -190,7 +197,7 @@ impl Recorder {
         if self.is_of_client() {
             let series = self.metrics.attempt(&attempt, choices, took_us);
             if let Some(sheet) = &self.sheet {
-                sheet.counts_in(attempt.ordinal, series);
+                sheet.counts_in(attempt.ordinal, series, took_us);
             }
         }
         if self.is_watched {

@@ -4,3 +4,4 @@ pub mod accounts;
 pub mod app;
 pub mod dashboard;
 pub mod server;
+mod traces;

@@ -30,6 +30,7 @@ mod routing;
 mod secrets;
 mod stored_responses;
 mod surface_errors;
+mod traces;
 mod upstream_choice;
 mod websocket;
 mod wrong_tokens;

@@ -1,10 +1,12 @@
 //! Shutdown during races: the clients' answers and the rows.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::harness::answer::{ending, first_text, read_response, silent};
-use crate::harness::gateway::{Setup, assert_row};
-use crate::support::{FakeProvider, Gate, Script};
+use crate::harness::answer::{advance_clock, ending, first_text, read_response, silent};
+use crate::harness::gateway::{CHAT, Setup, assert_row};
+use crate::support::{FakeProvider, Gate, RawClient, Script};
 
 #[tokio::test]
 async fn a_drain_lets_running_races_finish() {
@@ -27,6 +29,30 @@ async fn a_drain_lets_running_races_finish() {
     let (rows, last) = tokio::join!(gateway.stop(), reads_on);
     assert_eq!(last, "[DONE]");
     assert_eq!(ending(rows.one("a")), json!({"outcome": "won", "ttft_event": 1}));
+}
+
+#[tokio::test]
+async fn the_drain_begins_after_the_delay() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
+    let gateway = Setup::over(&[&fake]).server("drain_delay = \"5s\"").start().await;
+    let (running, addr) = (gateway.gateway(), gateway.addr());
+    let mut client = RawClient::connect(addr).await;
+    let serves_on = async {
+        while !running.is_leaving() {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..2 {
+            client.post(CHAT, &json!({"model": "m", "messages": [{}]})).await;
+            let answer = read_response(&mut client).await;
+            assert_eq!((answer.status, answer.header("connection")), (200, ""));
+        }
+        assert!(!running.shutdown().is_draining());
+        advance_clock(Duration::from_secs(5)).await;
+        client.closed().await;
+        assert!(running.shutdown().is_draining());
+    };
+    let (rows, ()) = tokio::join!(gateway.stop(), serves_on);
+    assert_eq!(rows.races.len(), 2);
 }
 
 #[tokio::test]

@@ -64,6 +64,27 @@ async fn a_drain_finishes_streams_and_answers_what_comes_meanwhile() {
     }
 }
 
+#[tokio::test]
+async fn before_the_drain_it_serves_on_for_a_delay_although_it_is_not_ready() {
+    let served = Setup::new("server.drain_delay = \"1h\"\nproviders.sim.simulate = {}\n").serve().await;
+    assert_eq!(answered(&served, "/readyz").await.status, 200);
+    let mut kept = RawClient::connect(served.addr).await;
+    kept.request("GET", "/healthz", &[], "").await;
+    assert_eq!(read_response(&mut kept).await.status, 200);
+    served.process.signal("TERM");
+    served.process.logged("not ready any more").await;
+    let ready = answered(&served, "/readyz").await;
+    assert!(ready.status == 503 && ready.body.contains("\"draining\":true"), "{} {}", ready.status, ready.body);
+    let mut new = served.asking("sim/m").await;
+    let answer = read_response(&mut new).await;
+    assert_eq!((answer.status, answer.header("connection")), (200, ""), "{}", answer.body);
+    kept.request("GET", "/healthz", &[], "").await;
+    assert_eq!(read_response(&mut kept).await.header("connection"), "", "connections stay too");
+    served.process.signal("TERM");
+    assert_eq!(served.process.ended().await, Some(1), "a second signal skips it");
+    assert_eq!(served.setup.races().await, ["ok 1 200"]);
+}
+
 /// The answer on a new connection. One whose request comes late, on a slow machine, may be closed before.
 async fn answered(served: &RunningGateway, path: &str) -> Response {
     loop {

@@ -16,6 +16,7 @@ use super::http_address::HttpAddress;
 use super::keys::{self, ParsedText, PlainText, RealNumber, TableKeys, Texts, WholeNumber, choice, keys, nested, own};
 use super::limits::Limits;
 use super::names::names;
+use super::otlp::OtlpKeys;
 use super::postgres_url::{self, PostgresServer};
 use super::probes::RawProbes;
 use super::problem::LocatedProblem;
@@ -35,6 +36,7 @@ pub(super) struct RawConfig {
     pub(super) store: StoreKeys,
     pub(super) catalogue: CatalogueKeys,
     pub(super) incidents: IncidentKeys,
+    pub(super) otlp: OtlpKeys,
     pub(super) race: RaceSettings,
     pub(super) providers: Vec<RawProvider>,
     pub(super) models: Vec<RawModel>,
@@ -199,6 +201,7 @@ impl RawConfig {
         let mut root = TomlTable::new(scope, "the file".into(), 0, document);
         let (server, store) = (section(&mut root, "server"), section(&mut root, "store"));
         let (catalogue, incidents) = (section(&mut root, "catalogue"), section(&mut root, "incidents"));
+        let otlp = section(&mut root, "otlp");
         let race: RaceSettings = section(&mut root, "race");
         let providers = root
             .named_tables("providers", &["api_key", "base_url", "simulate"])
@@ -214,7 +217,7 @@ impl RawConfig {
         let probes = RawProbes::read(&mut root);
         root.finish();
         let race = anew(Some(scope), "[race]", race);
-        RawConfig { server, store, catalogue, incidents, race, providers, models, users, limits, teams, probes }
+        RawConfig { server, store, catalogue, incidents, otlp, race, providers, models, users, limits, teams, probes }
     }
 }
 

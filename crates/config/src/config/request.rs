@@ -193,7 +193,7 @@ fn members_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "additionalProperties": true })
 }
 
-fn headers_schema(_: &mut SchemaGenerator) -> Schema {
+pub(super) fn headers_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "additionalProperties": { "type": "string" } })
 }
 
@@ -244,15 +244,25 @@ fn check_count(table: &TomlTable<'_, '_>, what: &str, count: usize) {
 }
 
 fn read_headers(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<HeaderMap> {
+    let expected = "a header's name; no credential, no hop-by-hop header and none that the gateway sets itself";
+    Some(header_table(table, key, (may_be_forwarded, expected)).0)
+}
+
+/// The headers of a table by name, marked as sensitive, and whether one stands in the file itself. `fits`: which names are
+/// allowed, and the words for those.
+pub(super) fn header_table(
+    table: &mut TomlTable<'_, '_>,
+    key: &'static str,
+    (fits, expected): (fn(&str) -> bool, &str),
+) -> (HeaderMap, bool) {
     let what = table.what(key);
     let typed = table.named_strings(key, what.clone());
     check_count(table, &what, typed.len());
-    let mut headers = HeaderMap::new();
+    let (mut headers, mut in_file) = (HeaderMap::new(), false);
     for (name, value) in typed {
         let quoted = format!("\"{}\" in {what}", shown(&name.value));
         let parsed = HeaderName::from_bytes(name.value.as_bytes()).ok();
-        let Some(parsed) = parsed.filter(|name| may_be_forwarded(name.as_str())) else {
-            let expected = "a header's name; no credential, no hop-by-hop header and none that the gateway sets itself";
+        let Some(parsed) = parsed.filter(|name| fits(name.as_str())) else {
             table.scope.wrong(name.offset, format!("{quoted} is not sent"), expected);
             continue;
         };
@@ -260,6 +270,7 @@ fn read_headers(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Head
         match HeaderValue::from_str(text.value.trim()) {
             Ok(mut value) => {
                 value.set_sensitive(true);
+                in_file |= text::sources(&text.typed).is_empty();
                 headers.insert(parsed, value);
             }
             Err(_) => {
@@ -268,7 +279,7 @@ fn read_headers(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Head
             }
         }
     }
-    Some(headers)
+    (headers, in_file)
 }
 
 /// None: JSON has no such value, or it has too many levels.

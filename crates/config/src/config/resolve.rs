@@ -17,7 +17,7 @@ use super::provider::ResolvedNames;
 use super::provider_table::{self, RawProvider};
 use super::raw::{RawConfig, RawModel, RawUpstream};
 use super::reader::{Located, ReaderScope};
-use super::server::LISTEN_VARIABLE;
+use super::server::{LISTEN_VARIABLE, ServerKeys};
 use super::text::ExpandedText;
 use super::transport::EnvProxies;
 use super::user::{RawTeam, RawUser};
@@ -44,8 +44,9 @@ pub(super) fn resolve(
     listen: Option<&Listen>,
     chosen: ChosenCatalogue,
 ) -> Config {
-    let server = raw.server;
-    let listen = resolve_listen(scope, server.listen, listen, !raw.users.is_empty());
+    let mut server = raw.server;
+    let listed = std::mem::take(&mut server.listen);
+    let listen = resolve_listen(scope, listed, listen, !raw.users.is_empty());
     warn_of_open_doors(scope, &server.cors, &server.trusted_proxies, !raw.users.is_empty());
     let env_proxies = EnvProxies::read(scope);
     let mut providers = listed_providers(scope, raw.providers, &env_proxies);
@@ -66,25 +67,9 @@ pub(super) fn resolve(
     doubts::warn_of_limits(scope, (&hosting, &models, &aliases), &raw.limits, teams.values());
     let workloads = raw.probes.workloads();
     let probes = raw.probes.resolve(scope, &models.keys().cloned().collect(), serves_catalogue);
-    let memory = server.memory.unwrap_or_else(|| whole(machine::memory()));
     Config {
         source: ConfigSource::File(absolute(path)),
-        server: Server {
-            listen,
-            tls: server.tls,
-            trusted_proxies: server.trusted_proxies,
-            body_max: server.body_max,
-            memory,
-            max_in_flight: server.max_in_flight.unwrap_or_else(|| usual_in_flight(memory)),
-            event_max: server.event_max,
-            drain: server.drain,
-            hosts: server.hosts,
-            cors: server.cors,
-            files: server.files.map(|files| files.value),
-            stored: server.stored,
-            websocket: server.websocket,
-            log: server.log,
-        },
+        server: resolve_server(server, listen),
         given_listen: None,
         store: StoreConfig {
             path: raw.store.place(),
@@ -100,6 +85,7 @@ pub(super) fn resolve(
         catalogue_refresh: raw.catalogue.refresh,
         catalogue_public_key: raw.catalogue.public_key,
         webhook: raw.incidents.webhook,
+        otlp: raw.otlp.resolve(scope),
         aliases,
         users,
         limits: Arc::new(raw.limits),
@@ -109,6 +95,27 @@ pub(super) fn resolve(
         warnings: Vec::new(),
         text: None,
         watched: BTreeMap::new(),
+    }
+}
+
+fn resolve_server(server: ServerKeys, listen: Vec<Listen>) -> Server {
+    let memory = server.memory.unwrap_or_else(|| whole(machine::memory()));
+    Server {
+        listen,
+        tls: server.tls,
+        trusted_proxies: server.trusted_proxies,
+        body_max: server.body_max,
+        memory,
+        max_in_flight: server.max_in_flight.unwrap_or_else(|| usual_in_flight(memory)),
+        event_max: server.event_max,
+        drain: server.drain,
+        drain_delay: server.drain_delay,
+        hosts: server.hosts,
+        cors: server.cors,
+        files: server.files.map(|files| files.value),
+        stored: server.stored,
+        websocket: server.websocket,
+        log: server.log,
     }
 }
 

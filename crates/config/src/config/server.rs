@@ -48,6 +48,8 @@ keys! {
         event_max: usize = ByteSize(EVENT_MAX), or 64 << 20;
         /// How long a shutdown waits for answers; new clients are served for half of it at most.
         drain: Duration = TimeSpan(Duration::ZERO..=DURATION_MAX), or Duration::from_secs(30);
+        /// How long before that it serves on while `/readyz` says 503, so that a balancer can turn away from it.
+        drain_delay: Duration = TimeSpan(Duration::ZERO..=DURATION_MAX), or Duration::ZERO;
         /// Without `[users]`: further names the gateway may be called by; `localhost` and IP addresses always work.
         hosts: Vec<String> = HOSTS, or Vec::new();
         /// Origins of web pages that may call, such as `https://app.example.com`; `*` is any.

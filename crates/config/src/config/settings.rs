@@ -15,9 +15,9 @@ use secrecy::SecretString;
 
 use super::reader::WatchedFiles;
 use super::{
-    CancelBilling, CataloguePlace, Cors, HttpAddress, IssuedKey, Limits, Listen, ListenerCertificate, Permit, Price,
-    PriceSource, ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, StoredLimits, Team, Timeouts,
-    UpstreamStream,
+    CancelBilling, CataloguePlace, Cors, HttpAddress, IssuedKey, Limits, Listen, ListenerCertificate, Otlp, Permit,
+    Price, PriceSource, ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, StoredLimits, Team,
+    Timeouts, UpstreamStream,
 };
 use crate::offerings::{ModelCatalogue, Offering};
 use photofinish_base::telemetry::LogFormat;
@@ -52,6 +52,8 @@ pub struct Config {
     pub catalogue_public_key: Option<String>,
     /// `[incidents] webhook`: who is told of them. Its path may be a secret.
     pub webhook: Option<HttpAddress>,
+    /// `[otlp]`, or the variables of OpenTelemetry: where traces go. None: nothing is traced.
+    pub otlp: Option<Otlp>,
     /// From alias to the name of its model.
     pub aliases: BTreeMap<String, String>,
     pub users: Vec<Arc<User>>,
@@ -90,6 +92,8 @@ pub struct Server {
     pub event_max: usize,
     /// How long a shutdown waits for running streams.
     pub drain: Duration,
+    /// How long before that it serves on although it is not ready.
+    pub drain_delay: Duration,
     /// Further names by which a gateway without users may be called; `localhost` and IP addresses always work. Lower case.
     pub hosts: Vec<String>,
     /// The web pages that may call.

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -18,6 +18,7 @@ use super::door::wrong_tokens::WrongTokens;
 use super::refusals::rejection::Rejection;
 use super::request::blocking::BlockingPool;
 use super::stored::state::StoredState;
+use super::trace::SpanSink;
 use crate::attempt::{AnswerJudge, InFlightGuard};
 use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
@@ -60,6 +61,8 @@ pub struct Gateway {
     stored: Arc<StoredState>,
     usage: UsageBook,
     judge: Arc<AnswerJudge>,
+    span_sink: OnceLock<Arc<dyn SpanSink>>,
+    is_leaving: AtomicBool,
 }
 
 /// Counts since the start that no row contains.
@@ -118,7 +121,29 @@ impl Gateway {
             sessions: Sessions::default(),
             wrong_tokens: WrongTokens::default(),
             usage: UsageBook::default(),
+            span_sink: OnceLock::new(),
+            is_leaving: AtomicBool::new(false),
         }
+    }
+
+    /// From now on requests may be traced. Only the first call counts.
+    pub fn send_spans_to(&self, sink: Arc<dyn SpanSink>) {
+        let _ = self.span_sink.set(sink);
+    }
+
+    /// Who makes spans of requests. None: they are not traced.
+    pub fn span_sink(&self) -> Option<&Arc<dyn SpanSink>> {
+        self.span_sink.get()
+    }
+
+    /// From now on it is not ready: it will drain soon.
+    pub fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// It drains, or will soon.
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed) || self.shutdown.is_draining()
     }
 
     pub fn live(&self) -> Arc<LiveConfig> {

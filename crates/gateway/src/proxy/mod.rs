@@ -11,6 +11,7 @@ mod request;
 mod run;
 mod shadow;
 mod stored;
+mod trace;
 
 pub use door::caller::{
     Client, admin, admin_user, authenticate, check_token, has_token, is_admin, is_still_admin, log_in, missing_token,
@@ -25,6 +26,7 @@ pub use prepare::AskedBy;
 pub use refusals::rejection::Rejection;
 pub use request::body::limited;
 pub use stored::calls::StoredCall;
+pub use trace::{RaceTrace, SpanSink};
 
 use std::sync::Arc;
 
@@ -156,6 +158,7 @@ async fn handle(
     let (parts, body) = request.into_parts();
     let (gateway, origin) = (preparing.gateway, std::mem::take(&mut preparing.by.origin));
     let mut guard = RaceGuard::new(gateway, surface, preparing.by.user.as_deref(), place, origin);
+    guard.traced(gateway, preparing.live, &parts.headers);
     let (live, by) = (preparing.live, preparing.live.has_shadows().then(|| preparing.by.clone()));
     let race = match prepare(preparing, &parts.headers, body, &mut guard).await {
         Ok(PreparedRequest::Race(race)) => {

@@ -30,6 +30,24 @@ pub(super) struct RaceSheet {
 struct RowsToSend {
     rows: Vec<Record>,
     bills: Vec<AttemptBill>,
+    end: Option<RaceEnd>,
+}
+
+/// Hears of the end of one race. Called within a request, so it must not wait.
+pub type RaceEnd = Box<dyn FnOnce(&EndedRace<'_>) + Send>;
+
+/// A race whose attempts are all over.
+pub struct EndedRace<'r> {
+    /// As they will be written.
+    pub rows: &'r [Record],
+    bills: &'r [AttemptBill],
+}
+
+impl EndedRace<'_> {
+    /// From the dispatch of the attempt with this ordinal to its end; microseconds.
+    pub fn took_us(&self, ordinal: i64) -> i64 {
+        self.bills.iter().find(|bill| bill.ordinal == ordinal).map_or(0, |bill| bill.took_us)
+    }
 }
 
 struct AttemptBill {
@@ -37,6 +55,8 @@ struct AttemptBill {
     bounds: BillBounds,
     /// None: its row has not arrived, or its race is no client's.
     series: Option<UpstreamSeries>,
+    /// From its dispatch to its end.
+    took_us: i64,
 }
 
 impl RaceSheet {
@@ -69,22 +89,27 @@ impl RaceSheet {
     }
 
     pub(super) fn bill(&self, ordinal: i64, bounds: BillBounds) {
-        let bill = AttemptBill { ordinal, bounds, series: None };
+        let bill = AttemptBill { ordinal, bounds, series: None, took_us: 0 };
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).bills.push(bill);
     }
 
-    /// The series that count the cost of the attempt with this ordinal.
-    pub(super) fn counts_in(&self, ordinal: i64, series: UpstreamSeries) {
+    /// Only the last one stays.
+    pub(super) fn ends_with(&self, end: RaceEnd) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).end = Some(end);
+    }
+
+    /// The series that count the cost of the attempt with this ordinal, which took this long.
+    pub(super) fn counts_in(&self, ordinal: i64, series: UpstreamSeries, took_us: i64) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bill) = kept.bills.iter_mut().find(|bill| bill.ordinal == ordinal) {
-            bill.series = Some(series);
+            (bill.series, bill.took_us) = (Some(series), took_us);
         }
     }
 }
 
 impl Drop for RaceSheet {
     fn drop(&mut self) {
-        let RowsToSend { mut rows, bills } =
+        let RowsToSend { mut rows, bills, end } =
             std::mem::take(self.kept.get_mut().unwrap_or_else(PoisonError::into_inner));
         if rows.is_empty() {
             return;
@@ -95,6 +120,9 @@ impl Drop for RaceSheet {
         }
         if let Some(payer) = self.payer.get() {
             payer.settled(&rows);
+        }
+        if let Some(end) = end {
+            end(&EndedRace { rows: &rows, bills: &bills });
         }
         if let Some(queue) = &self.queue {
             queue.send(rows);

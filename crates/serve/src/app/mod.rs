@@ -26,6 +26,7 @@ use anyhow::Context;
 
 use crate::accounts::AccountKeeper;
 use crate::server;
+use crate::traces::Traces;
 use discovery::Discovery;
 pub use listening::Listening;
 pub use local_gateway::LocalGateway;
@@ -52,6 +53,9 @@ const CANCEL_FOR: Duration = Duration::from_secs(3);
 /// How long the recorder may take to write queued rows.
 const FLUSH_FOR: Duration = Duration::from_secs(30);
 
+/// How long the collector of traces may take for the last ones.
+const TRACES_FOR: Duration = Duration::from_secs(2);
+
 /// After a second signal: how long cancelled tasks may take to end, and then how long the recorder may take to write.
 /// Longer than a client has to read its last event.
 const HURRY_FOR: Duration = Duration::from_millis(1_250);
@@ -69,6 +73,7 @@ pub struct App {
     simulated: Simulated,
     reloading: Reloading,
     accounts: Arc<AccountKeeper>,
+    traces: Traces,
 }
 
 /// The parts that answer requests, with or without a listener.
@@ -160,6 +165,7 @@ impl App {
         let recorder = recorder.watched(probe_rows.clone());
         let GatewayParts { gateway, serving, lines, simulated, tokens } =
             GatewayParts::join(config, recorder, upstreams?).await?;
+        let traces = Traces::start(&gateway);
         let accounts = AccountKeeper::new(gateway.clone());
         if let Some(mut replicas) = ReplicaTask::new(gateway.clone(), accounts.clone()) {
             if gateway.recorder().condition() == Condition::Ok {
@@ -206,7 +212,7 @@ impl App {
         }
         gateway.client().keep_warm(gateway.live().warm());
         serving.spawn(discovery.run());
-        Ok(App { listens, gateway, writer, serving, lines, simulated, reloading, accounts })
+        Ok(App { listens, gateway, writer, serving, lines, simulated, reloading, accounts, traces })
     }
 
     /// The addresses it listens on, in the order of the configuration.
@@ -229,8 +235,8 @@ impl App {
         let _ = self.reloading.reload(ReloadOrder::Accepted).await;
     }
 
-    /// Shuts down: answers what has come and lets streams finish, for at most `drain`, cancels the rest, and flushes the
-    /// rows. Returns the number of records that could not be written.
+    /// Shuts down: serves on for `drain_delay`, answers what has come and lets streams finish, for at most `drain`, cancels the
+    /// rest, and flushes the rows. Returns the number of records that could not be written.
     pub async fn stop(self) -> usize {
         self.stop_unless(std::future::pending()).await.lost
     }
@@ -251,6 +257,7 @@ impl App {
                 tracing::warn!(tasks = self.serving.running(), "some tasks did not end");
             }
         }
+        self.traces.finish(if hurried { HURRY_FOR } else { TRACES_FOR }).await;
         self.lines.cancel();
         self.simulated.stop();
         let accounts = self.accounts;
@@ -276,7 +283,15 @@ impl App {
     }
 
     async fn end_streams(&self, began: Instant) {
-        let drain = self.gateway.live().config.server.drain;
+        let (delay, drain) = {
+            let server = &self.gateway.live().config.server;
+            (server.drain_delay, server.drain)
+        };
+        self.gateway.leave();
+        if !delay.is_zero() {
+            tracing::info!(?delay, "stopping: not ready any more, and serving on; a second signal ends it at once");
+            tokio::time::sleep(delay).await;
+        }
         let races = self.gateway.races();
         tracing::info!(
             races,

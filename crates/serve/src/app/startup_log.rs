@@ -40,6 +40,9 @@ pub(super) fn configuration(config: &Config) {
     if !config.users.is_empty() {
         tracing::info!(users = config.users.len(), "callers must send a token");
     }
+    if let Some(otlp) = &config.otlp {
+        tracing::info!("traces go to {}", otlp.address.origin());
+    }
     for warning in config.warnings.iter().chain(&config.old_catalogue(&today())) {
         tracing::warn!("{warning}");
     }

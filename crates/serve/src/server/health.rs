@@ -25,7 +25,7 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>, client: Client) -> Respo
     let config = &live.config;
     let providers_on = config.providers.values().filter(|provider| config.provider_is_on(provider)).count();
     let recorder = gateway.recorder();
-    let (store, draining) = (recorder.condition(), gateway.shutdown().is_draining());
+    let (store, draining) = (recorder.condition(), gateway.is_leaving());
     let ready = store != Condition::Failing && providers_on > 0 && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut body = json!({ "ready": ready, "store": store.as_str(), "draining": draining });
@@ -91,6 +91,8 @@ fn counts(gateway: &Gateway, text: &mut MetricsText) {
     counter("records_set_aside_total", help, recorder.set_aside());
     let help = "Rows that the database never takes; they are in a file next to it.";
     counter("records_refused_total", help, recorder.refused());
+    let help = "Spans of traces that the collector did not take, or that had no room.";
+    counter("otlp_dropped_total", help, gateway.span_sink().map_or(0, |sink| sink.dropped()));
     let help = "Answers that were not checked against their request because too many waited.";
     counter("unjudged_answers_total", help, gateway.judge().crowded_out());
     let help = "Requests refused for lack of a valid token; they have no race.";

@@ -92,6 +92,7 @@ pub async fn pass(gateway: Arc<Gateway>, client: Client, request: Request<Body>)
         return unknown(&live, request.uri().path()).answer_to(shape);
     };
     let mut guard = RaceGuard::new(&gateway, shape, user.as_deref(), place, RequestOrigin::default());
+    guard.traced(&gateway, &live, request.headers());
     let levels = gateway.usage().levels(&live.config, user.as_deref());
     let passing = Passing::resolve(&live, provider, user, &request, &mut guard)
         .and_then(|passing| Ok((passing.enter(&gateway, levels, &mut guard)?, passing)));
@@ -178,11 +179,15 @@ impl Passing {
             );
             return Err(Rejection::not_passed(why));
         }
+        let mut up = going_up(headers, provider, key.as_ref(), &target.word);
+        if let Some(trace) = guard.trace() {
+            trace.tell(0, &mut up);
+        }
         let outgoing = Outgoing {
             endpoint: target.endpoint,
             method: request.method().clone(),
             path: target.path.into(),
-            headers: going_up(headers, provider, key.as_ref(), &target.word),
+            headers: up,
             body: BodyParts::default(),
             connect_timeout: live.config.race.timeouts.connect,
             fresh: false,

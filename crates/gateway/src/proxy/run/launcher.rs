@@ -15,6 +15,7 @@ use crate::attempt::{self, AnswerTape, Attempt, AttemptSpec, ExchangeSpec, InFli
 use crate::proxy::gateway::Gateway;
 use crate::proxy::request::candidate_set::{AskedLast, CandidateSet};
 use crate::proxy::request::outbound;
+use crate::proxy::trace::RaceTrace;
 use crate::race::retries::Retries;
 use crate::race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
 use photofinish_base::clock::{Instant, micros};
@@ -63,6 +64,7 @@ pub struct Launcher {
     /// Client headers that may be forwarded to any of the candidates.
     client_headers: HeaderMap,
     race_id: String,
+    trace: Option<Arc<RaceTrace>>,
     /// Counts the starts.
     attempts: Arc<AtomicUsize>,
     recorder: Recorder,
@@ -111,6 +113,7 @@ impl Launcher {
             whole: !request.stream,
             client_headers: forwardable(headers, candidates),
             race_id: guard.race_id().to_owned(),
+            trace: guard.trace().cloned(),
             attempts: guard.attempts(),
             recorder: guard.recorder(),
             read_at,
@@ -159,9 +162,7 @@ impl Launcher {
         let SentRequest { complained, stale, .. } = self.outcome_reporter.sent(starting.candidate);
         let form = self.form(candidate, request_translation, &complained);
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        if let Some(asked_last) = self.asked_last.as_ref().filter(|_| candidate.last) {
-            asked_last.add(&candidate.name);
-        }
+        self.asked_last.iter().filter(|_| candidate.last).for_each(|asked| asked.add(&candidate.name));
         let context =
             self.outcome_reporter.context.attempt(&candidate.name, starting.ordinal, starting.reason.as_str());
         let sent =
@@ -173,7 +174,8 @@ impl Launcher {
         let tells = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
         let mut upstream = candidate.upstream.clone();
         upstream.timeouts = upstream.timeouts.in_race(self.settings.timeouts, self.whole);
-        let headers = headers_for(&self.client_headers, candidate, request_translation, key.as_ref());
+        let mut headers = headers_for(&self.client_headers, candidate, request_translation, key.as_ref());
+        self.trace.iter().for_each(|trace| trace.tell(starting.ordinal, &mut headers));
         let exchange = ExchangeSpec {
             client: gateway.client().clone(),
             recorder: self.recorder.clone(),

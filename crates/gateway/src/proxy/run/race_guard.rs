@@ -20,6 +20,7 @@ use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::candidate_set::AskedLast;
 use crate::proxy::stored::keeper::Keeper;
 use crate::proxy::stored::kept::StateOwner;
+use crate::proxy::trace::RaceTrace;
 use crate::relay::RelayObserver;
 use photofinish_base::clock::{Instant, micros_between, signed_micros_between, wall_micros};
 use photofinish_base::failure::Failure;
@@ -31,7 +32,7 @@ use photofinish_history::record::{
     LeftOutReason, LeftOutUpstream, RaceOutcome, RaceRecord, RaceSource, RequestOrigin, left_out,
 };
 use photofinish_history::recorder::Recorder;
-use photofinish_routing::health::OutcomeReporter;
+use photofinish_routing::health::{LiveConfig, OutcomeReporter};
 use photofinish_routing::limits::{Admission, Hold};
 use photofinish_routing::money::RaceBudget;
 use photofinish_routing::policy::DecisionReasons;
@@ -69,6 +70,8 @@ pub struct RaceGuard {
     keeper: Option<Box<Keeper>>,
     /// What it takes of its caller's limits. None: nothing limits it.
     hold: Option<Arc<Hold>>,
+    /// None: traces are off.
+    trace: Option<Arc<RaceTrace>>,
     /// Held until the response body ends.
     place: RequestPlace,
 }
@@ -159,6 +162,7 @@ impl RaceGuard {
             context: LogContext::current(),
             keeper: None,
             hold: None,
+            trace: None,
             place,
         }
     }
@@ -205,6 +209,23 @@ impl RaceGuard {
     /// For the rows of its attempts: they are written together with the race's.
     pub fn recorder(&self) -> Recorder {
         self.recorder.clone()
+    }
+
+    /// It is part of the client's trace, or begins one, if traces are on.
+    pub fn traced(&mut self, gateway: &Gateway, live: &Arc<LiveConfig>, headers: &HeaderMap) {
+        let (Some(otlp), Some(sink), true) = (&live.config.otlp, gateway.span_sink(), self.is_of_client()) else {
+            return;
+        };
+        let trace = Arc::new(RaceTrace::begin(otlp.sampler, headers));
+        if trace.is_sampled {
+            let (trace, live, sink) = (trace.clone(), live.clone(), sink.clone());
+            self.recorder.ends_with(Box::new(move |race| sink.ended(&trace, &live.config, race)));
+        }
+        self.trace = Some(trace);
+    }
+
+    pub fn trace(&self) -> Option<&Arc<RaceTrace>> {
+        self.trace.as_ref()
     }
 
     /// Its caller's limits let it begin.

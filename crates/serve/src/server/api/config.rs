@@ -89,6 +89,7 @@ members! {
         max_in_flight: Integer = of.max_in_flight;
         /// a duration, such as `30s`
         drain: Text = format_duration(of.drain);
+        drain_delay: Text = format_duration(of.drain_delay);
     }
 }
 

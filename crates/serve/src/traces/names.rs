@@ -1,0 +1,154 @@
+//! The names of everything in a span, and which vendor a provider is.
+//!
+//! Of generative AI: <https://github.com/open-telemetry/semantic-conventions-genai>, `docs/gen-ai/client-inference.md` as of commit
+//! 024a4f94; they are still in development, so a later version may name them anew. The others are of the stable conventions, 1.44.
+
+use super::encode::attributes;
+use photofinish_config::config::Provider;
+
+attributes! {
+    OPERATION = "gen_ai.operation.name",
+    PROVIDER = "gen_ai.provider.name",
+    REQUEST_MODEL = "gen_ai.request.model",
+    REQUEST_STREAM = "gen_ai.request.stream",
+    REQUEST_MAX_TOKENS = "gen_ai.request.max_tokens",
+    RESPONSE_MODEL = "gen_ai.response.model",
+    FINISH_REASONS = "gen_ai.response.finish_reasons",
+    /// Seconds.
+    FIRST_CHUNK = "gen_ai.response.time_to_first_chunk",
+    INPUT_TOKENS = "gen_ai.usage.input_tokens",
+    CACHE_READ_TOKENS = "gen_ai.usage.cache_read.input_tokens",
+    CACHE_WRITE_TOKENS = "gen_ai.usage.cache_write.input_tokens",
+    OUTPUT_TOKENS = "gen_ai.usage.output_tokens",
+    REASONING_TOKENS = "gen_ai.usage.reasoning.output_tokens",
+
+    SERVER_ADDRESS = "server.address",
+    SERVER_PORT = "server.port",
+    HTTP_STATUS = "http.response.status_code",
+    HTTP_VERSION = "network.protocol.version",
+    ERROR_TYPE = "error.type",
+
+    // Of a request and its race, in the words of the history.
+    RACE_ID = "photofinish.race_id",
+    API = "photofinish.api",
+    MODEL = "photofinish.model",
+    POLICY = "photofinish.policy",
+    OUTCOME = "photofinish.outcome",
+    ATTEMPTS = "photofinish.attempts",
+    /// The upstream whose answer the client got.
+    WINNER = "photofinish.winner",
+    /// Seconds to the first token that the client was sent.
+    FIRST_TOKEN = "photofinish.time_to_first_token",
+    USER = "photofinish.user",
+    TEAM = "photofinish.team",
+    /// Of an attempt: `PROVIDER/MODEL` by the names of the configuration.
+    UPSTREAM = "photofinish.upstream",
+    ORDINAL = "photofinish.ordinal",
+    START_REASON = "photofinish.start_reason",
+    COST = "photofinish.cost_usd",
+}
+
+pub const SERVICE_NAME: &str = "service.name";
+pub const SERVICE_VERSION: &str = "service.version";
+pub const SERVICE_INSTANCE: &str = "service.instance.id";
+
+/// The conventions' names of vendors, each with the ends of its hosts' names and its name in the catalogue of providers.
+const VENDORS: [(&str, &[&str], &str); 15] = [
+    ("openai", &["api.openai.com"], "openai"),
+    ("anthropic", &["anthropic.com"], "anthropic"),
+    ("gcp.gemini", &["generativelanguage.googleapis.com"], "gemini"),
+    ("gcp.vertex_ai", &["aiplatform.googleapis.com"], "vertex"),
+    ("aws.bedrock", &["amazonaws.com"], "bedrock"),
+    ("azure.ai.openai", &["openai.azure.com", "cognitiveservices.azure.com"], "azure"),
+    ("azure.ai.inference", &["services.ai.azure.com", "inference.ai.azure.com"], ""),
+    ("mistral_ai", &["mistral.ai"], "mistral"),
+    ("deepseek", &["deepseek.com"], "deepseek"),
+    ("x_ai", &["x.ai"], "xai"),
+    ("groq", &["groq.com"], "groq"),
+    ("perplexity", &["perplexity.ai"], "perplexity"),
+    ("cohere", &["cohere.com", "cohere.ai"], "cohere"),
+    ("moonshot_ai", &["moonshot.ai", "moonshot.cn"], "moonshot"),
+    ("ibm.watsonx.ai", &["ml.cloud.ibm.com"], ""),
+];
+
+/// The vendor at this host, else the one that the provider's name means, else that name.
+pub fn vendor<'p>(provider: &'p str, host: &str) -> &'p str {
+    let is_at =
+        |end: &&str| host.strip_suffix(*end).is_some_and(|before| before.is_empty() || before.ends_with(['.', '-']));
+    let by_host = VENDORS.iter().find(|(_, ends, _)| ends.iter().any(is_at));
+    let found = by_host.or_else(|| VENDORS.iter().find(|(_, _, name)| *name == provider));
+    found.map_or(provider, |(vendor, ..)| vendor)
+}
+
+/// Host and port of the address at which the provider speaks this dialect. None: it is simulated.
+pub fn server<'p>(provider: &'p Provider, dialect: &str) -> Option<(&'p str, u16)> {
+    let spoken = provider.dialects.iter().find(|spoken| spoken.dialect.as_str() == dialect)?;
+    let (rest, usual) = match spoken.base_url.strip_prefix("https://") {
+        Some(rest) => (rest, 443),
+        None => (spoken.base_url.strip_prefix("http://")?, 80),
+    };
+    let authority = rest.split_once('/').map_or(rest, |(authority, _)| authority);
+    let given = authority.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    let (host, port) = given.unwrap_or((authority, usual));
+    Some((host.trim_matches(['[', ']']), port))
+}
+
+/// What the surface of this name asks for; other operations keep their own names.
+pub fn operation(api: &'static str) -> &'static str {
+    match api {
+        "chat" | "responses" | "messages" | "ollama_chat" => "chat",
+        "completions" | "ollama_generate" => "text_completion",
+        "embeddings" | "ollama_embed" | "ollama_embeddings" | "gemini_embed" | "gemini_embed_batch" => "embeddings",
+        "gemini" => "generate_content",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use photofinish_config::config::parse;
+
+    #[test]
+    fn a_provider_has_its_well_known_name_and_its_host() {
+        let text = r#"
+            [providers.openai]
+            api_key = "k"
+            [providers.xai]
+            api_key = "k"
+            [providers.mine]
+            base_url = "https://my-team.openai.azure.com/openai/v1"
+            [providers.mistral]
+            base_url = "http://proxy.example:8080/mistral"
+            [providers.box]
+            base_url = "http://[::1]:11434/v1"
+            [providers.similar]
+            base_url = "https://notx.ai/v1"
+            [providers.sim]
+            simulate = {}
+            "#;
+        let config = parse(text, Path::new("config.toml"), &|_| None).unwrap();
+        for (name, expected_vendor, expected_server) in [
+            ("openai", "openai", Some(("api.openai.com", 443))),
+            ("xai", "x_ai", Some(("api.x.ai", 443))),
+            ("mine", "azure.ai.openai", Some(("my-team.openai.azure.com", 443))),
+            ("mistral", "mistral_ai", Some(("proxy.example", 8080))),
+            ("box", "box", Some(("::1", 11434))),
+            ("similar", "similar", Some(("notx.ai", 443))),
+            ("sim", "sim", None),
+        ] {
+            let found = server(&config.providers[name], "openai");
+            assert_eq!(found, expected_server, "{name}");
+            assert_eq!(vendor(name, found.map_or("", |(host, _)| host)), expected_vendor, "{name}");
+        }
+        for (host, expected) in [
+            ("bedrock-runtime.eu-central-1.amazonaws.com", "aws.bedrock"),
+            ("europe-west1-aiplatform.googleapis.com", "gcp.vertex_ai"),
+            ("generativelanguage.googleapis.com", "gcp.gemini"),
+        ] {
+            assert_eq!(vendor("any", host), expected);
+        }
+    }
+}

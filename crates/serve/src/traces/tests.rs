@@ -1,0 +1,188 @@
+//! Spans of sample rows, as OpenTelemetry's own code reads them; and the bounds of what waits.
+
+use std::path::Path;
+
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message as _;
+
+use super::*;
+use photofinish_config::config::{CancelBilling, parse};
+use photofinish_history::bill::BillBounds;
+use photofinish_history::record::sample::{self, STARTED_AT};
+use photofinish_history::record::{AttemptRecord, RaceOutcome, RaceRecord, RaceSource};
+use photofinish_history::recorder::Recorder;
+use photofinish_lab::bench::RowFeed;
+
+const UNBILLED: BillBounds =
+    BillBounds { price: None, cancel_billing: CancelBilling::Unknown, per_byte: None, per_byte_elsewhere: None };
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+fn config() -> Config {
+    let variables = |name: &str| match name {
+        "OTEL_EXPORTER_OTLP_ENDPOINT" => Some("http://collector".to_owned()),
+        "OTEL_RESOURCE_ATTRIBUTES" => Some("service.name=other,deployment.environment.name=test".to_owned()),
+        "OTEL_SERVICE_NAME" => Some("edge".to_owned()),
+        _ => None,
+    };
+    let text = "[providers.groq]\napi_key = \"planted\"\n[providers.my-vllm]\nbase_url = \"http://box:8000/v1\"";
+    parse(text, Path::new("config.toml"), &variables).unwrap()
+}
+
+/// The request that a collector would get for this race, whose attempts took 3 s each.
+fn exported(
+    race: RaceRecord,
+    attempts: Vec<AttemptRecord>,
+    headers: &[(&'static str, &'static str)],
+) -> ExportTraceServiceRequest {
+    let (config, queue) = (config(), Arc::new(SpanQueue::default()));
+    let otlp = config.otlp.clone().unwrap();
+    let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
+    let trace = RaceTrace::begin(otlp.sampler, &headers.collect());
+    let recorder = Recorder::without_store().watched(RowFeed::new()).for_race(RaceSource::Client);
+    let sink = queue.clone();
+    recorder.ends_with(Box::new(move |ended| sink.ended(&trace, &config, ended)));
+    for attempt in attempts {
+        recorder.bill(attempt.ordinal, UNBILLED);
+        recorder.attempt(attempt, None, 3_000_000);
+    }
+    recorder.race(race, None);
+    drop(recorder);
+    let batch = queue.take().unwrap();
+    let body = encode::request(resource(&otlp, "one").bytes(), &batch.bytes);
+    let read = ExportTraceServiceRequest::decode(&*body).unwrap();
+    assert_eq!(spans_of(&read).len() as u64, batch.spans);
+    assert_eq!(read.encoded_len(), body.len(), "nothing that OpenTelemetry's code would leave out");
+    read
+}
+
+fn spans_of(request: &ExportTraceServiceRequest) -> &[Span] {
+    &request.resource_spans[0].scope_spans[0].spans
+}
+
+/// The attributes as text, by name.
+fn told(attributes: &[KeyValue]) -> Vec<String> {
+    let value = |value: &Option<AnyValue>| match value.as_ref().unwrap().value.as_ref().unwrap() {
+        Value::StringValue(text) => text.clone(),
+        Value::BoolValue(flag) => flag.to_string(),
+        Value::IntValue(whole) => whole.to_string(),
+        Value::DoubleValue(real) => format!("{real:?}"),
+        Value::ArrayValue(list) => {
+            format!("{:?}", list.values.iter().map(|value| value.value.clone().unwrap()).collect::<Vec<_>>())
+        }
+        other => panic!("{other:?}"),
+    };
+    attributes.iter().map(|pair| format!("{} = {}", pair.key, value(&pair.value))).collect()
+}
+
+#[test]
+fn a_race_is_a_server_span_with_a_client_span_for_each_attempt() {
+    let attempts = vec![
+        AttemptRecord { failure: None, cancel_us: None, ..sample::won(1) },
+        sample::lost(1, 99_000),
+        sample::failed(1),
+    ];
+    let request = exported(sample::race(1), attempts, &[("traceparent", PARENT), ("tracestate", "a=1")]);
+    let [server, won, lost, failed] = spans_of(&request) else { panic!("{request:#?}") };
+    assert_eq!((server.name.as_str(), server.kind), ("chat llama-3.3-70b", 2));
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    assert_eq!(format!("00-{}-{}-01", hex(&server.trace_id), hex(&server.parent_span_id)), PARENT);
+    let start = STARTED_AT as u64 + 1_000;
+    let times = |span: &Span| [span.start_time_unix_nano, span.end_time_unix_nano].map(|nanos| nanos - start * 1_000);
+    assert_eq!(times(server), [0, 2_101_500_000]);
+    for attempt in [won, lost, failed] {
+        assert_eq!((attempt.kind, attempt.name.as_str()), (3, "chat llama-70b"));
+        assert_eq!((&attempt.trace_id, &attempt.parent_span_id), (&server.trace_id, &server.span_id));
+        assert_eq!(times(attempt)[0], 1_000_000);
+    }
+    // When its body ended, when it was dropped, and what it took without either.
+    let ends = [won, lost, failed].map(|span| times(span)[1]);
+    assert_eq!(ends, [2_101_200_000, 3_001_000_000, 3_001_000_000]);
+    assert!([server, won].iter().all(|span| span.trace_state == "a=1" && span.flags & 1 == 1));
+    assert_eq!([server.flags, won.flags], [0x301, 0x101], "of another process, of this one");
+    let errors = [server, won, lost, failed].map(|span| span.status.as_ref().map(|status| status.code));
+    assert_eq!(errors, [None, None, None, Some(2)], "a loser is no error");
+    let text = [server, won, lost, failed]
+        .map(|span| format!("{}\n{}", span.name, told(&span.attributes).join("\n")))
+        .join("\n\n");
+    assert!(!text.contains("planted") && !text.contains("k1") && !text.contains("k3yAbcd9"), "{text}");
+    // Names are for other programs: they change on purpose only.
+    let expected: Vec<&str> = include_str!("tests/spans.txt").lines().collect();
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
+}
+
+#[test]
+fn the_gateway_names_itself() {
+    let request = exported(sample::race(1), vec![], &[]);
+    let resource = request.resource_spans[0].resource.as_ref().unwrap();
+    let version = concat!("service.version = ", env!("CARGO_PKG_VERSION"));
+    let expected = [version, "service.instance.id = one", "deployment.environment.name = test", "service.name = edge"];
+    assert_eq!(told(&resource.attributes), expected);
+    let scope = request.resource_spans[0].scope_spans[0].scope.as_ref().unwrap();
+    assert_eq!((scope.name.as_str(), scope.version.as_str()), ("photofinish", env!("CARGO_PKG_VERSION")));
+    let [server] = spans_of(&request) else { panic!("{request:#?}") };
+    assert!(server.parent_span_id.is_empty() && server.trace_state.is_empty(), "it begins its trace");
+}
+
+#[test]
+fn a_request_is_an_error_if_the_gateway_failed() {
+    for (outcome, status, expected) in [
+        (RaceOutcome::Ok, Some(200), None),
+        (RaceOutcome::Error, Some(502), Some("502")),
+        (RaceOutcome::Rejected, Some(400), None),
+        (RaceOutcome::Error, Some(400), None),
+        (RaceOutcome::Rejected, Some(503), Some("503")),
+        (RaceOutcome::Error, Some(200), Some("stream_broken")),
+        (RaceOutcome::Shutdown, Some(200), Some("shutdown")),
+        (RaceOutcome::ClientGone, None, None),
+    ] {
+        let request = exported(RaceRecord { outcome, http_status: status, ..sample::race(1) }, vec![], &[]);
+        let span = &spans_of(&request)[0];
+        let errors: Vec<_> = told(&span.attributes).into_iter().filter(|pair| pair.starts_with("error.type")).collect();
+        let told: Vec<_> = expected.into_iter().map(|error| format!("error.type = {error}")).collect();
+        assert_eq!((errors, span.status.is_some()), (told, expected.is_some()), "{outcome:?} {status:?}");
+    }
+}
+
+#[test]
+fn a_long_text_is_cut() {
+    let request = exported(RaceRecord { model: "ü".repeat(9_999), ..sample::race(1) }, vec![], &[]);
+    assert_eq!(spans_of(&request)[0].name.len(), "chat ".len() + 1024);
+}
+
+#[test]
+fn what_waits_is_bounded() {
+    let queue = SpanQueue::default();
+    let race = vec![0; 10_000];
+    (0..3_000).for_each(|_| queue.add(&race, 3));
+    let batches: Vec<Batch> = std::iter::from_fn(|| queue.take()).collect();
+    assert!(batches.len() == BATCHES_MAX && batches.iter().all(|batch| batch.bytes.len() <= BATCH_MAX));
+    let kept: u64 = batches.iter().map(|batch| batch.spans).sum();
+    assert!(kept > 0 && kept + queue.dropped() == 9_000);
+    queue.add(&vec![0; BATCH_MAX + 1], 1);
+    assert!(queue.take().is_none(), "it would never fit");
+}
+
+#[test]
+fn a_collector_may_refuse_a_part() {
+    let answer = |rejected_spans, message: &str| {
+        let partial = ExportTracePartialSuccess { rejected_spans, error_message: message.to_owned() };
+        ExportTraceServiceResponse { partial_success: Some(partial) }.encode_to_vec()
+    };
+    for (answer, expected) in [
+        (vec![], 0),
+        (answer(0, ""), 0),
+        (answer(0, "a warning"), 0),
+        (answer(7, "no"), 7),
+        (answer(300, ""), 300),
+        (b"{}".to_vec(), 0),
+        (vec![0xa], 0),
+        (vec![0xa, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], 0),
+    ] {
+        assert_eq!(encode::refused(&answer), expected, "{answer:?}");
+    }
+}

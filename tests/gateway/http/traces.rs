@@ -1,0 +1,259 @@
+//! Traces: the headers that come in and go up, and the spans that a collector gets, against the rows of the history. Not for what
+//! each attribute says: see `traces` of the crate `serve`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value as Attribute;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message as _;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::harness::answer::{advance_clock_until, read_response, silent};
+use crate::harness::gateway::{Row, Setup, TestGateway};
+use crate::harness::process;
+use crate::support::{FakeProvider, Script, soon};
+
+const CHAT: &str = "/v1/chat/completions";
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CLIENT: &str = "00f067aa0ba902b7";
+
+async fn collector() -> FakeProvider {
+    FakeProvider::answering(|_| Script::status(200, &[], "")).await
+}
+
+fn traced(setup: Setup, collector: &FakeProvider) -> Setup {
+    setup.table(&format!(
+        "[otlp]\nendpoint = \"http://{}\"\nheaders = {{ authorization = \"Basic planted\" }}",
+        collector.addr()
+    ))
+}
+
+/// All spans that it got, the requests' first.
+fn spans(collector: &FakeProvider) -> Vec<Span> {
+    let mut spans = Vec::new();
+    for request in collector.requests() {
+        assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/v1/traces"));
+        assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
+        let read = ExportTraceServiceRequest::decode(request.body).unwrap();
+        let scopes = read.resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
+        spans.extend(scopes.flat_map(|scope| scope.spans));
+    }
+    spans.sort_by_key(|span| span.kind);
+    spans
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn attributes(span: &Span) -> BTreeMap<&str, String> {
+    let text = |value: &Attribute| match value {
+        Attribute::StringValue(text) => text.clone(),
+        Attribute::IntValue(whole) => whole.to_string(),
+        other => format!("{other:?}"),
+    };
+    let pairs = span.attributes.iter();
+    pairs.map(|pair| (pair.key.as_str(), text(pair.value.as_ref().unwrap().value.as_ref().unwrap()))).collect()
+}
+
+fn micros(row: &Row, column: &str) -> Option<u64> {
+    row[column].as_i64().map(|us| us as u64)
+}
+
+async fn ask(gateway: &TestGateway, headers: &[(&str, &str)]) -> u16 {
+    let body = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "planted prompt"}]});
+    let mut client = gateway.request(CHAT, headers, &body).await;
+    read_response(&mut client).await.status
+}
+
+#[tokio::test]
+async fn every_row_is_a_span_in_the_trace_of_the_client() {
+    let collector = collector().await;
+    let winner = FakeProvider::start(vec![Script::stream(&["one ", "two"])]).await;
+    let loser = FakeProvider::start(vec![silent()]).await;
+    let failing = FakeProvider::start(vec![Script::status(500, &[], "planted answer")]).await;
+    let setup = Setup::new().provider("a", &winner, "").provider("b", &loser, "").provider("c", &failing, "");
+    let gateway = traced(setup, &collector).start().await;
+    let parent = format!("00-{TRACE}-{CLIENT}-01");
+    let headers = [("traceparent", parent.as_str()), ("tracestate", "vendor=1"), ("baggage", "planted=1")];
+    assert_eq!(ask(&gateway, &headers).await, 200);
+    let rows = gateway.stop().await;
+    let spans = spans(&collector);
+    let [server, clients @ ..] = spans.as_slice() else { panic!("no span") };
+    assert_eq!((server.kind, hex(&server.trace_id), hex(&server.parent_span_id)), (2, TRACE.into(), CLIENT.into()));
+    let began = micros(&rows.races[0], "started_at").unwrap();
+    let nanos = |us: u64| us * 1_000;
+    assert_eq!(server.start_time_unix_nano, nanos(began));
+    assert_eq!(server.end_time_unix_nano, nanos(began + micros(&rows.races[0], "done_us").unwrap()));
+    assert_eq!((clients.len(), rows.attempts.len()), (3, 3), "a row is a span");
+    for (row, upstream) in rows.attempts.iter().zip([&winner, &loser, &failing]) {
+        let id = row["ordinal"].to_string();
+        let span = clients.iter().find(|span| attributes(span)["photofinish.ordinal"] == id).unwrap();
+        assert_eq!((span.kind, &span.trace_id, &span.parent_span_id), (3, &server.trace_id, &server.span_id));
+        let dispatch = began + micros(row, "dispatch_us").unwrap();
+        assert_eq!(span.start_time_unix_nano, nanos(dispatch));
+        if let Some(end) = micros(row, "cancel_us").or(micros(row, "eof_us")) {
+            assert_eq!(span.end_time_unix_nano, nanos(dispatch + end), "{row:?}");
+        }
+        assert!(span.end_time_unix_nano > span.start_time_unix_nano);
+        let request = upstream.request(0).await;
+        let told = format!("00-{TRACE}-{}-01", hex(&span.span_id));
+        assert_eq!(request.header("traceparent"), Some(told.as_str()));
+        assert_eq!((request.header("tracestate"), request.header("baggage")), (Some("vendor=1"), None));
+        let failure = row["failure"].as_str();
+        assert_eq!(attributes(span).get("error.type").map(String::as_str), failure);
+        assert_eq!(span.status.is_some(), failure.is_some(), "a loser is no error: {row:?}");
+        assert_eq!(attributes(span)["photofinish.outcome"], row["outcome"].as_str().unwrap());
+    }
+    let ends: Vec<_> = rows.attempts.iter().map(|row| row["outcome"].as_str().unwrap()).collect();
+    assert_eq!(ends, ["won", "lost", "failed"]);
+    let sent: Vec<u8> = collector.requests().into_iter().flat_map(|request| request.body).collect();
+    assert!(!String::from_utf8_lossy(&sent).contains("planted"), "no content, no key");
+    assert_eq!(collector.request(0).await.header("authorization"), Some("Basic planted"));
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_trace_is_not_traced() {
+    let (collector, fake) = (collector().await, FakeProvider::answering(|_| Script::stream(&["a"])).await);
+    let gateway = traced(Setup::over(&[&fake]), &collector).start().await;
+    assert_eq!(ask(&gateway, &[("traceparent", &format!("00-{TRACE}-{CLIENT}-00"))]).await, 200);
+    gateway.stop().await;
+    assert!(collector.requests().is_empty());
+    let told = fake.request(0).await;
+    let told = told.header("traceparent").unwrap();
+    assert!(told.starts_with(&format!("00-{TRACE}-")) && told.ends_with("-00"), "{told}");
+}
+
+#[tokio::test]
+async fn without_a_collector_the_headers_are_as_those_of_any_client() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
+    let setup = Setup::new().provider("a", &fake, "").provider("b", &fake, "forward_headers = [\"traceparent\"]");
+    let gateway = setup.start().await;
+    let parent = format!("00-{TRACE}-{CLIENT}-01");
+    for upstream in ["a/m", "b/m"] {
+        let body = json!({"model": upstream, "messages": [{}]});
+        let headers = [("traceparent", parent.as_str()), ("tracestate", "a=1")];
+        let mut client = gateway.request(CHAT, &headers, &body).await;
+        assert_eq!(read_response(&mut client).await.status, 200);
+    }
+    gateway.stop().await;
+    let told: Vec<_> = fake.requests().iter().map(|request| request.header("traceparent").map(str::to_owned)).collect();
+    assert_eq!(told, [None, Some(parent)]);
+    assert!(fake.requests().iter().all(|request| request.header("tracestate").is_none()));
+}
+
+#[tokio::test]
+async fn a_wrong_traceparent_begins_a_trace() {
+    let (collector, fake) = (collector().await, FakeProvider::answering(|_| Script::stream(&["a"])).await);
+    let gateway = traced(Setup::over(&[&fake]), &collector).start().await;
+    let wrong =
+        [format!("00-{TRACE}-{CLIENT}-01-x"), "0".repeat(10 << 10), format!("00-{TRACE}-{}-01", "0".repeat(16))];
+    for parent in &wrong {
+        assert_eq!(ask(&gateway, &[("traceparent", parent), ("tracestate", "a=1")]).await, 200);
+    }
+    gateway.stop().await;
+    let spans = spans(&collector);
+    assert_eq!(spans.len(), 2 * wrong.len());
+    for span in spans.iter().filter(|span| span.kind == 2) {
+        assert!(span.parent_span_id.is_empty() && span.trace_state.is_empty() && hex(&span.trace_id) != TRACE);
+    }
+}
+
+#[tokio::test]
+async fn a_collector_that_hangs_costs_no_request_and_holds_up_no_end() {
+    let (hanging, fake) =
+        (FakeProvider::answering(|_| silent()).await, FakeProvider::answering(|_| Script::stream(&["a"])).await);
+    let gateway = traced(Setup::over(&[&fake]), &hanging).start().await;
+    assert_eq!(ask(&gateway, &[]).await, 200);
+    advance_clock_until(hanging.request(0)).await;
+    let sink = gateway.gateway().span_sink().unwrap().clone();
+    for _ in 0..20 {
+        assert_eq!(ask(&gateway, &[]).await, 200);
+    }
+    assert_eq!(sink.dropped(), 0, "they wait");
+    let began = Instant::now();
+    let rows = gateway.stop().await;
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert_eq!(rows.races.len(), 21);
+    assert_eq!(sink.dropped(), 2 * 21, "all are counted");
+}
+
+#[tokio::test]
+async fn what_a_collector_does_not_take_is_counted_and_what_it_takes_later_is_sent_again() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
+    let refused = [0xa, 2, 8, 1];
+    let answers = move |request: &crate::support::Request| match request.number {
+        0 => Script::status(500, &[], ""),
+        1 => Script::status(429, &[("retry-after", "0")], ""),
+        2 => Script::status(503, &[], ""),
+        // It took all but one.
+        3 => Script::new().head(200, &[("content-length", "4")]).raw(refused).end(),
+        _ => Script::status(401, &[], ""),
+    };
+    let collector = FakeProvider::answering(answers).await;
+    let gateway = traced(Setup::over(&[&fake]), &collector).start().await;
+    let sink = gateway.gateway().span_sink().unwrap().clone();
+    let mut requests = 0;
+    for (calls, dropped) in [(1, 2), (3, 3), (1, 5)] {
+        assert_eq!(ask(&gateway, &[]).await, 200);
+        requests += calls;
+        advance_clock_until(collector.request(requests - 1)).await;
+        let counted = async {
+            while sink.dropped() < dropped {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon("they are counted", counted).await;
+    }
+    let metrics = gateway.gateway();
+    drop(metrics);
+    gateway.stop().await;
+    let bodies: Vec<_> = collector.requests().into_iter().map(|request| request.body).collect();
+    assert!(bodies[1] == bodies[2] && bodies[2] == bodies[3] && bodies[0] != bodies[1]);
+    assert_eq!((bodies.len(), sink.dropped()), (5, 5));
+}
+
+#[tokio::test]
+async fn a_reload_begins_and_ends_it() {
+    let (collector, fake) = (collector().await, FakeProvider::answering(|_| Script::stream(&["a"])).await);
+    let gateway = Setup::over(&[&fake]).start().await;
+    assert_eq!(ask(&gateway, &[]).await, 200);
+    gateway.reload(&traced(Setup::over(&[&fake]), &collector)).await;
+    assert_eq!(ask(&gateway, &[]).await, 200);
+    advance_clock_until(collector.request(0)).await;
+    gateway.reload(&Setup::over(&[&fake])).await;
+    assert_eq!(ask(&gateway, &[]).await, 200);
+    gateway.stop().await;
+    assert_eq!(spans(&collector).len(), 2);
+    let told: Vec<_> = fake.requests().iter().map(|request| request.header("traceparent").is_some()).collect();
+    assert_eq!(told, [false, true, false]);
+}
+
+#[tokio::test]
+async fn the_program_follows_the_variables_and_tells_no_key() {
+    let (collector, fake) = (collector().await, FakeProvider::answering(|_| Script::stream(&["a"])).await);
+    let config = format!("{}[models.m]\nupstreams = [\"one/m\"]\n", process::provider("one", &fake));
+    let setup = process::Setup::new(&config)
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{}", collector.addr()))
+        .env("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Basic%20planted")
+        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        .env("OTEL_SERVICE_NAME", "edge");
+    let served = setup.serve().await;
+    let mut client = served.asking("m").await;
+    assert_eq!(read_response(&mut client).await.status, 200);
+    drop(client);
+    served.process.signal("TERM");
+    assert_eq!(served.process.ended().await, Some(0), "{}", served.process.log());
+    assert_eq!(spans(&collector).len(), 2, "what waited is sent at the end");
+    let request = collector.request(0).await;
+    assert_eq!(request.header("authorization"), Some("Basic planted"));
+    let sent = ExportTraceServiceRequest::decode(request.body).unwrap();
+    let resource = sent.resource_spans[0].resource.as_ref().unwrap();
+    let name = resource.attributes.iter().find(|pair| pair.key == "service.name").unwrap();
+    assert_eq!(name.value.as_ref().unwrap().value, Some(Attribute::StringValue("edge".to_owned())));
+    let log = served.process.log();
+    assert!(log.contains("OTEL_EXPORTER_OTLP_PROTOCOL asks for grpc") && !log.contains("planted"), "{log}");
+}
