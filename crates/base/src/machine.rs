@@ -33,6 +33,12 @@ const RESERVE: std::ops::RangeInclusive<u64> = 16..=512;
 /// How long requests are shed after the latest sign that descriptors run out.
 const SCARCE_FOR: Duration = Duration::from_secs(1);
 
+/// The name of this machine or container, which people gave it; at most a hundred characters.
+pub fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().chars().filter(|letter| !letter.is_control()).take(100).collect()
+}
+
 /// Bytes for bodies, buffers and connections: a quarter of the machine's memory, where databases and other programs need room, and at
 /// most half of what a control group or `ulimit -v` leaves to this process. The other half is for itself: translating a body may
 /// briefly double it.

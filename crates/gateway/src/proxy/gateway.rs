@@ -20,6 +20,7 @@ use super::request::blocking::BlockingPool;
 use super::stored::state::StoredState;
 use super::trace::SpanSink;
 use crate::attempt::{AnswerJudge, InFlightGuard};
+use photofinish_base::clock::wall_micros;
 use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Fingerprint, ProviderLists, User};
@@ -279,6 +280,11 @@ impl Gateway {
     /// Upstreams whose breaker is open.
     pub fn open_breakers(&self) -> BTreeSet<String> {
         self.health.open_breakers()
+    }
+
+    /// Whether the database with the users and keys that were made at run time does not answer.
+    pub fn set_keys_away(&self, are_away: bool) {
+        self.live().callers.set_away(are_away.then(wall_micros));
     }
 
     /// Another gateway on the same database met a rate limit, or a key that is refused.

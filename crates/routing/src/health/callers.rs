@@ -24,7 +24,12 @@ struct KnownCallers {
     teams: BTreeSet<String>,
     /// None before it was read.
     made: Option<MadeCallers>,
+    /// Since when a database that others change does not answer; microseconds since 1970, UTC.
+    away_since_us: Option<i64>,
 }
+
+/// How long keys are believed while the database does not answer: one of them may have been revoked meanwhile. Microseconds.
+const STALE_US: i64 = 86_400_000_000;
 
 /// What was made at run time.
 #[derive(Default)]
@@ -80,6 +85,13 @@ impl Callers {
     /// Changes what was made at run time.
     pub fn change_made(&self, change: impl FnOnce(&mut MadeCallers)) {
         change(self.change().made.get_or_insert_default());
+    }
+
+    /// Since when the database with them does not answer; microseconds since 1970, UTC. None: it does. A later begin changes nothing.
+    pub fn set_away(&self, since_us: Option<i64>) {
+        if self.known().away_since_us.is_some() != since_us.is_some() {
+            self.change().away_since_us = since_us;
+        }
     }
 
     /// Teams that were made at run time.
@@ -139,7 +151,13 @@ impl Callers {
 impl KnownCallers {
     fn by_key(&self, hash: [u8; 32], now_us: i64) -> FoundCaller {
         let Some(made) = &self.made else { return FoundCaller::NotRead };
-        let Some(key) = made.keys.get(&hash) else { return FoundCaller::Nobody };
+        if self.away_since_us.is_some_and(|since_us| now_us - since_us > STALE_US) {
+            return FoundCaller::NotRead;
+        }
+        let Some(key) = made.keys.get(&hash) else {
+            // Another gateway may have made it.
+            return if self.away_since_us.is_some() { FoundCaller::NotRead } else { FoundCaller::Nobody };
+        };
         if key.until_us.is_some_and(|until_us| until_us < now_us) {
             return FoundCaller::Expired(key.issued.id.clone());
         }
@@ -213,6 +231,25 @@ mod tests {
         assert!(!still("ada", 6));
         callers.change_made(|made| drop(made.keys.remove(&token_hash(text))));
         assert!(matches!(callers.find(text, 5), FoundCaller::Nobody));
+    }
+
+    #[test]
+    fn while_the_database_is_away_a_known_key_counts_for_a_day_and_an_unknown_one_may_be_another_gateway_s() {
+        let callers = Callers::new(&config(&[("ada", "token-of-ada")], ""));
+        let [known, unknown] = [(); 2].map(|()| new_token().unwrap());
+        let issued = Arc::new(IssuedKey { id: known.0, limits: Arc::default() });
+        let [known, unknown] = [known.1, unknown.1].map(|text| text.expose_secret().as_bytes().to_vec());
+        let key = MadeKey { issued, user: "ada".to_owned(), until_us: None };
+        callers.change_made(|made| drop(made.keys.insert(token_hash(&known), key)));
+        callers.set_away(Some(100));
+        callers.set_away(Some(200));
+        let of = |token: &[u8], now_us| callers.find(token, now_us);
+        assert!(name(&of(&known, 100 + STALE_US)).is_some());
+        assert!(matches!(of(&known, 101 + STALE_US), FoundCaller::NotRead));
+        assert!(matches!(of(&unknown, 100), FoundCaller::NotRead));
+        assert!(name(&of(b"token-of-ada", 101 + STALE_US)).is_some(), "the file has it");
+        callers.set_away(None);
+        assert!(name(&of(&known, 101 + STALE_US)).is_some() && matches!(of(&unknown, 100), FoundCaller::Nobody));
     }
 
     #[test]

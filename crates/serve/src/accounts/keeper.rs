@@ -9,11 +9,14 @@ use std::time::Duration;
 
 use serde_json::Map;
 
-use super::{AccountAnswer, AccountRefusal, AccountRequest, budgets, made_callers, take_over};
+use super::{AccountAnswer, AccountRefusal, AccountRequest, all_entries, budgets, made_callers, take_over};
 use photofinish_base::clock::wall_micros;
 use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::postgres_url::is_postgres;
 use photofinish_gateway::proxy::Gateway;
-use photofinish_history::store::{AccountChange, AccountEntry, Author, BudgetRow, Store, StoreReader, WriteError};
+use photofinish_history::store::{
+    AccountChange, AccountEntry, Author, BudgetRow, Store, StoreReader, WriteError, keep_accounts, kept_accounts,
+};
 use photofinish_routing::limits::{BudgetChange, LimitClock};
 
 /// How often changed budgets are kept.
@@ -33,6 +36,8 @@ pub struct AccountKeeper {
 struct KeptState {
     /// The change of the store that the gateway knows; none before the first reading.
     seen: Option<i64>,
+    /// Whether what was kept beside the database was looked for.
+    has_looked_aside: bool,
     /// Whether the budgets of before the start are known.
     has_budgets: bool,
     /// Budgets that are not written yet, by subject, span and start.
@@ -109,7 +114,11 @@ impl AccountKeeper {
     }
 
     fn look(&self, state: &mut KeptState) -> Result<(), String> {
-        let reader = StoreReader::open(self.store.path()).map_err(|error| error.to_string())?;
+        let reader = StoreReader::open(self.store.path()).map_err(|error| error.to_string());
+        if reader.is_err() && state.seen.is_none() {
+            self.take_kept(state);
+        }
+        let reader = reader?;
         let told = |error: photofinish_history::store::ReadError| error.to_string();
         if !state.has_budgets {
             let kept: Vec<BudgetChange> = reader.budgets().map_err(told)?.iter().filter_map(budgets::change).collect();
@@ -137,12 +146,31 @@ impl AccountKeeper {
                 self.gateway.change_made(|known| take_over(known, &changes));
             }
             None => {
-                let made = made_callers(&reader).map_err(told)?;
+                let made = made_callers(&all_entries(&reader).map_err(told)?);
                 self.gateway.change_made(|known| *known = made);
             }
         }
+        if state.seen != Some(newest) && is_postgres(self.store.path()) {
+            let kept = keep_accounts(self.store.path(), &all_entries(&reader).map_err(told)?);
+            kept.map_err(|error| format!("what a start without the database needs cannot be kept: {error}"))?;
+        }
         state.seen = Some(newest);
         Ok(())
+    }
+
+    /// A database server is away at the start: what was known last counts until it is back.
+    fn take_kept(&self, state: &mut KeptState) {
+        if std::mem::replace(&mut state.has_looked_aside, true) || !is_postgres(self.store.path()) {
+            return;
+        }
+        if let Some(entries) = kept_accounts(self.store.path()) {
+            let accounts = entries.len();
+            tracing::warn!(
+                accounts,
+                "the database does not answer: the users, teams and keys that were known last count meanwhile"
+            );
+            self.gateway.change_made(|known| *known = made_callers(&entries));
+        }
     }
 
     fn save(&self, state: &mut KeptState) -> Result<(), WriteError> {

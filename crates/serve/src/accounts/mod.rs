@@ -479,14 +479,20 @@ fn is_expired(settings: &Map<String, Value>, now_us: i64) -> bool {
 
 /// All that is stored.
 ///
+pub fn made_callers(entries: &[AccountEntry]) -> MadeCallers {
+    let mut made = MadeCallers::default();
+    entries.iter().for_each(|entry| put(&mut made, entry));
+    made
+}
+
 /// # Errors
 /// The store cannot be read.
-pub fn made_callers(reader: &StoreReader) -> Result<MadeCallers, ReadError> {
-    let mut made = MadeCallers::default();
+pub fn all_entries(reader: &StoreReader) -> Result<Vec<AccountEntry>, ReadError> {
+    let mut all = Vec::new();
     for kind in AccountKind::ALL {
-        reader.accounts(kind)?.iter().for_each(|entry| put(&mut made, entry));
+        all.extend(reader.accounts(kind)?);
     }
-    Ok(made)
+    Ok(all)
 }
 
 /// Takes over what was changed.

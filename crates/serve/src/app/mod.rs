@@ -174,6 +174,8 @@ impl App {
                     .run_blocking(move || replicas.after_a_turn())
                     .await
                     .context("cannot meet the other gateways")?;
+            } else {
+                gateway.set_keys_away(true);
             }
             // Answers that run on after the drain began use limits too.
             lines.spawn(replicas.run(lines.clone()));

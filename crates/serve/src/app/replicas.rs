@@ -14,6 +14,7 @@ use super::warm_start;
 use crate::accounts::{AccountKeeper, budgets};
 use crate::server;
 use photofinish_base::clock::{Instant, wall_micros};
+use photofinish_base::machine;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::Config;
 use photofinish_config::keyring::SharedKeys;
@@ -64,7 +65,7 @@ impl ReplicaTask {
             gateway,
             accounts,
             replicas,
-            name: host_name(),
+            name: machine::host_name(),
             clock_us: 0,
             told: HashMap::new(),
             changes: None,
@@ -101,14 +102,20 @@ impl ReplicaTask {
                 self.clock_us = (asked_us + wall_micros()) / 2 - heard.store_us;
                 self.hear(heard);
             }
-            Err(error) if self.heard_at.elapsed() >= AWAY_AFTER => {
-                let allowance = self.gateway.live().config.store.outage_allowance;
-                self.gateway.usage().set_outage(Some((allowance * 1e6) as u32));
-                if !std::mem::replace(&mut self.is_away, true) {
-                    tracing::warn!(%error, "the other gateways are not heard: limits go on by the last parts, and budgets by their allowance");
+            Err(error) => {
+                // Another gateway may have made a key that is not known here.
+                self.gateway.set_keys_away(true);
+                if self.heard_at.elapsed() >= AWAY_AFTER {
+                    let allowance = self.gateway.live().config.store.outage_allowance;
+                    self.gateway.usage().set_outage(Some((allowance * 1e6) as u32));
+                    if !std::mem::replace(&mut self.is_away, true) {
+                        tracing::warn!(
+                            %error,
+                            "the other gateways are not heard: limits go on by the last parts, and budgets by their allowance"
+                        );
+                    }
                 }
             }
-            Err(error) => tracing::debug!(%error, "the other gateways are not heard now"),
         }
     }
 
@@ -143,6 +150,7 @@ impl ReplicaTask {
 
     fn hear(&mut self, heard: HeardReplicas) {
         self.heard_at = Instant::now();
+        self.gateway.set_keys_away(false);
         if std::mem::take(&mut self.is_away) {
             tracing::info!("the other gateways are heard again");
         }
@@ -261,10 +269,4 @@ fn subjects(told: &Value) -> HashMap<LevelName, SubjectUse> {
 fn digest_of(config: &Config) -> String {
     let shown = server::shared_part(config).to_string();
     digest(&SHA256, shown.as_bytes()).as_ref().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn host_name() -> String {
-    let read = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let name = std::env::var("HOSTNAME").ok().or(read).unwrap_or_default();
-    name.trim().chars().take(100).collect()
 }
