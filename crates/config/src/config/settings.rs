@@ -411,3 +411,8 @@ mod tests {
         }
     }
 }
+
+/// Relative to the working directory, if there is one.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
