@@ -397,6 +397,11 @@ impl Precisions {
     }
 }
 
+/// Relative to the working directory, if there is one.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -410,9 +415,4 @@ mod tests {
             assert_eq!(Fingerprint::of(text).is_blank, is_blank, "{text:?}");
         }
     }
-}
-
-/// Relative to the working directory, if there is one.
-pub(super) fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

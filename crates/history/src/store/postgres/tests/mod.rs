@@ -502,17 +502,14 @@ fn an_attempt_takes_at_most_400_bytes_with_its_key() {
             ..(**attempt).clone()
         };
     }
-    let began = std::time::Instant::now();
     for batch in records.chunks(1_000) {
         store.write(batch).unwrap();
     }
-    let took = began.elapsed();
     let bytes = |table: &str| {
         let sum = "CAST(sum(pg_total_relation_size(inhrelid)) AS BIGINT)";
         number(&server, &format!("SELECT {sum} FROM pg_inherits WHERE inhparent = CAST('{table}' AS regclass)"))
     };
     let [attempts, races] = ["attempt", "race"].map(|table| number(&server, &format!("SELECT count(*) FROM {table}")));
     let (of_attempt, of_race) = (bytes("attempt") / attempts, bytes("race") / races);
-    println!("{attempts} attempts of {of_attempt} bytes, {races} races of {of_race} bytes, in {took:?}");
     assert!(of_attempt <= 400 && of_race <= 500, "{of_attempt} {of_race}");
 }
