@@ -469,13 +469,10 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
         | Command::Usage(_)
         | Command::Audit(_)
         | Command::Report(_)
-        | Command::Replay(_) => read_history(command, &config, &mut out, &mut err)?,
-        Command::Migrate => migrate::migrate(&config, &mut out)?,
-        Command::Replicas(options) => replicas::run(&config.store.path, &options, &mut out)?,
-        Command::Copy(options) => {
-            let progress = err.is_terminal().then_some(&mut err as &mut dyn Write);
-            migrate::run(&config, &options, &mut out, progress)?;
-        }
+        | Command::Replay(_)
+        | Command::Migrate
+        | Command::Replicas(_)
+        | Command::Copy(_) => ask_database(command, &config, &mut out, &mut err)?,
         Command::Key(_) | Command::User(_) | Command::Team(_) => {
             change_accounts(Some(&config), &command, &mut out).await?;
         }
@@ -511,8 +508,8 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Commands that read the database.
-fn read_history(command: Command, config: &Config, out: &mut impl Write, err: &mut io::Stderr) -> anyhow::Result<()> {
+/// Commands that work on the database alone.
+fn ask_database(command: Command, config: &Config, out: &mut impl Write, err: &mut io::Stderr) -> anyhow::Result<()> {
     match command {
         Command::Stats(mut options) => {
             options.question.figures.window.resolve_alias(config);
@@ -531,6 +528,12 @@ fn read_history(command: Command, config: &Config, out: &mut impl Write, err: &m
         }
         Command::Audit(options) => {
             usage::audit(&config.store.path, &options, ScreenSettings::width_of_stdout(), out)?;
+        }
+        Command::Migrate => migrate::migrate(config, out)?,
+        Command::Replicas(options) => replicas::run(&config.store.path, &options, out)?,
+        Command::Copy(options) => {
+            let progress = err.is_terminal().then_some(err as &mut dyn Write);
+            migrate::run(config, &options, out, progress)?;
         }
         Command::Report(options) => report::run(config, &options, ScreenSettings::width_of_stdout(), out)?,
         Command::Replay(options) => {

@@ -23,9 +23,8 @@ use super::problem::LocatedProblem;
 use super::provider_table::{ProviderKeys, RawProvider};
 use super::race::UpstreamTimeouts;
 use super::reader::{Located, ReaderScope, TomlTable, as_string, as_table};
-use super::resolve::absolute;
 use super::server::ServerKeys;
-use super::settings::{HostLimits, Precisions};
+use super::settings::{HostLimits, Precisions, absolute};
 use super::text::{self, ExpandedText, Secret};
 use super::user::{RawTeam, RawUser, UserKeys};
 use super::{Policy, Price, RaceSettings, Retention, UpstreamStream, units};
@@ -61,10 +60,10 @@ keys! {
     #[derive(Clone)]
     pub(super) struct StoreKeys {
         /// The history: `sqlite:PATH`, relative to the working directory, or a Postgres database, which several gateways may share.
-        url: StoreAddress = own(read_url, |_| keys::any_text()).shown("sqlite:photofinish.db"),
+        url: StoreAddress = own(read_url, |_| keys::text(r"sqlite:[^?#]*|postgres(ql)?://.+|file:.+")).shown("sqlite:photofinish.db"),
             or StoreAddress::File(PathBuf::from("photofinish.db"));
         /// With Postgres: the file where rows wait while the server is away.
-        spill: PathBuf = own(read_spill, |_| keys::any_text()).shown("photofinish.spill.db"),
+        spill: PathBuf = own(read_spill, |_| keys::text(".*[^/]")).shown("photofinish.spill.db"),
             or PathBuf::from("photofinish.spill.db");
         /// With Postgres: whether a start brings the schema up to date, or only checks it (`photofinish migrate` brings it up to date).
         migrate: Migrate = choice(), or Migrate::Auto;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use http::Uri;
@@ -18,6 +18,7 @@ use super::provider_table::{self, RawProvider};
 use super::raw::{RawConfig, RawModel, RawUpstream};
 use super::reader::{Located, ReaderScope};
 use super::server::{LISTEN_VARIABLE, ServerKeys};
+use super::settings::absolute;
 use super::text::ExpandedText;
 use super::transport::EnvProxies;
 use super::user::{RawTeam, RawUser};
@@ -431,11 +432,6 @@ fn report_unknown(scope: &ReaderScope<'_>, message: String, (name, offset): (&st
     let known = catalogue::entries().map(|entry| entry.name.as_str());
     let problem = LocatedProblem::at(offset, message).expected("a provider of this file or of the catalogue");
     scope.report(problem.nearest(name, providers.keys().map(String::as_str).chain(known)));
-}
-
-/// Relative to the working directory, if there is one.
-pub(super) fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 impl Provider {

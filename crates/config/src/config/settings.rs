@@ -403,6 +403,11 @@ impl Precisions {
     }
 }
 
+/// Relative to the working directory, if there is one.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

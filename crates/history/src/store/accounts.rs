@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Store;
 use super::columns::DAY_US;
-use super::database::{Connection, Result, Row, params};
+use super::database::{AnswerRow, Connection, Result, params};
 use super::postgres;
 use super::reader::{ReadError, StoreReader};
 use super::write::WriteError;
@@ -117,6 +117,10 @@ impl Store {
     /// One of them is of an older version, or the database cannot be written now.
     pub fn change(&self, changes: &[AccountChange], by: &Author, now_us: i64) -> Result<(), ChangeError> {
         let conflict = self.change_all(|transaction| {
+            if let Connection::Postgres(session) = transaction {
+                // Whoever looks for changes knows the last number: a smaller one may not come later.
+                session.batch("LOCK TABLE audit IN EXCLUSIVE MODE")?;
+            }
             for change in changes {
                 if !make(transaction, change, by, now_us)? {
                     return Ok(change.before.as_ref().or(change.after.as_ref()).map(AccountEntry::subject));
@@ -307,7 +311,7 @@ fn make(connection: &Connection<'_>, change: &AccountChange, by: &Author, now_us
     Ok(changed == 1)
 }
 
-fn entry(kind: AccountKind, row: Row<'_>) -> Result<AccountEntry> {
+fn entry(kind: AccountKind, row: AnswerRow<'_>) -> Result<AccountEntry> {
     let settings = match value(row.get(1)?) {
         Value::Object(settings) => settings,
         _ => Map::new(),

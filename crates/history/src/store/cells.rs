@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::columns::{DAY_US, HOUR_US, start_of};
-use super::database::{Connection, Error, Result, Row, Transaction, params};
+use super::database::{AnswerRow, Connection, DatabaseError, Result, Transaction, params};
 use super::plan::ReadPlan;
 use super::selection::{Class, Gather, RollupCell, Selection};
 use super::write::CAME;
@@ -65,7 +65,7 @@ fn read_range(
     Ok(())
 }
 
-fn cell<'r>(row: Row<'r>, selection: &Selection, span_us: i64) -> Result<Option<RollupCell<'r>>> {
+fn cell<'r>(row: AnswerRow<'r>, selection: &Selection, span_us: i64) -> Result<Option<RollupCell<'r>>> {
     let text = |column| row.get::<Option<&'r str>>(column);
     let (provider, model, user) = (text(1)?.unwrap_or_default(), text(3)?, text(4)?);
     let filter = &selection.filter;
@@ -94,8 +94,8 @@ pub(super) fn put_part(parts: &mut Vec<u8>, class: Class, count: u64, summary: &
 }
 
 /// A stored summary that cannot be read.
-pub(super) fn damaged(error: ShortBytes) -> Error {
-    Error::Content(error.to_string())
+pub(super) fn damaged(error: ShortBytes) -> DatabaseError {
+    DatabaseError::Content(error.to_string())
 }
 
 /// One class of a cell.
@@ -444,7 +444,7 @@ impl RollupSpan {
 
 /// State and number of batches of an hour or day. `locking`: see [`Connection::for_update`], or nothing.
 pub(super) fn state(connection: &Connection<'_>, span: RollupSpan, locking: &str) -> Result<Option<(i64, i64)>> {
-    let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let read = |row: AnswerRow<'_>| Ok((row.get(0)?, row.get(1)?));
     connection.find(&format!("{STATE}{locking}"), params![span.hours, span.start], read)
 }
 

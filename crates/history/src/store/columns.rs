@@ -6,7 +6,7 @@
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use serde_json::{Map, Value};
 
-use super::database::{Result, Row};
+use super::database::{AnswerRow, Result};
 use crate::record::table::{CellValue, Subset, Table};
 pub(super) use photofinish_base::clock::{DAY_US, HOUR_US};
 
@@ -80,18 +80,18 @@ pub(super) trait Spells {
 
 /// A row whose columns were selected by [`select`], read from the first column on.
 pub(super) struct RowReader<'r> {
-    row: Row<'r>,
+    row: AnswerRow<'r>,
     next: usize,
     speller: Option<&'r dyn Spells>,
 }
 
 impl<'r> RowReader<'r> {
-    pub(super) fn new(row: Row<'r>) -> RowReader<'r> {
+    pub(super) fn new(row: AnswerRow<'r>) -> RowReader<'r> {
         RowReader { row, next: 0, speller: None }
     }
 
     /// Of columns whose names and codes are numbers. None: they are texts.
-    pub(super) fn spelled(row: Row<'r>, speller: Option<&'r dyn Spells>) -> RowReader<'r> {
+    pub(super) fn spelled(row: AnswerRow<'r>, speller: Option<&'r dyn Spells>) -> RowReader<'r> {
         RowReader { row, next: 0, speller }
     }
 

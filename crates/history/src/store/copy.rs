@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::path::Path;
 
 use super::columns::{DAY_US, began_at, first_race_id, start_of};
-use super::database::{Connection, Error, Kind, Result, Row, Value, params};
+use super::database::{AnswerRow, Connection, DatabaseError, Kind, Result, Value, params};
 use super::moving::{ATTEMPT_TO_STAY, RACE_TO_STAY};
 use super::open::{self, OpenError};
 use super::races::BEHIND_ALL;
@@ -57,8 +57,8 @@ impl From<rusqlite::Error> for CopyError {
     }
 }
 
-impl From<Error> for CopyError {
-    fn from(error: Error) -> CopyError {
+impl From<DatabaseError> for CopyError {
+    fn from(error: DatabaseError) -> CopyError {
         CopyError::Read(error.to_string())
     }
 }
@@ -123,7 +123,7 @@ fn copy_hours(
     rows_from: i64,
     progress: &mut CopyProgress,
 ) -> std::result::Result<(), CopyError> {
-    let read = |row: Row<'_>| Ok((row.get::<i64>(0)?, row.get::<i64>(1)?));
+    let read = |row: AnswerRow<'_>| Ok((row.get::<i64>(0)?, row.get::<i64>(1)?));
     for (start, attempts) in source.all(GONE, params![rows_from], read)? {
         let cells = lines(source, &CELLS, &format!("hours = 1 AND start = {start}"))?;
         let there = store.change_all(|target| {

@@ -1,7 +1,7 @@
 //! Reads looks, and what clients saw at the same moments. Not for figures: see `report::compare`.
 
 use super::columns::first_race_id;
-use super::database::{Connection, Id, Result, Row, params};
+use super::database::{AnswerRow, Connection, Id, Result, params};
 use super::reader::{ReadError, StoreReader};
 use super::selection::AttemptFilter;
 use crate::record::{AttemptOutcome, CensorCause};
@@ -110,7 +110,7 @@ impl StoreReader {
             let mut all = Vec::new();
             for look in looks.iter().step_by(every) {
                 let before = first_race_id(look.started_at);
-                let of_client = |row: Row<'_>| {
+                let of_client = |row: AnswerRow<'_>| {
                     let (first_token_us, tokens, model) = (row.get(0)?, tokens(row)?, row.get(5)?);
                     Ok(ClientRow { model, first_token_us, weight: look.weight, tokens })
                 };
@@ -123,13 +123,13 @@ impl StoreReader {
 }
 
 /// None: they were not counted.
-fn tokens(row: Row<'_>) -> Result<Option<TokenCounts>> {
+fn tokens(row: AnswerRow<'_>) -> Result<Option<TokenCounts>> {
     let (Some(input), Some(output)) = (row.get(1)?, row.get(4)?) else { return Ok(None) };
     let [cached, written] = [row.get::<Option<i64>>(2)?, row.get(3)?].map(Option::unwrap_or_default);
     Ok(Some(TokenCounts { input, cached, written, output }))
 }
 
-fn look(row: Row<'_>) -> Result<LookRow> {
+fn look(row: AnswerRow<'_>) -> Result<LookRow> {
     let probability: f64 = row.get(2)?;
     let (out, outcome): (Option<String>, Option<String>) = (row.get(4)?, row.get(5)?);
     let (cause, waited_us): (Option<String>, Option<i64>) = (row.get(6)?, row.get(7)?);

@@ -1,4 +1,5 @@
-//! The history on disk: one SQLite file that is opened, migrated, written in batches and read. The only room with SQL.
+//! The history: one SQLite file, or a database on a Postgres server (`postgres`), that is opened, migrated, written in batches and read. The
+//! only room with SQL; `database` is the seam between both.
 //!
 //! Everything here blocks. Not on a request's path: [`Store::write`] is for the recorder's writer task, [`StoreReader`] for questions to the
 //! history, [`Roller`] for the task that limits its size.
@@ -34,6 +35,7 @@ mod spill;
 mod symptom;
 #[cfg(test)]
 mod tests;
+mod value;
 mod verdicts;
 mod views;
 mod write;
@@ -56,7 +58,7 @@ pub use looks::{ClientRow, LookRow, LookSeen};
 use narrow::Names;
 pub use open::OpenError;
 use photofinish_config::config::postgres_url::local_file;
-use postgres::Server;
+use postgres::ServerStore;
 pub use probes::{ProbeRow, RecordedProbe};
 pub use races::{ExportRow, RaceFilter};
 pub use reader::{EXACT_MAX, Extent, ReadError, StoreReader};
@@ -85,7 +87,7 @@ pub struct Store {
     refused: PathBuf,
     slot: Mutex<FileSlot>,
     /// The server that has it, if it is in no file.
-    server: Option<Server>,
+    server: Option<ServerStore>,
 }
 
 /// The connection and the header, between two writes.
@@ -184,7 +186,7 @@ impl Store {
 
     /// A store that opens its file at the first write.
     pub fn unopened(path: &Path) -> Store {
-        let (refused, server) = (write::file_of(&local_file(path)), Server::at(path));
+        let (refused, server) = (write::file_of(&local_file(path)), ServerStore::at(path));
         Store { path: path.into(), bytes_max: None, refused, slot: Mutex::default(), server }
     }
 
@@ -199,7 +201,7 @@ impl Store {
 
     /// Whether it is open.
     pub fn is_open(&self) -> bool {
-        self.server.as_ref().map_or_else(|| self.slot().opened.is_some(), Server::is_open)
+        self.server.as_ref().map_or_else(|| self.slot().opened.is_some(), ServerStore::is_open)
     }
 
     /// Writes the whole batch in one transaction, or nothing. Existing records stay unchanged, so a batch may be sent

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::columns::{DAY_US, HOUR_US, start_of};
-use super::database::{Connection, Id, Result, Row, params};
+use super::database::{AnswerRow, Connection, Id, Result, params};
 use super::selection::{Selection, SourceFilter};
 
 /// The newest part of the history that is always read as rows, and so is exact; microseconds.
@@ -163,7 +163,7 @@ fn rolled(
 
 /// When the first race with a row began; microseconds since 1970, UTC.
 fn oldest_began(connection: &Connection<'_>, source: SourceFilter) -> Result<Option<i64>> {
-    let id = |row: Row<'_>| row.get::<String>(0);
+    let id = |row: AnswerRow<'_>| row.get::<String>(0);
     let rows = oldest_rows(source).into_iter().map(|sql| connection.find(&sql, params![Id("")], id));
     let ids: Vec<Option<String>> = rows.collect::<Result<_>>()?;
     Ok(ids.into_iter().flatten().min().map(|id| super::columns::began_at(&id)))

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use super::columns::{HOUR_US, first_race_id};
-use super::database::{self, Connection, Error, Id, params};
+use super::database::{self, Connection, DatabaseError, Id, params};
 use super::open::{self, OpenError};
 use super::plan::{self, ReadPlan, RowStretch};
-use super::postgres::{self, Session};
+use super::postgres::{self, PostgresSession};
 use super::selection::{Coverage, Gather, Selection, SourceFilter};
 use super::symptom::symptom;
 use super::{cells, scan};
@@ -46,33 +46,33 @@ pub enum ReadError {
 }
 
 /// An open database.
-pub(super) enum Opened {
+pub(super) enum OpenDatabase {
     Sqlite(rusqlite::Connection),
-    Postgres(Session),
+    Postgres(PostgresSession),
 }
 
-impl Opened {
-    fn reading(path: &Path) -> Result<Opened, OpenError> {
+impl OpenDatabase {
+    fn reading(path: &Path) -> Result<OpenDatabase, OpenError> {
         if postgres::is_postgres(path) {
-            postgres::reading(path).map(Opened::Postgres)
+            postgres::reading(path).map(OpenDatabase::Postgres)
         } else {
-            open::readable(path).map(Opened::Sqlite)
+            open::readable(path).map(OpenDatabase::Sqlite)
         }
     }
 
     /// For roll-ups.
-    pub fn rolling(path: &Path) -> Result<Opened, OpenError> {
+    pub fn rolling(path: &Path) -> Result<OpenDatabase, OpenError> {
         if postgres::is_postgres(path) {
-            postgres::rolling(path).map(Opened::Postgres)
+            postgres::rolling(path).map(OpenDatabase::Postgres)
         } else {
-            open::roller(path).map(Opened::Sqlite)
+            open::roller(path).map(OpenDatabase::Sqlite)
         }
     }
 
     pub fn connection(&self) -> Connection<'_> {
         match self {
-            Opened::Sqlite(connection) => Connection::Sqlite(connection),
-            Opened::Postgres(session) => Connection::Postgres(session),
+            OpenDatabase::Sqlite(connection) => Connection::Sqlite(connection),
+            OpenDatabase::Postgres(session) => Connection::Postgres(session),
         }
     }
 }
@@ -80,7 +80,7 @@ impl Opened {
 /// A read-only connection. Works while a gateway writes to the same database.
 pub struct StoreReader {
     path: PathBuf,
-    pub(super) opened: Opened,
+    pub(super) opened: OpenDatabase,
     pub(super) time_limit: Duration,
     /// See [`EXACT_MAX`].
     exact_max: u64,
@@ -99,7 +99,7 @@ impl StoreReader {
     pub fn open(path: &Path) -> Result<StoreReader, OpenError> {
         Ok(StoreReader {
             path: path.into(),
-            opened: Opened::reading(path)?,
+            opened: OpenDatabase::reading(path)?,
             time_limit: QUERY_FOR,
             stop: Arc::default(),
             on_damage: None,
@@ -157,9 +157,9 @@ impl StoreReader {
     pub(super) fn ask<T>(&self, query: impl FnOnce(&Connection<'_>) -> database::Result<T>) -> Result<T, ReadError> {
         self.limit_time()?;
         let answer = match &self.opened {
-            Opened::Sqlite(connection) => query(&Connection::Sqlite(connection)),
+            OpenDatabase::Sqlite(connection) => query(&Connection::Sqlite(connection)),
             // Its cursors live in a transaction.
-            Opened::Postgres(session) => Connection::Postgres(session).snapshot().and_then(|state| query(&state)),
+            OpenDatabase::Postgres(session) => Connection::Postgres(session).snapshot().and_then(|state| query(&state)),
         };
         answer.map_err(|error| self.explain(error))
     }
@@ -177,7 +177,7 @@ impl StoreReader {
         cells::read(&state, selection, &plan, &mut gathered)?;
         let pieces = &plan.pieces;
         let others = match std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) {
-            _ if plan.rows_expected < EXACT_MAX / 20 || matches!(self.opened, Opened::Postgres(_)) => 0,
+            _ if plan.rows_expected < EXACT_MAX / 20 || matches!(self.opened, OpenDatabase::Postgres(_)) => 0,
             threads => threads.min(pieces.len()).saturating_sub(1),
         };
         let next = AtomicUsize::new(0);
@@ -205,10 +205,10 @@ impl StoreReader {
             let helpers: Vec<_> = (0..others).map(|_| scope.spawn(helper)).collect();
             work(&state, &mut gathered)?;
             for helper in helpers {
-                let joined = helper.join().map_err(|_| Error::Content("a thread panicked".to_owned()))?;
+                let joined = helper.join().map_err(|_| DatabaseError::Content("a thread panicked".to_owned()))?;
                 gathered.merge(joined?);
             }
-            Ok::<(), Error>(())
+            Ok::<(), DatabaseError>(())
         })?;
         Ok((gathered, Coverage { rolled_until: plan.rolled_until, whole_hours: plan.whole_hours }))
     }
@@ -220,10 +220,10 @@ impl StoreReader {
         }
         let deadline = Instant::now() + self.time_limit;
         match &self.opened {
-            Opened::Sqlite(connection) => {
+            OpenDatabase::Sqlite(connection) => {
                 interrupt(connection, deadline, &self.stop).map_err(|error| self.explain(error.into()))?;
             }
-            Opened::Postgres(session) => {
+            OpenDatabase::Postgres(session) => {
                 let stop = Arc::clone(&self.stop);
                 session.limit(Some(deadline), move || stop.load(Relaxed));
             }
@@ -231,17 +231,19 @@ impl StoreReader {
         Ok(deadline)
     }
 
-    fn explain(&self, error: Error) -> ReadError {
+    fn explain(&self, error: DatabaseError) -> ReadError {
         let (path, reason) = (self.path.clone(), error.to_string());
         let is_over = match &error {
-            Error::Sqlite(error) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted),
-            Error::Postgres(error) => error.is_time_limit() || *error == postgres::Error::Stopped,
-            Error::Content(_) => false,
+            DatabaseError::Sqlite(error) => {
+                error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted)
+            }
+            DatabaseError::Postgres(error) => error.is_time_limit() || *error == postgres::PostgresError::Stopped,
+            DatabaseError::Content(_) => false,
         };
         match error {
             _ if is_over && self.stop.load(Relaxed) => ReadError::Stopped { path },
             _ if is_over => ReadError::TimeLimit { path },
-            Error::Postgres(error) => ReadError::Failed { reason: postgres::advice(&error, reason), path },
+            DatabaseError::Postgres(error) => ReadError::Failed { reason: postgres::advice(&error, reason), path },
             error => {
                 if let Some(on_damage) = self.on_damage.as_ref().filter(|_| symptom(&error).is_some()) {
                     on_damage(reason.clone());

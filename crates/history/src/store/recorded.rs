@@ -5,11 +5,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::columns::{RowReader, began_at, first_race_id, select};
-use super::database::{Connection, Id, Result, Rows, Value, params};
+use super::database::{AnswerRows, Connection, Id, Result, params};
 use super::races::BEHIND_ALL;
 use super::reader::{ReadError, StoreReader};
 use super::scan::fill_decoding;
 use super::selection::SourceFilter;
+use super::value::Value;
 use crate::estimate::cost::Cost;
 use crate::estimate::facts::{AttemptRow, MeasuredAttempt};
 use crate::estimate::speed::Decoding;
@@ -173,7 +174,7 @@ fn newest_of(connection: &Connection<'_>, upstreams: &[String], newest: usize) -
 }
 
 /// Passes each request of these rows to `each`. The attempts of a race follow each other.
-fn read(mut rows: Rows<'_>, each: &mut impl FnMut(Recorded)) -> Result<()> {
+fn read(mut rows: AnswerRows<'_>, each: &mut impl FnMut(Recorded)) -> Result<()> {
     let (mut attempt, mut ending) = (MeasuredAttempt::default(), EndingColumns::default());
     let mut race = RecordedRow::default();
     let mut request: Option<Recorded> = None;

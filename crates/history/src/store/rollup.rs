@@ -16,12 +16,12 @@ use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, OperationInt
 use super::FileId;
 use super::cells::{self, Bundle, DayCells, PublishOutcome, RollupSpan};
 use super::columns::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
-use super::database::{self, Connection, Id, Row, params};
+use super::database::{self, AnswerRow, Connection, Id, params};
 use super::moving::{self, ATTEMPT_TO_STAY, MoveProgress, RACE_TO_STAY};
 use super::narrow::{self, Names};
 use super::open::OpenError;
 use super::postgres;
-use super::reader::Opened;
+use super::reader::OpenDatabase;
 use super::scan;
 use super::selection::AttemptFilter;
 use super::space::give_back;
@@ -115,7 +115,7 @@ impl Roller {
     pub fn step(&mut self, now_us: i64, keep_from: Option<i64>) -> Result<RollupStep, RollupError> {
         let connected = self.connect();
         let mut opened = connected.map_err(|error| RollupError::unopened(&self.path, &error))?;
-        if let Opened::Postgres(session) = &opened
+        if let OpenDatabase::Postgres(session) = &opened
             && !postgres::holds_duty(session, "rollup").map_err(|error| RollupError::of(&self.path, &error))?
         {
             return Ok(RollupStep::Nothing);
@@ -141,27 +141,27 @@ impl Roller {
     /// # Errors
     /// The file cannot be read.
     pub fn days_with_rows(&mut self, now_us: i64) -> Result<usize, RollupError> {
-        let opened = Opened::rolling(&self.path).map_err(|error| RollupError::unopened(&self.path, &error))?;
+        let opened = OpenDatabase::rolling(&self.path).map_err(|error| RollupError::unopened(&self.path, &error))?;
         let days = opened.connection().one(DAYS, params![now_us - LATELY_US, now_us], |row| row.get(0));
         days.map_err(|error| RollupError::of(&self.path, &error))
     }
 
     /// Whether there are rows of hours that ended before this time. False if the file cannot be read.
     pub fn has_rows_before(&self, keep_from: i64) -> bool {
-        let opened = Opened::rolling(&self.path).ok();
+        let opened = OpenDatabase::rolling(&self.path).ok();
         let oldest = opened.and_then(|opened| next_hour(&opened.connection(), 0).ok().flatten());
         oldest.is_some_and(|hour| hour + HOUR_US <= keep_from)
     }
 
-    fn connect(&mut self) -> Result<Opened, OpenError> {
-        let opened = Opened::rolling(&self.path)?;
+    fn connect(&mut self) -> Result<OpenDatabase, OpenError> {
+        let opened = OpenDatabase::rolling(&self.path)?;
         let stop = Arc::clone(&self.stop);
         let connection = match &opened {
-            Opened::Postgres(session) => {
+            OpenDatabase::Postgres(session) => {
                 session.limit(None, move || stop());
                 return Ok(opened);
             }
-            Opened::Sqlite(connection) => connection,
+            OpenDatabase::Sqlite(connection) => connection,
         };
         let unusable = |reason: String| OpenError::Unusable { path: self.path.clone(), reason };
         let looked = connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || stop()));
@@ -222,7 +222,12 @@ impl Roller {
         next(self, 24)
     }
 
-    fn remove(&mut self, opened: &mut Opened, now_us: i64, keep_from: Option<i64>) -> Result<RollupStep, RollupError> {
+    fn remove(
+        &mut self,
+        opened: &mut OpenDatabase,
+        now_us: i64,
+        keep_from: Option<i64>,
+    ) -> Result<RollupStep, RollupError> {
         if let Some(keep_from) = keep_from.filter(|_| !self.postponed.contains_key(&RollupWork::Remove)) {
             let step = self.tried(RollupWork::Remove, now_us, || Ok(remove(&opened.connection(), keep_from)?))?;
             if step != RollupStep::Nothing {
@@ -230,11 +235,11 @@ impl Roller {
             }
         }
         // Postgres has no older rows, and takes care of its space.
-        let Opened::Sqlite(connection) = opened else { return Ok(RollupStep::Nothing) };
+        let OpenDatabase::Sqlite(connection) = opened else { return Ok(RollupStep::Nothing) };
         if !self.postponed.contains_key(&RollupWork::Move) {
             let mut names = std::mem::take(&mut self.names);
             let moved = self.tried(RollupWork::Move, now_us, || {
-                match moving::step(connection, &mut names).map_err(database::Error::from)? {
+                match moving::step(connection, &mut names).map_err(database::DatabaseError::from)? {
                     MoveProgress::NoRoom(left) => Err(RollupFailure::NoRoom(left)),
                     progress => Ok(progress),
                 }
@@ -249,7 +254,9 @@ impl Roller {
         if self.postponed.contains_key(&RollupWork::GiveBack) {
             return Ok(RollupStep::Nothing);
         }
-        match self.tried(RollupWork::GiveBack, now_us, || Ok(give_back(connection).map_err(database::Error::from)?))? {
+        match self
+            .tried(RollupWork::GiveBack, now_us, || Ok(give_back(connection).map_err(database::DatabaseError::from)?))?
+        {
             0 => Ok(RollupStep::Nothing),
             pages => Ok(RollupStep::GivenBack { pages }),
         }
@@ -381,7 +388,7 @@ fn due(
 
 /// The hour of the first row at or after `from_us`.
 fn next_hour(connection: &Connection<'_>, from_us: i64) -> database::Result<Option<i64>> {
-    let (from, of) = (first_race_id(from_us), |row: Row<'_>| row.get::<String>(0));
+    let (from, of) = (first_race_id(from_us), |row: AnswerRow<'_>| row.get::<String>(0));
     let [race, attempt] = FIRST.map(|sql| connection.find(sql, params![Id(&from)], of));
     let first = [race?, attempt?].into_iter().flatten().min().map(|id| began_at(&id));
     // An id of another form contains no time.
@@ -438,7 +445,7 @@ impl RollupError {
         RollupError { is_of_damage: error.is_of_damage(), ..RollupError::new(path, error.to_string()) }
     }
 
-    pub(super) fn of(path: &Path, error: &database::Error) -> RollupError {
+    pub(super) fn of(path: &Path, error: &database::DatabaseError) -> RollupError {
         RollupError { is_of_damage: symptom(error).is_some(), ..RollupError::new(path, error.to_string()) }
     }
 }
@@ -446,7 +453,7 @@ impl RollupError {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RollupFailure {
     #[error(transparent)]
-    Database(#[from] database::Error),
+    Database(#[from] database::DatabaseError),
     #[error("another process rolls it up too")]
     Shared,
     #[error("the disk has only {0} MiB left; it needs about half of the size of the file meanwhile")]
@@ -459,11 +466,11 @@ impl RollupFailure {
     /// Whether the work concerns the whole file, or ends by itself soon.
     pub fn is_of_the_file(&self) -> bool {
         match self {
-            RollupFailure::Database(database::Error::Sqlite(error)) => {
+            RollupFailure::Database(database::DatabaseError::Sqlite(error)) => {
                 let code = error.sqlite_error_code();
                 matches!(code, Some(DatabaseBusy | DatabaseLocked | OperationInterrupted | CannotOpen | ReadOnly))
             }
-            RollupFailure::Database(database::Error::Postgres(error)) => error.may_pass(),
+            RollupFailure::Database(database::DatabaseError::Postgres(error)) => error.may_pass(),
             _ => false,
         }
     }

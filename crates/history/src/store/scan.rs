@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use super::columns::{RowReader, Spells, began_at, first_race_id, select};
-use super::database::{Connection, Id, Result, Rows, params};
+use super::database::{AnswerRows, Connection, Id, Result, params};
 use super::narrow::{self, NumberedColumns, Speller};
 use super::selection::{AttemptFilter, Gather, SourceFilter};
 use crate::estimate::cost::Cost;
@@ -102,7 +102,7 @@ pub(super) fn scan(
 }
 
 /// False after the last race.
-fn next_race(rows: &mut Rows<'_>, speller: Option<&dyn Spells>, race: &mut RequestRow) -> Result<bool> {
+fn next_race(rows: &mut AnswerRows<'_>, speller: Option<&dyn Spells>, race: &mut RequestRow) -> Result<bool> {
     let Some(row) = rows.next()? else { return Ok(false) };
     RowReader::spelled(row, speller).fill(race)?;
     Ok(true)
@@ -133,7 +133,7 @@ fn hand_over(
 
 /// The attempts of one race, and the first attempt of the next race.
 struct Attempts<'r> {
-    rows: Rows<'r>,
+    rows: AnswerRows<'r>,
     speller: Option<&'r dyn Spells>,
     coming: Option<MeasuredAttempt>,
     of_race: Vec<MeasuredAttempt>,
@@ -142,7 +142,7 @@ struct Attempts<'r> {
 }
 
 impl<'r> Attempts<'r> {
-    fn new(rows: Rows<'r>, speller: Option<&'r dyn Spells>) -> Result<Attempts<'r>> {
+    fn new(rows: AnswerRows<'r>, speller: Option<&'r dyn Spells>) -> Result<Attempts<'r>> {
         let mut attempts = Attempts { rows, speller, coming: None, of_race: Vec::new(), spare: Vec::new() };
         attempts.read_next()?;
         Ok(attempts)

@@ -2,7 +2,7 @@
 
 use rusqlite::{ErrorCode, ffi};
 
-use super::database::Error;
+use super::database::DatabaseError;
 
 /// What an error says about the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub enum Symptom {
 }
 
 /// None: the error says nothing about the file, such as a lock or a full disk.
-pub(super) fn symptom(error: &Error) -> Option<Symptom> {
-    let Error::Sqlite(error) = error else { return None };
+pub(super) fn symptom(error: &DatabaseError) -> Option<Symptom> {
+    let DatabaseError::Sqlite(error) = error else { return None };
     of_file(error)
 }
 

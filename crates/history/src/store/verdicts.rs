@@ -3,7 +3,7 @@
 
 use super::Store;
 use super::columns::DAY_US;
-use super::database::{Row, params};
+use super::database::{AnswerRow, params};
 use super::reader::{ReadError, StoreReader};
 use super::write::WriteError;
 
@@ -95,7 +95,7 @@ impl StoreReader {
                      WHERE other.model = one.model AND other.host = one.host AND other.fact = one.fact) \
                    ORDER BY model, host, fact LIMIT ?2";
         self.ask(|connection| {
-            let read = |row: Row<'_>| {
+            let read = |row: AnswerRow<'_>| {
                 Ok(VerdictRow {
                     at: row.get(0)?,
                     model: row.get(1)?,
@@ -118,7 +118,7 @@ impl StoreReader {
     pub fn first_tokens(&self, host: &str) -> Result<Vec<(i64, String, String)>, ReadError> {
         let sql = "SELECT at, reference, detail FROM verdict WHERE host = ?1 AND fact = ?2 ORDER BY at LIMIT ?3";
         self.ask(|connection| {
-            let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+            let read = |row: AnswerRow<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
             connection.all(sql, params![host, FIRST_TOKENS, VERDICTS_MAX], read)
         })
     }
@@ -130,7 +130,7 @@ impl StoreReader {
     pub fn sample(&self, model: &str) -> Result<Vec<SampleRow>, ReadError> {
         self.ask(|connection| {
             let sql = "SELECT at, host, prompt, number, letters FROM sample WHERE model = ?1";
-            let read = |row: Row<'_>| {
+            let read = |row: AnswerRow<'_>| {
                 let bytes: &[u8] = row.get(4)?;
                 Ok(SampleRow {
                     at: row.get(0)?,

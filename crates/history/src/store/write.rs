@@ -191,17 +191,17 @@ impl WriteError {
     }
 
     /// No transaction had begun.
-    pub(super) fn sound(error: impl Into<database::Error>) -> WriteError {
+    pub(super) fn sound(error: impl Into<database::DatabaseError>) -> WriteError {
         WriteError { connection_is_sound: true, ..WriteError::unsound(error) }
     }
 
     /// A transaction had begun.
-    pub(super) fn unsound(error: impl Into<database::Error>) -> WriteError {
+    pub(super) fn unsound(error: impl Into<database::DatabaseError>) -> WriteError {
         let error = error.into();
         let retry = match &error {
-            database::Error::Sqlite(error) => may_pass(error),
-            database::Error::Postgres(error) => error.may_pass(),
-            database::Error::Content(_) => false,
+            database::DatabaseError::Sqlite(error) => may_pass(error),
+            database::DatabaseError::Postgres(error) => error.may_pass(),
+            database::DatabaseError::Content(_) => false,
         };
         WriteError { retry, reason: error.to_string(), symptom: symptom(&error), connection_is_sound: false }
     }

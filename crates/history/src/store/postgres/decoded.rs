@@ -1,16 +1,10 @@
 //! Rows as Postgres sends them, in its binary form.
 
-use std::vec;
-
 use sqlx::postgres::{PgRow, PgValueRef};
 use sqlx::{Column as _, Row as _, ValueRef as _};
 
-use super::error::Error;
-use super::session::Session;
-use crate::store::database::{Kind, Value};
-
-/// Rows that are sent at once: their cells take about a megabyte.
-const PIECE: usize = 2_000;
+use super::error::PostgresError;
+use crate::store::value::{Kind, Value};
 
 /// One row. Its texts keep their memory for the next one.
 #[derive(Default)]
@@ -46,7 +40,7 @@ impl DecodedRow {
         self.names.clone()
     }
 
-    fn fill(&mut self, row: &PgRow) -> Result<(), Error> {
+    pub(super) fn fill(&mut self, row: &PgRow) -> Result<(), PostgresError> {
         if self.names.is_empty() {
             self.names = row.columns().iter().map(|column| column.name().to_owned()).collect();
         }
@@ -60,11 +54,11 @@ impl DecodedRow {
         Ok(())
     }
 
-    fn decode(&mut self, value: &PgValueRef<'_>) -> Result<Cell, Error> {
+    fn decode(&mut self, value: &PgValueRef<'_>) -> Result<Cell, PostgresError> {
         if value.is_null() {
             return Ok(Cell::Null);
         }
-        let bytes = value.as_bytes().map_err(|error| Error::Lost(error.to_string()))?;
+        let bytes = value.as_bytes().map_err(|error| PostgresError::Lost(error.to_string()))?;
         let oid = value.type_info().oid().map_or(0, |oid| oid.0);
         let integer = |bytes: &[u8]| {
             bytes.iter().fold(if bytes.first().is_some_and(|first| *first > 127) { -1 } else { 0 }, |sum: i64, byte| {
@@ -92,10 +86,10 @@ impl DecodedRow {
             }
             oid::TEXT | oid::VARCHAR | oid::NAME => {
                 let from = self.text.len();
-                self.text.push_str(std::str::from_utf8(bytes).map_err(|error| Error::Lost(error.to_string()))?);
+                self.text.push_str(std::str::from_utf8(bytes).map_err(|error| PostgresError::Lost(error.to_string()))?);
                 Cell::Text(from, self.text.len())
             }
-            oid => return Err(Error::Lost(format!("a column has the type {oid}, which is not read"))),
+            oid => return Err(PostgresError::Lost(format!("a column has the type {oid}, which is not read"))),
         })
     }
 }
@@ -112,34 +106,4 @@ pub(super) mod oid {
     pub const FLOAT8: u32 = 701;
     pub const VARCHAR: u32 = 1_043;
     pub const UUID: u32 = 2_950;
-}
-
-/// The rows of a query, one after the other.
-pub(in crate::store) struct Rows<'s> {
-    session: &'s Session,
-    /// None: there are no more than those of `piece`.
-    cursor: Option<String>,
-    piece: vec::IntoIter<PgRow>,
-    current: DecodedRow,
-}
-
-impl<'s> Rows<'s> {
-    pub(super) fn new(session: &'s Session, cursor: Option<String>, piece: Vec<PgRow>) -> Rows<'s> {
-        Rows { session, cursor, piece: piece.into_iter(), current: DecodedRow::default() }
-    }
-
-    pub fn next(&mut self) -> Result<Option<&DecodedRow>, Error> {
-        if self.piece.len() == 0
-            && let Some(cursor) = &self.cursor
-        {
-            let piece = self.session.fetch(&format!("FETCH {PIECE} FROM {cursor}"), &[])?;
-            if piece.len() < PIECE {
-                self.cursor = None;
-            }
-            self.piece = piece.into_iter();
-        }
-        let Some(row) = self.piece.next() else { return Ok(None) };
-        self.current.fill(&row)?;
-        Ok(Some(&self.current))
-    }
 }

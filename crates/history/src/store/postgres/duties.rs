@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::error::Error;
+use super::error::PostgresError;
 use super::partitions::make_ahead;
-use super::session::Session;
+use super::session::PostgresSession;
 use crate::store::columns::DAY_US;
 use crate::store::database::{self, Connection, params};
 use photofinish_base::clock::wall_micros;
@@ -23,7 +23,7 @@ fn held_us(duty: &str) -> i64 {
 }
 
 /// Takes the duty, or takes it again. False: another replica has it.
-pub(in crate::store) fn holds_duty(session: &Session, duty: &str) -> database::Result<bool> {
+pub(in crate::store) fn holds_duty(session: &PostgresSession, duty: &str) -> database::Result<bool> {
     let taken =
         Connection::Postgres(session).find(TAKE, params![duty, &*REPLICA, held_us(duty)], |_| Ok(()))?.is_some();
     if taken && duty == "rollup" {
@@ -33,7 +33,7 @@ pub(in crate::store) fn holds_duty(session: &Session, duty: &str) -> database::R
 }
 
 /// Once a day.
-fn make_days(session: &Session) -> database::Result<()> {
+fn make_days(session: &PostgresSession) -> database::Result<()> {
     static MADE: AtomicI64 = AtomicI64::new(i64::MIN);
     let today = wall_micros().div_euclid(DAY_US);
     if MADE.load(Relaxed) != today {
@@ -52,7 +52,7 @@ const TAKE: &str = "\
     WHERE duty.replica = excluded.replica OR duty.until < excluded.until - ?3 RETURNING epoch";
 
 /// What to do about an error that a reader had, behind what it is.
-pub(in crate::store) fn advice(error: &Error, reason: String) -> String {
+pub(in crate::store) fn advice(error: &PostgresError, reason: String) -> String {
     match error.code() {
         "42P01" => {
             format!("{reason}. A table of the history is missing: restore it, or name an empty database under [store]")

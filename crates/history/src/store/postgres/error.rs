@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// For the operator. It has no password, and no content of a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::store) enum Error {
+pub(in crate::store) enum PostgresError {
     /// The server refused. <https://www.postgresql.org/docs/current/errcodes-appendix.html>
     #[error("{message} (SQLSTATE {code})")]
     Refused { code: String, message: String },
@@ -19,10 +19,10 @@ pub(in crate::store) enum Error {
     Stopped,
 }
 
-impl Error {
+impl PostgresError {
     pub fn code(&self) -> &str {
         match self {
-            Error::Refused { code, .. } => code,
+            PostgresError::Refused { code, .. } => code,
             _ => "",
         }
     }
@@ -36,38 +36,40 @@ impl Error {
     /// Whether the connection is of no more use: it is gone, it goes to a server that takes nothing, or its plans are of an older schema.
     pub fn ends_connection(&self) -> bool {
         match self {
-            Error::Refused { code, .. } => {
+            PostgresError::Refused { code, .. } => {
                 ["08", "57P", "58", "XX"].iter().any(|class| code.starts_with(class))
                     || ["25006", "0A000"].contains(&code.as_str())
             }
-            Error::Lost(_) | Error::Settings(_) | Error::TimeLimit | Error::Stopped => true,
+            PostgresError::Lost(_) | PostgresError::Settings(_) | PostgresError::TimeLimit | PostgresError::Stopped => {
+                true
+            }
         }
     }
 
     /// Its statement ran longer than it may.
     pub fn is_time_limit(&self) -> bool {
-        *self == Error::TimeLimit || self.code() == "57014"
+        *self == PostgresError::TimeLimit || self.code() == "57014"
     }
 }
 
-impl From<sqlx::Error> for Error {
-    fn from(error: sqlx::Error) -> Error {
+impl From<sqlx::Error> for PostgresError {
+    fn from(error: sqlx::Error) -> PostgresError {
         match error {
-            sqlx::Error::Database(error) => Error::Refused {
+            sqlx::Error::Database(error) => PostgresError::Refused {
                 code: error.code().map_or_else(String::new, Cow::into_owned),
                 message: error.message().to_owned(),
             },
             // It may quote the URL.
-            sqlx::Error::Configuration(_) => Error::Settings("its url makes no sense".to_owned()),
-            sqlx::Error::Io(error) => Error::Lost(error.to_string()),
-            sqlx::Error::Tls(error) => Error::Lost(format!("TLS: {error}")),
-            error => Error::Lost(error.to_string()),
+            sqlx::Error::Configuration(_) => PostgresError::Settings("its url makes no sense".to_owned()),
+            sqlx::Error::Io(error) => PostgresError::Lost(error.to_string()),
+            sqlx::Error::Tls(error) => PostgresError::Lost(format!("TLS: {error}")),
+            error => PostgresError::Lost(error.to_string()),
         }
     }
 }
 
-impl From<std::io::Error> for Error {
-    fn from(error: std::io::Error) -> Error {
-        Error::Lost(error.to_string())
+impl From<std::io::Error> for PostgresError {
+    fn from(error: std::io::Error) -> PostgresError {
+        PostgresError::Lost(error.to_string())
     }
 }

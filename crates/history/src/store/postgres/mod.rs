@@ -17,14 +17,14 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub(super) use decoded::{DecodedRow, Rows};
+pub(super) use decoded::DecodedRow;
 pub(super) use dialect::dialect;
 pub(super) use duties::{advice, holds_duty, remove_day};
-pub(super) use error::Error;
+pub(super) use error::PostgresError;
 pub(super) use open::{is_postgres, migrate_now, reading, rolling};
 pub(super) use replicas::{Exchange, number, replicas};
-pub(super) use session::{READING, Session, WRITING};
-pub(super) use write::Server;
+pub(super) use session::{CursorRows, PostgresSession, READING, WRITING};
+pub(super) use write::ServerStore;
 
 /// How much of the disk the database takes.
 pub(super) const BYTES: &str = "SELECT pg_database_size(current_database())";

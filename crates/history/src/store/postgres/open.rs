@@ -8,11 +8,11 @@ use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{Connection as _, Executor as _, SqlSafeStr as _};
 
 use super::duties::advice;
-use super::error::Error;
+use super::error::PostgresError;
 use super::partitions::make_ahead;
-use super::session::Session;
+use super::session::PostgresSession;
 use crate::store::OpenError;
-use crate::store::database::{self, Connection, Row};
+use crate::store::database::{AnswerRow, Connection, DatabaseError};
 use photofinish_config::config::postgres_url;
 
 pub(in crate::store) use photofinish_config::config::postgres_url::is_postgres;
@@ -43,7 +43,7 @@ const OLDEST_VERSION: i64 = 150_000;
 const MIGRATE_FOR: Duration = Duration::from_secs(120);
 
 /// Opens for writing. Makes the schema, or brings it up to date, unless the configuration says that this is done apart.
-pub(super) fn writing(path: &Path) -> Result<Session, OpenError> {
+pub(super) fn writing(path: &Path) -> Result<PostgresSession, OpenError> {
     let (session, version) = connect(path)?;
     if version != newest() {
         if !postgres_url::of(path).is_some_and(|server| server.migrates) {
@@ -63,16 +63,16 @@ pub(super) fn writing(path: &Path) -> Result<Session, OpenError> {
 }
 
 /// Opens for roll-ups and retention.
-pub(in crate::store) fn rolling(path: &Path) -> Result<Session, OpenError> {
+pub(in crate::store) fn rolling(path: &Path) -> Result<PostgresSession, OpenError> {
     current(path)
 }
 
 /// Opens for reading.
-pub(in crate::store) fn reading(path: &Path) -> Result<Session, OpenError> {
+pub(in crate::store) fn reading(path: &Path) -> Result<PostgresSession, OpenError> {
     current(path)
 }
 
-fn current(path: &Path) -> Result<Session, OpenError> {
+fn current(path: &Path) -> Result<PostgresSession, OpenError> {
     let (session, version) = connect(path)?;
     let is_made_by_serve = postgres_url::of(path).is_some_and(|server| server.migrates);
     match version {
@@ -98,21 +98,21 @@ fn newest() -> i64 {
 }
 
 /// With the last migration of the database; 0: it has none.
-fn connect(path: &Path) -> Result<(Session, i64), OpenError> {
-    if let Some(idle) = Session::idle(path)
+fn connect(path: &Path) -> Result<(PostgresSession, i64), OpenError> {
+    if let Some(idle) = PostgresSession::idle(path)
         && let Ok(version) = look(path, &idle)
     {
         return Ok((idle, version));
     }
-    let session = Session::connect(path).map_err(|error| explain(path, &error.into()))?;
+    let session = PostgresSession::connect(path).map_err(|error| explain(path, &error.into()))?;
     let version = look(path, &session)?;
     Ok((session, version))
 }
 
-fn look(path: &Path, session: &Session) -> Result<i64, OpenError> {
-    let failed = |error: database::Error| explain(path, &error);
+fn look(path: &Path, session: &PostgresSession) -> Result<i64, OpenError> {
+    let failed = |error: DatabaseError| explain(path, &error);
     let connection = Connection::Postgres(session);
-    let read = |row: Row<'_>| Ok((row.get::<i64>(0)?, row.get::<i64>(1)?, row.get::<bool>(2)?));
+    let read = |row: AnswerRow<'_>| Ok((row.get::<i64>(0)?, row.get::<i64>(1)?, row.get::<bool>(2)?));
     let (server, tables, is_own) = connection.one(OWNER, &[], read).map_err(failed)?;
     if server < OLDEST_VERSION {
         let version = server / 10_000;
@@ -150,7 +150,7 @@ const OWNER: &str = "\
 const VERSION: &str = "SELECT coalesce(max(version), 0), coalesce(bool_and(success), true) FROM photofinish_migration";
 
 /// One transaction, and one process at a time.
-fn migrate(path: &Path, session: &Session) -> Result<(), OpenError> {
+fn migrate(path: &Path, session: &PostgresSession) -> Result<(), OpenError> {
     session.wait_until(Instant::now() + MIGRATE_FOR);
     let ran = session.run(async |connection| {
         let mut transaction = connection.begin().await?;
@@ -168,7 +168,7 @@ fn migrate(path: &Path, session: &Session) -> Result<(), OpenError> {
         Err(MigrateError::VersionMissing(version)) => Err(OpenError::Newer { path: path.into(), version }),
         Err(MigrateError::VersionMismatch(version)) => Err(OpenError::Different { path: path.into(), version }),
         Err(MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _)) => {
-            Err(explain(path, &Error::from(cause).into()))
+            Err(explain(path, &PostgresError::from(cause).into()))
         }
         Err(error) => Err(refused(path, &error.to_string())),
     }
@@ -179,9 +179,9 @@ fn refused(path: &Path, reason: &str) -> OpenError {
 }
 
 /// What is wrong, and what to do.
-fn explain(path: &Path, error: &database::Error) -> OpenError {
+fn explain(path: &Path, error: &DatabaseError) -> OpenError {
     let reason = error.to_string();
-    let database::Error::Postgres(error) = error else { return refused(path, &reason) };
+    let DatabaseError::Postgres(error) = error else { return refused(path, &reason) };
     let server = |reason: String, may_pass| OpenError::Server { path: path.into(), reason, may_pass };
     match (error.code(), error) {
         ("28P01" | "28000", _) => server(
@@ -197,14 +197,16 @@ fn explain(path: &Path, error: &database::Error) -> OpenError {
             server(format!("{reason}: the server is a standby or read-only. Name the one that takes changes"), true)
         }
         ("42P01", _) => server(advice(error, reason), false),
-        (_, Error::Lost(text)) if text.starts_with("TLS") => server(
+        (_, PostgresError::Lost(text)) if text.starts_with("TLS") || text.contains("certificate") => server(
             format!("{text}. Correct sslmode and sslrootcert in the url under [store], or the host's name"),
             false,
         ),
-        (_, Error::Lost(_) | Error::TimeLimit) => {
+        (_, PostgresError::Lost(_) | PostgresError::TimeLimit) => {
             server(format!("{reason}. Start the server, or correct the url under [store]"), true)
         }
-        (_, Error::Settings(_)) => server(format!("{reason}: it is postgres://USER:PASSWORD@HOST/DATABASE"), false),
+        (_, PostgresError::Settings(_)) => {
+            server(format!("{reason}: it is postgres://USER:PASSWORD@HOST/DATABASE"), false)
+        }
         (_, error) => server(reason, error.may_pass()),
     }
 }

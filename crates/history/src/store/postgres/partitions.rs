@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::error::Error;
-use super::session::Session;
+use super::error::PostgresError;
+use super::session::PostgresSession;
 use crate::store::columns::{DAY_US, first_race_id};
 use crate::store::database::{self, Connection, params};
 use photofinish_base::clock::wall_micros;
@@ -34,7 +34,7 @@ pub(super) fn is_in_range(day: i64) -> bool {
 }
 
 /// Makes the partitions of a day that are missing.
-pub(super) fn make(session: &Session, day: i64) -> database::Result<()> {
+pub(super) fn make(session: &PostgresSession, day: i64) -> database::Result<()> {
     let connection = Connection::Postgres(session);
     let transaction = connection.change()?;
     transaction.execute("SELECT pg_advisory_xact_lock(?1)", params![MAKING])?;
@@ -55,14 +55,14 @@ pub(super) fn make(session: &Session, day: i64) -> database::Result<()> {
 }
 
 /// Makes those of today and of the next days.
-pub(super) fn make_ahead(session: &Session) -> database::Result<()> {
+pub(super) fn make_ahead(session: &PostgresSession) -> database::Result<()> {
     let today = wall_micros().div_euclid(DAY_US) * DAY_US;
     (0..=AHEAD_DAYS).try_for_each(|ahead| make(session, today + ahead * DAY_US))
 }
 
 /// Removes the oldest day that ended before `keep_from`, if all of its hours are rolled up; returns about how many races it had. None: there is
 /// no such day.
-pub(in crate::store) fn remove_day(session: &Session, keep_from: i64) -> database::Result<Option<usize>> {
+pub(in crate::store) fn remove_day(session: &PostgresSession, keep_from: i64) -> database::Result<Option<usize>> {
     let connection = Connection::Postgres(session);
     let last = wall_micros().min(keep_from) - DAY_US;
     let found = connection.all(PARTITIONS, params![&name("race", last)["race_".len()..]], |row| {
@@ -85,7 +85,7 @@ pub(in crate::store) fn remove_day(session: &Session, keep_from: i64) -> databas
 }
 
 /// It may have been interrupted anywhere before.
-fn drop_partition(session: &Session, table: &str, partition: &str) -> database::Result<()> {
+fn drop_partition(session: &PostgresSession, table: &str, partition: &str) -> database::Result<()> {
     let connection = Connection::Postgres(session);
     let state: Option<bool> = connection.find(DETACHING, params![table, partition], |row| row.get(0))?;
     let how = match state {
@@ -94,7 +94,6 @@ fn drop_partition(session: &Session, table: &str, partition: &str) -> database::
         Some(false) => Some("CONCURRENTLY"),
     };
     if let Some(how) = how {
-        session.batch("SET lock_timeout = '30s'")?;
         session.batch(&format!("ALTER TABLE {table} DETACH PARTITION {partition} {how}"))?;
     }
     session.batch(&format!("DROP TABLE IF EXISTS {partition}"))?;
@@ -102,7 +101,7 @@ fn drop_partition(session: &Session, table: &str, partition: &str) -> database::
 }
 
 /// The error of a row whose partition is missing.
-pub(super) fn is_missing(error: &Error) -> bool {
+pub(super) fn is_missing(error: &PostgresError) -> bool {
     error.code() == "23514"
 }
 

@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::open;
-use super::session::Session;
+use super::session::PostgresSession;
 use crate::record::recorded::Recorded;
 use crate::store::accounts::BudgetRow;
 use crate::store::columns::first_race_id;
-use crate::store::database::{self, Connection, Id, Row, params};
+use crate::store::database::{self, AnswerRow, Connection, Id, params};
 use crate::store::recorded;
 use crate::store::replicas::{HeardRefusal, HeardReplicas, ReplicaRow, Told};
 use crate::store::write::WriteError;
@@ -39,7 +39,7 @@ pub(in crate::store) struct Exchange {
     path: PathBuf,
     /// Of this gateway, from its start on.
     id: String,
-    session: Option<Session>,
+    session: Option<PostgresSession>,
     /// Of each other gateway: the last row of it that was read.
     read: HashMap<i64, i64>,
 }
@@ -59,9 +59,9 @@ impl Exchange {
 
     fn with<T>(
         &mut self,
-        run: impl FnOnce(&Session, &str, &mut HashMap<i64, i64>) -> database::Result<T>,
+        run: impl FnOnce(&PostgresSession, &str, &mut HashMap<i64, i64>) -> database::Result<T>,
     ) -> Result<T, WriteError> {
-        let session = match self.session.take().filter(Session::is_sound) {
+        let session = match self.session.take().filter(PostgresSession::is_sound) {
             Some(session) => session,
             None => open::rolling(&self.path).map_err(|error| WriteError::unavailable(&error))?,
         };
@@ -71,11 +71,11 @@ impl Exchange {
     }
 }
 
-fn exchange(session: &Session, id: &str, read: &mut HashMap<i64, i64>, told: &Told) -> database::Result<HeardReplicas> {
+fn exchange(session: &PostgresSession, id: &str, read: &mut HashMap<i64, i64>, told: &Told) -> database::Result<HeardReplicas> {
     let connection = Connection::Postgres(session);
     let Told { name, version, clock_us, running, draining, configuration, told } = told;
     let parameters = params![id, name, version, *clock_us, *running, i64::from(*draining), configuration, told];
-    let beat = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let beat = |row: AnswerRow<'_>| Ok((row.get(0)?, row.get(1)?));
     let (number, store_us) = match connection.find(BEAT, parameters, beat)? {
         Some(known) => known,
         None => connection.one(ENTER, parameters, beat)?,
@@ -140,7 +140,7 @@ pub(in crate::store) fn replicas(connection: &Connection<'_>) -> database::Resul
     Ok((connection.all(LIVING, params![0_i64, store_us - LISTED_FOR_US, REPLICAS_MAX], replica)?, store_us))
 }
 
-fn replica(row: Row<'_>) -> database::Result<ReplicaRow> {
+fn replica(row: AnswerRow<'_>) -> database::Result<ReplicaRow> {
     let told = Told {
         name: row.get(3)?,
         version: row.get(4)?,

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use std::vec;
 
 use secrecy::ExposeSecret as _;
 use sqlx::encode::IsNull;
@@ -17,10 +18,10 @@ use sqlx::postgres::types::Oid;
 use sqlx::postgres::{PgArgumentBuffer, PgArguments, PgConnectOptions, PgConnection, PgRow, PgTypeInfo};
 use sqlx::{Arguments as _, AssertSqlSafe, ConnectOptions as _, Encode, Executor as _, Postgres, Type};
 
-use super::decoded::{Rows, oid};
-use super::error::Error;
+use super::decoded::{DecodedRow, oid};
+use super::error::PostgresError;
 use super::waiting::wait;
-use crate::store::database::{Kind, Value};
+use crate::store::value::{Kind, Value};
 use photofinish_config::config::postgres_url;
 
 /// How a transaction begins that only reads. Cursors are planned for all of their rows.
@@ -35,7 +36,7 @@ const WAIT_FOR: Duration = Duration::from_secs(5);
 
 type Stop = Box<dyn Fn() -> bool + Send>;
 
-pub(in crate::store) struct Session {
+pub(in crate::store) struct PostgresSession {
     path: PathBuf,
     /// None: it has failed.
     connection: RefCell<Option<PgConnection>>,
@@ -47,26 +48,26 @@ pub(in crate::store) struct Session {
     stop: RefCell<Option<Stop>>,
 }
 
-impl Session {
+impl PostgresSession {
     /// `path`: the name of the database, see [`postgres_url`].
-    pub fn connect(path: &Path) -> Result<Session, Error> {
+    pub fn connect(path: &Path) -> Result<PostgresSession, PostgresError> {
         let options = options(path)?;
         let until = Instant::now() + WAIT_FOR;
-        let late = || (Instant::now() >= until).then_some(Error::TimeLimit);
-        let connection = wait(async { options.connect().await.map_err(Error::from) }, late)?;
-        Ok(Session::over(path.into(), connection))
+        let late = || (Instant::now() >= until).then_some(PostgresError::TimeLimit);
+        let connection = wait(async { options.connect().await.map_err(PostgresError::from) }, late)?;
+        Ok(PostgresSession::over(path.into(), connection))
     }
 
     /// One that was used a moment ago, which may be broken by now.
-    pub fn idle(path: &Path) -> Option<Session> {
+    pub fn idle(path: &Path) -> Option<PostgresSession> {
         let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|one| one.since.elapsed() < IDLE_FOR);
         let at = idle.iter().position(|one| one.path == path)?;
-        idle.remove(at).map(|one| Session::over(one.path, one.connection))
+        idle.remove(at).map(|one| PostgresSession::over(one.path, one.connection))
     }
 
-    fn over(path: PathBuf, connection: PgConnection) -> Session {
-        Session {
+    fn over(path: PathBuf, connection: PgConnection) -> PostgresSession {
+        PostgresSession {
             path,
             connection: RefCell::new(Some(connection)),
             is_in_transaction: Cell::new(false),
@@ -98,7 +99,7 @@ impl Session {
     }
 
     /// False: a transaction has begun already.
-    pub fn begin(&self, text: &str) -> Result<bool, Error> {
+    pub fn begin(&self, text: &str) -> Result<bool, PostgresError> {
         if self.is_in_transaction.get() {
             return Ok(false);
         }
@@ -107,42 +108,42 @@ impl Session {
         Ok(true)
     }
 
-    pub fn end(&self, text: &str) -> Result<(), Error> {
+    pub fn end(&self, text: &str) -> Result<(), PostgresError> {
         self.is_in_transaction.set(false);
         self.batch(text)
     }
 
     /// Statements without parameters and without an answer.
-    pub fn batch(&self, sql: &str) -> Result<(), Error> {
+    pub fn batch(&self, sql: &str) -> Result<(), PostgresError> {
         self.run(async |connection| connection.execute(sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))).await.map(drop))
     }
 
-    pub fn execute(&self, sql: &str, parameters: &[Value<'_>]) -> Result<usize, Error> {
+    pub fn execute(&self, sql: &str, parameters: &[Value<'_>]) -> Result<usize, PostgresError> {
         let arguments = arguments(parameters)?;
         let query = sqlx::query_with(AssertSqlSafe(sql.to_owned()), arguments).persistent(false);
         let done = self.run(async |connection| query.execute(connection).await)?;
         Ok(usize::try_from(done.rows_affected()).unwrap_or(usize::MAX))
     }
 
-    pub fn query(&self, sql: &str, parameters: &[Value<'_>]) -> Result<Rows<'_>, Error> {
+    pub fn query(&self, sql: &str, parameters: &[Value<'_>]) -> Result<CursorRows<'_>, PostgresError> {
         self.cursors.set(self.cursors.get() + 1);
         let cursor = format!("piece_{}", self.cursors.get());
         self.execute(&format!("DECLARE {cursor} NO SCROLL CURSOR FOR {sql}"), parameters)?;
-        Ok(Rows::new(self, Some(cursor), Vec::new()))
+        Ok(CursorRows::new(self, Some(cursor), Vec::new()))
     }
 
-    pub fn query_few(&self, sql: &str, parameters: &[Value<'_>]) -> Result<Rows<'_>, Error> {
-        Ok(Rows::new(self, None, self.fetch(sql, parameters)?))
+    pub fn query_few(&self, sql: &str, parameters: &[Value<'_>]) -> Result<CursorRows<'_>, PostgresError> {
+        Ok(CursorRows::new(self, None, self.fetch(sql, parameters)?))
     }
 
-    pub(super) fn fetch(&self, sql: &str, parameters: &[Value<'_>]) -> Result<Vec<PgRow>, Error> {
+    pub(super) fn fetch(&self, sql: &str, parameters: &[Value<'_>]) -> Result<Vec<PgRow>, PostgresError> {
         let arguments = arguments(parameters)?;
         let query = sqlx::query_with(AssertSqlSafe(sql.to_owned()), arguments).persistent(false);
         self.run(async |connection| query.fetch_all(connection).await)
     }
 
     /// Sends rows in the binary form of `COPY`.
-    pub fn copy(&self, statement: &str, rows: &[u8]) -> Result<(), Error> {
+    pub fn copy(&self, statement: &str, rows: &[u8]) -> Result<(), PostgresError> {
         self.run(async |connection| {
             let mut copy = connection.copy_in_raw(statement).await?;
             copy.send(rows).await?;
@@ -153,31 +154,64 @@ impl Session {
     pub(super) fn run<T>(
         &self,
         work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
-    ) -> Result<T, Error> {
+    ) -> Result<T, PostgresError> {
         let mut slot = self.connection.borrow_mut();
         // It is put back only if it can be used again.
-        let mut connection = slot.take().ok_or_else(|| Error::Lost("it was closed".to_owned()))?;
+        let mut connection = slot.take().ok_or_else(|| PostgresError::Lost("it was closed".to_owned()))?;
         let until = self.deadline.get().unwrap_or_else(|| Instant::now() + WAIT_FOR);
         let stop = self.stop.borrow();
         let stops = || match &*stop {
-            Some(stop) if stop() => Some(Error::Stopped),
-            _ => (Instant::now() >= until).then_some(Error::TimeLimit),
+            Some(stop) if stop() => Some(PostgresError::Stopped),
+            _ => (Instant::now() >= until).then_some(PostgresError::TimeLimit),
         };
         let done = match stops() {
             Some(error) => Err(error),
-            None => wait(async { work(&mut connection).await.map_err(Error::from) }, stops),
+            None => wait(async { work(&mut connection).await.map_err(PostgresError::from) }, stops),
         };
-        if !done.as_ref().is_err_and(Error::ends_connection) {
+        if !done.as_ref().is_err_and(PostgresError::ends_connection) {
             *slot = Some(connection);
         }
         done
     }
 }
 
-/// Connections that nobody uses now. A page of the dashboard asks several questions, each over its own; making one takes ten milliseconds.
-static IDLE: Mutex<VecDeque<IdleConnection>> = Mutex::new(VecDeque::new());
+/// Rows that are sent at once: their cells take about a megabyte.
+const PIECE: usize = 2_000;
 
-struct IdleConnection {
+/// The rows of a query, one after the other.
+pub(in crate::store) struct CursorRows<'s> {
+    session: &'s PostgresSession,
+    /// None: there are no more than those of `piece`.
+    cursor: Option<String>,
+    piece: vec::IntoIter<PgRow>,
+    current: DecodedRow,
+}
+
+impl<'s> CursorRows<'s> {
+    pub(super) fn new(session: &'s PostgresSession, cursor: Option<String>, piece: Vec<PgRow>) -> CursorRows<'s> {
+        CursorRows { session, cursor, piece: piece.into_iter(), current: DecodedRow::default() }
+    }
+
+    pub fn next(&mut self) -> Result<Option<&DecodedRow>, PostgresError> {
+        if self.piece.len() == 0
+            && let Some(cursor) = &self.cursor
+        {
+            let piece = self.session.fetch(&format!("FETCH {PIECE} FROM {cursor}"), &[])?;
+            if piece.len() < PIECE {
+                self.cursor = None;
+            }
+            self.piece = piece.into_iter();
+        }
+        let Some(row) = self.piece.next() else { return Ok(None) };
+        self.current.fill(&row)?;
+        Ok(Some(&self.current))
+    }
+}
+
+/// Connections that nobody uses now. A page of the dashboard asks several questions, each over its own; making one takes ten milliseconds.
+static IDLE: Mutex<VecDeque<IdleSession>> = Mutex::new(VecDeque::new());
+
+struct IdleSession {
     path: PathBuf,
     connection: PgConnection,
     since: Instant,
@@ -186,10 +220,10 @@ struct IdleConnection {
 const IDLE_MAX: usize = 3;
 const IDLE_FOR: Duration = Duration::from_secs(30);
 
-impl Drop for Session {
+impl Drop for PostgresSession {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take().filter(|_| !self.is_in_transaction.get()) {
-            let one = IdleConnection { path: std::mem::take(&mut self.path), connection, since: Instant::now() };
+            let one = IdleSession { path: std::mem::take(&mut self.path), connection, since: Instant::now() };
             let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
             idle.push_back(one);
             if idle.len() > IDLE_MAX {
@@ -199,8 +233,8 @@ impl Drop for Session {
     }
 }
 
-fn options(path: &Path) -> Result<PgConnectOptions, Error> {
-    let server = postgres_url::of(path).ok_or_else(|| Error::Settings("its url is not known".to_owned()))?;
+fn options(path: &Path) -> Result<PgConnectOptions, PostgresError> {
+    let server = postgres_url::of(path).ok_or_else(|| PostgresError::Settings("its url is not known".to_owned()))?;
     let options: PgConnectOptions = server.url.expose_secret().parse()?;
     Ok(options
         .application_name("photofinish")
@@ -209,10 +243,10 @@ fn options(path: &Path) -> Result<PgConnectOptions, Error> {
         .disable_statement_logging())
 }
 
-fn arguments(parameters: &[Value<'_>]) -> Result<PgArguments, Error> {
+fn arguments(parameters: &[Value<'_>]) -> Result<PgArguments, PostgresError> {
     let mut arguments = PgArguments::default();
     for parameter in parameters {
-        arguments.add(*parameter).map_err(|error| Error::Settings(error.to_string()))?;
+        arguments.add(*parameter).map_err(|error| PostgresError::Settings(error.to_string()))?;
     }
     Ok(arguments)
 }

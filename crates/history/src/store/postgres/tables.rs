@@ -5,7 +5,7 @@ use super::session::{uuid, without_nul};
 use crate::record::table::{CellValue, Column, SqlType};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ColumnForm {
     Uuid,
     Small,
     Integer,
@@ -37,14 +37,14 @@ const SMALL: [&str; 15] = [
     "n_choices",
 ];
 
-pub(super) fn form(column: &Column) -> Form {
+pub(super) fn form(column: &Column) -> ColumnForm {
     match column.sql_type {
-        _ if column.name == "race_id" => Form::Uuid,
-        SqlType::Real => Form::Real,
-        SqlType::Text => Form::Text,
-        SqlType::Integer if BIG.contains(&column.name) => Form::Big,
-        SqlType::Integer if SMALL.contains(&column.name) => Form::Small,
-        SqlType::Integer => Form::Integer,
+        _ if column.name == "race_id" => ColumnForm::Uuid,
+        SqlType::Real => ColumnForm::Real,
+        SqlType::Text => ColumnForm::Text,
+        SqlType::Integer if BIG.contains(&column.name) => ColumnForm::Big,
+        SqlType::Integer if SMALL.contains(&column.name) => ColumnForm::Small,
+        SqlType::Integer => ColumnForm::Integer,
     }
 }
 
@@ -70,16 +70,16 @@ pub(super) fn append(
             bytes.extend_from_slice(cell);
         };
         match (form(column), *cell) {
-            (Form::Uuid, CellValue::Text(id)) => put(&uuid(id).ok_or_else(|| id.to_owned())?),
-            (Form::Small, CellValue::Integer(value)) => {
+            (ColumnForm::Uuid, CellValue::Text(id)) => put(&uuid(id).ok_or_else(|| id.to_owned())?),
+            (ColumnForm::Small, CellValue::Integer(value)) => {
                 put(&(value.clamp(i16::MIN.into(), i16::MAX.into()) as i16).to_be_bytes());
             }
-            (Form::Integer, CellValue::Integer(value)) => {
+            (ColumnForm::Integer, CellValue::Integer(value)) => {
                 put(&(value.clamp(i32::MIN.into(), i32::MAX.into()) as i32).to_be_bytes());
             }
-            (Form::Big, CellValue::Integer(value)) => put(&value.to_be_bytes()),
-            (Form::Real, CellValue::Real(value)) => put(&value.to_be_bytes()),
-            (Form::Text, CellValue::Text(value)) => put(without_nul(value).as_bytes()),
+            (ColumnForm::Big, CellValue::Integer(value)) => put(&value.to_be_bytes()),
+            (ColumnForm::Real, CellValue::Real(value)) => put(&value.to_be_bytes()),
+            (ColumnForm::Text, CellValue::Text(value)) => put(without_nul(value).as_bytes()),
             _ => bytes.extend((-1_i32).to_be_bytes()),
         }
     }

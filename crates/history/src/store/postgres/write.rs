@@ -7,25 +7,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value as Json;
 
-use super::error::Error;
-use super::session::{Session, uuid};
+use super::error::PostgresError;
+use super::session::{PostgresSession, uuid};
 use super::{open, partitions, replicas, tables};
 use crate::record::table::{CellValue, Column, Table};
 use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 use crate::store::OpenError;
 use crate::store::columns::{DAY_US, began_at, names, start_of};
-use crate::store::database::{self, Connection, Value, params};
+use crate::store::database::{self, Connection, DatabaseError, Value, params};
 use crate::store::write::{CAME, RowTable, TableRow, WriteError, spans};
 
 /// The database on a server, written over one connection.
-pub(in crate::store) struct Server {
+pub(in crate::store) struct ServerStore {
     path: PathBuf,
-    slot: Mutex<Slot>,
+    slot: Mutex<ServerSlot>,
 }
 
 #[derive(Default)]
-struct Slot {
-    session: Option<Session>,
+struct ServerSlot {
+    session: Option<PostgresSession>,
     /// Days whose partitions are there, unless somebody removed them since.
     days: BTreeSet<i64>,
 }
@@ -33,10 +33,10 @@ struct Slot {
 /// Tries of one batch: without a conflict; without rows that are there; with partitions that were missing.
 const TRIES: usize = 4;
 
-impl Server {
+impl ServerStore {
     /// None: it is a file.
-    pub fn at(path: &Path) -> Option<Server> {
-        open::is_postgres(path).then(|| Server { path: path.into(), slot: Mutex::default() })
+    pub fn at(path: &Path) -> Option<ServerStore> {
+        open::is_postgres(path).then(|| ServerStore { path: path.into(), slot: Mutex::default() })
     }
 
     pub fn open(&self) -> Result<(), OpenError> {
@@ -76,7 +76,10 @@ impl Server {
         )
     }
 
-    fn with<T>(&self, run: impl FnOnce(&Session, &mut BTreeSet<i64>) -> database::Result<T>) -> Result<T, WriteError> {
+    fn with<T>(
+        &self,
+        run: impl FnOnce(&PostgresSession, &mut BTreeSet<i64>) -> database::Result<T>,
+    ) -> Result<T, WriteError> {
         let mut slot = self.slot();
         let session = match slot.session.take() {
             Some(session) if session.is_sound() => session,
@@ -89,25 +92,25 @@ impl Server {
         done.map_err(WriteError::unsound)
     }
 
-    fn slot(&self) -> MutexGuard<'_, Slot> {
+    fn slot(&self) -> MutexGuard<'_, ServerSlot> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn write<R: TableRow>(session: &Session, days: &mut BTreeSet<i64>, rows: &[&R]) -> database::Result<()> {
+fn write<R: TableRow>(session: &PostgresSession, days: &mut BTreeSet<i64>, rows: &[&R]) -> database::Result<()> {
     let day = |row: &R| row.race_id().filter(|id| uuid(id).is_some()).map(|id| start_of(began_at(id), DAY_US));
     let (kept, stray): (Vec<&R>, Vec<&R>) = rows.iter().partition(|row| day(row).is_none_or(partitions::is_in_range));
     let wanted: BTreeSet<i64> = kept.iter().filter_map(|row| day(row)).collect();
-    let mut known = Known::default();
+    let mut known = KnownRows::default();
     for tries in 1.. {
         for day in wanted.difference(&days.clone()) {
             partitions::make(session, *day)?;
             days.insert(*day);
         }
         match write_once(session, &kept, &stray, &known) {
-            Err(database::Error::Postgres(error)) if tries < TRIES && partitions::is_missing(&error) => days.clear(),
-            Err(database::Error::Postgres(error)) if tries < TRIES && error.code() == UNIQUE => {
-                known = Known::of(session, &kept)?;
+            Err(DatabaseError::Postgres(error)) if tries < TRIES && partitions::is_missing(&error) => days.clear(),
+            Err(DatabaseError::Postgres(error)) if tries < TRIES && error.code() == UNIQUE => {
+                known = KnownRows::of(session, &kept)?;
             }
             done => return done,
         }
@@ -120,18 +123,18 @@ const UNIQUE: &str = "23505";
 
 /// Rows that are there already.
 #[derive(Default)]
-struct Known {
+struct KnownRows {
     races: HashSet<String>,
     attempts: HashSet<(String, i64)>,
 }
 
-impl Known {
-    fn of<R: TableRow>(session: &Session, rows: &[&R]) -> database::Result<Known> {
+impl KnownRows {
+    fn of<R: TableRow>(session: &PostgresSession, rows: &[&R]) -> database::Result<KnownRows> {
         let ids: BTreeSet<&str> = rows.iter().filter_map(|row| row.race_id()).collect();
         let (list, connection) = (serde_json::json!(ids).to_string(), Connection::Postgres(session));
         let races = connection.all(RACES, params![&list], |row| row.get(0))?;
         let attempts = connection.all(ATTEMPTS, params![&list], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(Known { races: races.into_iter().collect(), attempts: attempts.into_iter().collect() })
+        Ok(KnownRows { races: races.into_iter().collect(), attempts: attempts.into_iter().collect() })
     }
 }
 
@@ -140,7 +143,12 @@ const RACES: &str = "SELECT race_id FROM race WHERE race_id IN (SELECT CAST(valu
 const ATTEMPTS: &str =
     "SELECT race_id, ordinal FROM attempt WHERE race_id IN (SELECT CAST(value AS uuid) FROM json_each(?1))";
 
-fn write_once<R: TableRow>(session: &Session, rows: &[&R], stray: &[&R], known: &Known) -> database::Result<()> {
+fn write_once<R: TableRow>(
+    session: &PostgresSession,
+    rows: &[&R],
+    stray: &[&R],
+    known: &KnownRows,
+) -> database::Result<()> {
     let connection = Connection::Postgres(session);
     let transaction = connection.change()?;
     let (mut races, mut attempts) = (Copied::new::<RaceRecord>(), Copied::new::<AttemptRecord>());
@@ -225,10 +233,10 @@ impl Copied {
 
     fn add(&mut self, cells: &[CellValue<'_>]) -> database::Result<()> {
         tables::append(&mut self.bytes, self.columns, cells, self.replica)
-            .map_err(|id| database::Error::Content(format!("its id is no UUID: {id:?}")))
+            .map_err(|id| DatabaseError::Content(format!("its id is no UUID: {id:?}")))
     }
 
-    fn send(mut self, session: &Session) -> Result<(), Error> {
+    fn send(mut self, session: &PostgresSession) -> Result<(), PostgresError> {
         if self.bytes.len() == tables::BEGIN.len() {
             return Ok(());
         }

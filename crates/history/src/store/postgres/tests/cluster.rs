@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use photofinish_config::config::postgres_url::{PostgresServer, remember};
 use tempfile::TempDir;
 
-use super::super::session::Session;
+use super::super::session::PostgresSession;
 
 /// A URL with `DATABASE` in the place of the name of a database.
 static URL: LazyLock<Option<String>> = LazyLock::new(|| match std::env::var("PHOTOFINISH_TEST_POSTGRES") {
@@ -45,7 +45,7 @@ pub fn database(name: &str) -> Option<(TempDir, PathBuf)> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let name = format!("pf_{name}_{}_{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
     let directory = tempfile::tempdir().unwrap();
-    let server = Session::connect(&named(&url.replace("DATABASE", "postgres"), directory.path())).unwrap();
+    let server = PostgresSession::connect(&named(&url.replace("DATABASE", "postgres"), directory.path())).unwrap();
     server.wait_until(Instant::now() + Duration::from_secs(120));
     server.batch(&format!("CREATE DATABASE {name}")).unwrap();
     let path = named(&url.replace("DATABASE", &name), directory.path());

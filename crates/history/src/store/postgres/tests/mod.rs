@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::super::tests::{documentation, rollup, world};
 use super::super::*;
-use super::Session;
+use super::PostgresSession;
 use crate::record::table::Table;
 use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord, sample};
 use crate::store::database::{Connection as Seam, params};
@@ -24,7 +24,7 @@ fn filled(path: &Path, records: &[Record]) {
 }
 
 fn number(path: &Path, sql: &str) -> i64 {
-    let session = Session::connect(path).unwrap();
+    let session = PostgresSession::connect(path).unwrap();
     Seam::Postgres(&session).one(sql, &[], |row| row.get(0)).unwrap()
 }
 
@@ -182,7 +182,7 @@ fn runs_incidents_accounts_and_verdicts_are_kept() {
     assert_eq!(reader.account(AccountKind::Key, "k").unwrap(), Some(entry));
     assert_eq!(reader.changed_after(0).unwrap(), [(AccountKind::Key, "k".to_owned())]);
     assert_eq!(reader.audit(None, None, 9).unwrap().len(), 1);
-    let session = Session::connect(&server).unwrap();
+    let session = PostgresSession::connect(&server).unwrap();
     assert_eq!(session.batch("DELETE FROM audit").unwrap_err().to_string(), "audit is append-only (SQLSTATE P0001)");
     let budget =
         BudgetRow { subject: "everybody".into(), span: "day".into(), start: 5, spent: 1, reserved: 2, estimated: 3 };
@@ -214,17 +214,17 @@ fn runs_incidents_accounts_and_verdicts_are_kept() {
 fn the_schema_has_the_declared_columns() {
     let Some((_directory, server)) = database("columns") else { return };
     Store::open(&server).unwrap();
-    let session = Session::connect(&server).unwrap();
+    let session = PostgresSession::connect(&server).unwrap();
     let types = "SELECT column_name || ' ' || data_type FROM information_schema.columns WHERE table_name = ?1";
     let declared = |columns: &[crate::record::table::Column], wide: bool| -> BTreeSet<String> {
-        use super::tables::Form;
+        use super::tables::ColumnForm;
         let of = |column| match super::tables::form(column) {
-            Form::Uuid => "uuid",
-            Form::Small if wide => "smallint",
-            Form::Integer if wide => "integer",
-            Form::Small | Form::Integer | Form::Big => "bigint",
-            Form::Real => "double precision",
-            Form::Text => "text",
+            ColumnForm::Uuid => "uuid",
+            ColumnForm::Small if wide => "smallint",
+            ColumnForm::Integer if wide => "integer",
+            ColumnForm::Small | ColumnForm::Integer | ColumnForm::Big => "bigint",
+            ColumnForm::Real => "double precision",
+            ColumnForm::Text => "text",
         };
         columns.iter().map(|column| format!("{} {}", columns::stored(column.name), of(column))).collect()
     };
@@ -265,7 +265,7 @@ fn days_are_made_ahead_and_a_duty_is_held_by_one() {
     let Some((_directory, server)) = database("duties") else { return };
     Store::open(&server).unwrap();
     assert_eq!(number(&server, "SELECT count(*) FROM pg_inherits WHERE inhparent = CAST('race' AS regclass)"), 8);
-    let session = Session::connect(&server).unwrap();
+    let session = PostgresSession::connect(&server).unwrap();
     for _ in 0..2 {
         assert!(super::holds_duty(&session, "rollup").unwrap());
     }
@@ -297,7 +297,7 @@ fn each_bad_database_is_one_clear_line() {
     let other_user = url.replace("gateway:", "nobody_here:");
     let run = |sql: &str| {
         cluster::named(&url, directory.path());
-        Session::connect(&server).unwrap().batch(sql).unwrap();
+        PostgresSession::connect(&server).unwrap().batch(sql).unwrap();
     };
     let cases = [
         (open(&url.replace(cluster::PASSWORD, "wrong")), "the server refuses the user or the password"),
@@ -328,7 +328,7 @@ fn each_bad_database_is_one_clear_line() {
     let reading = cluster::named(&url.replace("gateway:", &format!("{reader}:")), directory.path());
     StoreReader::open(&reading).unwrap().runs(&RunFilter { limit: 1, ..RunFilter::default() }).unwrap();
     assert!(told(Store::open(&reading).map(drop).unwrap_err()).contains("this user may only read"));
-    drop(Session::connect(&server).unwrap());
+    drop(PostgresSession::connect(&server).unwrap());
     run(
         "INSERT INTO photofinish_migration (version, description, success, checksum, execution_time) VALUES (99, 'later', true, '', 0)",
     );
@@ -357,8 +357,11 @@ async fn rows_wait_while_the_server_is_away_and_come_back_once() {
     let (recorder, writer) = crate::recorder::Recorder::start(Store::open(&server).unwrap());
     let name = cluster::name_of(&server);
     let admin = || {
-        Session::connect(&cluster::named(&cluster::url_of(&server).replace(&name, "postgres"), directory.path()))
-            .unwrap()
+        PostgresSession::connect(&cluster::named(
+            &cluster::url_of(&server).replace(&name, "postgres"),
+            directory.path(),
+        ))
+        .unwrap()
     };
     let records = world::records(17, 900);
     let mut parts = records.chunks(records.len() / 3 + 1);
@@ -500,17 +503,14 @@ fn an_attempt_takes_at_most_400_bytes_with_its_key() {
             ..(**attempt).clone()
         };
     }
-    let began = std::time::Instant::now();
     for batch in records.chunks(1_000) {
         store.write(batch).unwrap();
     }
-    let took = began.elapsed();
     let bytes = |table: &str| {
         let sum = "CAST(sum(pg_total_relation_size(inhrelid)) AS BIGINT)";
         number(&server, &format!("SELECT {sum} FROM pg_inherits WHERE inhparent = CAST('{table}' AS regclass)"))
     };
     let [attempts, races] = ["attempt", "race"].map(|table| number(&server, &format!("SELECT count(*) FROM {table}")));
     let (of_attempt, of_race) = (bytes("attempt") / attempts, bytes("race") / races);
-    println!("{attempts} attempts of {of_attempt} bytes, {races} races of {of_race} bytes, in {took:?}");
     assert!(of_attempt <= 400 && of_race <= 500, "{of_attempt} {of_race}");
 }
