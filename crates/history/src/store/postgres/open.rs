@@ -34,7 +34,7 @@ static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
 });
 
 /// Where the migrations are entered. Its name says whose the database is.
-const TABLE: &str = "photofinish_migration";
+const TABLE: &str = "_photofinish_migrations";
 
 /// PostgreSQL 15.
 const OLDEST_VERSION: i64 = 150_000;
@@ -145,9 +145,9 @@ const OWNER: &str = "\
     SELECT CAST(current_setting('server_version_num') AS BIGINT), \
            (SELECT count(*) FROM pg_class WHERE relnamespace = CAST(current_schema() AS regnamespace) \
                                             AND relkind IN ('r', 'p', 'v', 'm')), \
-           to_regclass('photofinish_migration') IS NOT NULL";
+           to_regclass('_photofinish_migrations') IS NOT NULL";
 
-const VERSION: &str = "SELECT coalesce(max(version), 0), coalesce(bool_and(success), true) FROM photofinish_migration";
+const VERSION: &str = "SELECT coalesce(max(version), 0), coalesce(bool_and(success), true) FROM _photofinish_migrations";
 
 /// One transaction, and one process at a time.
 fn migrate(path: &Path, session: &PostgresSession) -> Result<(), OpenError> {

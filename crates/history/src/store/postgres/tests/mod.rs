@@ -330,12 +330,12 @@ fn each_bad_database_is_one_clear_line() {
     assert!(told(Store::open(&reading).map(drop).unwrap_err()).contains("this user may only read"));
     drop(PostgresSession::connect(&server).unwrap());
     run(
-        "INSERT INTO photofinish_migration (version, description, success, checksum, execution_time) VALUES (99, 'later', true, '', 0)",
+        "INSERT INTO _photofinish_migrations (version, description, success, checksum, execution_time) VALUES (99, 'later', true, '', 0)",
     );
     assert!(told(Store::open(&server).map(drop).unwrap_err()).contains("newer photofinish (its migration 99"));
-    run("UPDATE photofinish_migration SET success = false WHERE version = 99");
+    run("UPDATE _photofinish_migrations SET success = false WHERE version = 99");
     assert!(told(Store::open(&server).map(drop).unwrap_err()).contains("its migration 99 was not finished"));
-    run("DELETE FROM photofinish_migration WHERE version = 99; DROP TABLE incident");
+    run("DELETE FROM _photofinish_migrations WHERE version = 99; DROP TABLE incident");
     let reader = StoreReader::open(&server).unwrap();
     assert!(
         told(reader.incidents(&IncidentFilter::default()).unwrap_err()).contains("A table of the history is missing")
