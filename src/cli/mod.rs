@@ -485,8 +485,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             return ended.map(ExitCode::from).map_err(|error| with_usage("bench", error));
         }
         Command::Probe(options) => {
-            let screen = ScreenSettings::of_stdout();
-            let ended = probe::run(config, &options, screen, &mut out, &mut err).await;
+            let ended = probe::run(config, &options, ScreenSettings::of_stdout(), &mut out, &mut err).await;
             return ended.map(ExitCode::from).map_err(|error| with_usage("probe", error));
         }
         Command::Verify(options) => {

@@ -1,12 +1,28 @@
 //! What several gateways on one database tell each other, a few times a second: each has a row for what it uses now, and reads those of the
 //! others, the requests that they have recorded since, and what they have spent. Not for what follows from it: see the server's `replicas`.
 
-use super::Store;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
 use super::accounts::BudgetRow;
-use super::postgres::{self, Exchange};
+use super::columns::first_race_id;
+use super::database::{self, AnswerRow, Connection, Id, params};
+use super::postgres::{self, PostgresSession, is_postgres};
 use super::reader::{ReadError, StoreReader};
+use super::recorded;
 use super::write::WriteError;
 use crate::record::recorded::Recorded;
+
+/// Requests that are read of one other gateway at once. Of more than that only the number is known.
+const READ_MAX: i64 = 2_000;
+/// A gateway that told nothing for this long has ended, µs.
+const MISSED_AFTER_US: i64 = 3_000_000;
+/// Gateways are listed for this long after their end, µs.
+const LISTED_FOR_US: i64 = 86_400_000_000;
+/// Of what others record, requests that began at most this long ago are read, µs.
+const RECENT_US: i64 = 7_200_000_000;
+/// Gateways that are read and listed at most.
+const REPLICAS_MAX: i64 = 100;
 
 /// What a gateway tells of itself.
 #[derive(Clone, Debug, Default)]
@@ -69,12 +85,20 @@ pub struct HeardReplicas {
 }
 
 /// The conversation of one gateway with the others.
-pub struct Replicas(Exchange);
+pub struct Replicas {
+    path: PathBuf,
+    /// Of this gateway, from its start on.
+    id: String,
+    session: Option<PostgresSession>,
+    /// Of each other gateway: the last row of it that was read.
+    read: HashMap<i64, i64>,
+}
 
 impl Replicas {
     /// None: the store is a file, which has one gateway.
-    pub fn of(store: &Store) -> Option<Replicas> {
-        postgres::is_postgres(store.path()).then(|| Replicas(Exchange::new(store.path())))
+    pub fn of(store: &Path) -> Option<Replicas> {
+        let id = || uuid::Uuid::now_v7().to_string();
+        is_postgres(store).then(|| Replicas { path: store.into(), id: id(), session: None, read: HashMap::new() })
     }
 
     /// Tells, and hears what was told and recorded since. Blocks for a few seconds at most.
@@ -82,7 +106,7 @@ impl Replicas {
     /// # Errors
     /// The database does not answer now.
     pub fn exchange(&mut self, told: &Told) -> Result<HeardReplicas, WriteError> {
-        self.0.exchange(told)
+        self.with(|session, id, read| exchange(session, id, read, told))
     }
 
     /// The gateway ends: the others need not wait until it is missed.
@@ -90,7 +114,20 @@ impl Replicas {
     /// # Errors
     /// As [`Replicas::exchange`].
     pub fn leave(&mut self) -> Result<(), WriteError> {
-        self.0.leave()
+        self.with(|session, id, _| Connection::Postgres(session).execute(LEAVE, params![id]).map(drop))
+    }
+
+    fn with<T>(
+        &mut self,
+        run: impl FnOnce(&PostgresSession, &str, &mut HashMap<i64, i64>) -> database::Result<T>,
+    ) -> Result<T, WriteError> {
+        let session = match self.session.take().filter(PostgresSession::is_sound) {
+            Some(session) => session,
+            None => postgres::rolling(&self.path).map_err(|error| WriteError::unavailable(&error))?,
+        };
+        let done = run(&session, &self.id, &mut self.read);
+        self.session = Some(session);
+        done.map_err(WriteError::unsound)
     }
 }
 
@@ -100,9 +137,141 @@ impl StoreReader {
     /// # Errors
     /// It takes too long, or the database cannot be read.
     pub fn replicas(&self) -> Result<(Vec<ReplicaRow>, i64), ReadError> {
-        match postgres::is_postgres(self.path()) {
-            true => self.ask(|connection| postgres::replicas(connection)),
+        match is_postgres(self.path()) {
+            true => self.ask(|connection| listed(connection)),
             false => Ok((Vec::new(), 0)),
         }
     }
 }
+
+fn exchange(
+    session: &PostgresSession,
+    id: &str,
+    read: &mut HashMap<i64, i64>,
+    told: &Told,
+) -> database::Result<HeardReplicas> {
+    let connection = Connection::Postgres(session);
+    let Told { name, version, clock_us, running, draining, configuration, told } = told;
+    let parameters = params![id, name, version, *clock_us, *running, i64::from(*draining), configuration, told];
+    let beat = |row: AnswerRow<'_>| Ok((row.get(0)?, row.get(1)?));
+    let (number, store_us) = match connection.find(BEAT, parameters, beat)? {
+        Some(known) => known,
+        None => connection.one(ENTER, parameters, beat)?,
+    };
+    postgres::set_number(number);
+    let since = store_us - MISSED_AFTER_US;
+    let others = connection.all(LIVING, params![number, since, REPLICAS_MAX], replica)?;
+    let mut heard = HeardReplicas { number, store_us, ..HeardReplicas::default() };
+    heard.budgets = connection.all(SPENT, params![number], |row| {
+        Ok(BudgetRow {
+            subject: row.get(0)?,
+            span: row.get(1)?,
+            start: row.get(2)?,
+            spent: row.get(3)?,
+            reserved: row.get(4)?,
+            estimated: 0,
+        })
+    })?;
+    heard.changes = connection.one(CHANGES, &[], |row| row.get(0))?;
+    let recent = first_race_id(store_us - RECENT_US);
+    read.retain(|number, _| others.iter().any(|other| other.number == *number));
+    for other in &others {
+        let Some(last) = read.get(&other.number).copied() else {
+            // What it recorded before it was met is in the history, which a start learns from.
+            let newest = connection.one(NEWEST, params![other.number], |row| row.get(0))?;
+            read.insert(other.number, newest);
+            continue;
+        };
+        let (newest, upto): (i64, Option<i64>) =
+            connection.one(UPTO, params![other.number, last, Id(recent.as_str()), READ_MAX], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        let Some(upto) = upto else { continue };
+        let window = params![other.number, last, upto, Id(recent.as_str())];
+        let mut hear = |request: Recorded| {
+            let started_at = request.started_at - other.told.clock_us;
+            heard.requests.push(Recorded { started_at, ..request });
+        };
+        recorded::arrived(&connection, window, &mut hear)?;
+        heard.refusals.extend(connection.all(REFUSALS, window, |row| {
+            Ok(HeardRefusal {
+                provider: row.get(0)?,
+                model_sent: row.get(1)?,
+                key_id: row.get(2)?,
+                failure: row.get(3)?,
+                retry_after_ms: row.get(4)?,
+            })
+        })?);
+        if newest > upto {
+            let left_out: i64 = connection.one(BETWEEN, params![other.number, upto, newest], |row| row.get(0))?;
+            heard.left_out += left_out.unsigned_abs();
+        }
+        read.insert(other.number, newest.max(upto));
+    }
+    heard.others = others;
+    Ok(heard)
+}
+
+/// Those that told something within a day, newest first, and the time by the clock of the database.
+fn listed(connection: &Connection<'_>) -> database::Result<(Vec<ReplicaRow>, i64)> {
+    let store_us: i64 = connection.one(NOW, &[], |row| row.get(0))?;
+    Ok((connection.all(LIVING, params![0_i64, store_us - LISTED_FOR_US, REPLICAS_MAX], replica)?, store_us))
+}
+
+fn replica(row: AnswerRow<'_>) -> database::Result<ReplicaRow> {
+    let told = Told {
+        name: row.get(3)?,
+        version: row.get(4)?,
+        clock_us: row.get(5)?,
+        running: row.get(6)?,
+        draining: row.get(7)?,
+        configuration: row.get(8)?,
+        told: row.get(9)?,
+    };
+    Ok(ReplicaRow { number: row.get(0)?, started_at: row.get(1)?, beat_at: row.get(2)?, told })
+}
+
+const NOW: &str = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)";
+
+const BEAT: &str = "\
+    UPDATE replica SET name = ?2, version = ?3, clock_us = ?4, running = ?5, draining = ?6 <> 0, configuration = ?7, told = ?8, \
+        beat_at = CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) \
+    WHERE id = ?1 RETURNING CAST(number AS BIGINT), beat_at";
+
+/// The first time.
+const ENTER: &str = "\
+    INSERT INTO replica (id, name, version, clock_us, running, draining, configuration, told, started_at, beat_at) \
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6 <> 0, ?7, ?8, now_us, now_us \
+    FROM (SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) AS now_us) AS clock \
+    RETURNING CAST(number AS BIGINT), beat_at";
+
+const LIVING: &str = "\
+    SELECT CAST(number AS BIGINT), started_at, beat_at, name, version, clock_us, running, draining, configuration, told \
+    FROM replica WHERE number <> ?1 AND beat_at >= ?2 ORDER BY number DESC LIMIT ?3";
+
+const LEAVE: &str = "UPDATE replica SET beat_at = 0 WHERE id = ?1";
+
+/// Of days and months that still count.
+const SPENT: &str = "\
+    SELECT subject, span, start, CAST(sum(spent) AS BIGINT), CAST(sum(reserved) AS BIGINT) FROM budget_window \
+    WHERE replica <> ?1 AND start >= CAST(extract(epoch FROM date_trunc('month', now() AT TIME ZONE 'UTC')) AS BIGINT) * 1000000 \
+    GROUP BY subject, span, start";
+
+const CHANGES: &str = "SELECT coalesce(max(id), 0) FROM audit";
+
+/// The last that a gateway wrote.
+const NEWEST: &str = "SELECT coalesce(max(arrived), 0) FROM race WHERE replica = ?1";
+
+/// The last that it wrote since, and the last of those that are read.
+const UPTO: &str = "\
+    SELECT coalesce((SELECT max(arrived) FROM race WHERE replica = ?1 AND arrived > ?2 AND race_id >= ?3), 0), \
+           (SELECT max(arrived) FROM (SELECT arrived FROM race WHERE replica = ?1 AND arrived > ?2 AND race_id >= ?3 \
+                                      ORDER BY arrived LIMIT ?4) AS few)";
+
+const BETWEEN: &str = "SELECT count(*) FROM race WHERE replica = ?1 AND arrived > ?2 AND arrived <= ?3";
+
+const REFUSALS: &str = "\
+    SELECT attempt.provider, attempt.model_sent, attempt.key_id, attempt.failure, CAST(attempt.retry_after_ms AS BIGINT) \
+    FROM race JOIN attempt ON attempt.race_id = race.race_id \
+    WHERE race.replica = ?1 AND race.arrived > ?2 AND race.arrived <= ?3 AND race.race_id >= ?4 \
+      AND attempt.failure IN ('rate_limited', 'unauthorized')";

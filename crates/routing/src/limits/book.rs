@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::bucket::RateLeft;
+use super::parts::Others;
 use super::rate::RateUse;
-use super::replicas::Others;
 use super::window::{BudgetWindow, Calendar, LimitClock, Period};
 use photofinish_config::config::{Config, Limits, User};
 

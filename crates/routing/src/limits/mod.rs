@@ -10,6 +10,7 @@ mod bucket;
 mod hold;
 #[cfg(test)]
 mod model_check;
+mod parts;
 mod rate;
 mod replicas;
 #[cfg(test)]

@@ -20,7 +20,7 @@ use photofinish_config::config::Config;
 use photofinish_config::keyring::SharedKeys;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::record::recorded::Recorded;
-use photofinish_history::store::{HeardRefusal, HeardReplicas, ReplicaRow, Replicas, Store, Told};
+use photofinish_history::store::{HeardRefusal, HeardReplicas, ReplicaRow, Replicas, Told};
 use photofinish_routing::health::LiveConfig;
 use photofinish_routing::health::cooldown::{CooldownReason, CooldownTarget};
 use photofinish_routing::limits::{Heard, LevelName, LimitClock, ReplicaUse, SubjectUse};
@@ -57,7 +57,7 @@ pub(super) struct ReplicaTask {
 impl ReplicaTask {
     /// None: the store is a file.
     pub fn new(gateway: Arc<Gateway>, accounts: Arc<AccountKeeper>) -> Option<ReplicaTask> {
-        let replicas = Replicas::of(&Store::unopened(&gateway.live().config.store.path))?;
+        let replicas = Replicas::of(&gateway.live().config.store.path)?;
         let live = gateway.live();
         let digest = digest_of(&live.config);
         Some(ReplicaTask {

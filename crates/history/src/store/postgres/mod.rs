@@ -8,7 +8,7 @@ mod duties;
 mod error;
 mod open;
 mod partitions;
-mod replicas;
+mod replica_number;
 mod session;
 mod tables;
 mod waiting;
@@ -22,7 +22,7 @@ pub(super) use dialect::dialect;
 pub(super) use duties::{advice, holds_duty, remove_day};
 pub(super) use error::PostgresError;
 pub(super) use open::{is_postgres, migrate_now, reading, rolling};
-pub(super) use replicas::{Exchange, number, replicas};
+pub(super) use replica_number::{number, set_number};
 pub(super) use session::{CursorRows, PostgresSession, READING, WRITING};
 pub(super) use write::ServerStore;
 

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::error::PostgresError;
 use super::session::{PostgresSession, uuid};
-use super::{open, partitions, replicas, tables};
+use super::{open, partitions, replica_number, tables};
 use crate::record::table::{CellValue, Column, Table};
 use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 use crate::store::OpenError;
@@ -225,7 +225,7 @@ struct Copied {
 
 impl Copied {
     fn new<T: Table>() -> Copied {
-        let replica = replicas::number().filter(|_| T::NAME == RaceRecord::NAME);
+        let replica = replica_number::number().filter(|_| T::NAME == RaceRecord::NAME);
         let more = if replica.is_some() { ", replica" } else { "" };
         let statement = format!("COPY {} ({}{more}) FROM STDIN (FORMAT binary)", T::NAME, names::<T>());
         Copied { statement, columns: T::COLUMNS, replica, bytes: tables::BEGIN.to_vec() }

@@ -14,7 +14,7 @@ fn told(name: &str) -> Told {
 fn gateways_hear_what_others_tell_record_and_spend() {
     let Some((_directory, server)) = database("replicas") else { return };
     let store = Store::open(&server).unwrap();
-    let [mut one, mut other] = [(); 2].map(|()| Replicas::of(&store).unwrap());
+    let [mut one, mut other] = [(); 2].map(|()| Replicas::of(&server).unwrap());
     let start = (wall_micros() / 86_400_000_000) * 86_400_000_000;
     let budget = |spent| BudgetRow {
         subject: "user:ann".to_owned(),
