@@ -296,7 +296,7 @@ CREATE TABLE replica (
     running bigint NOT NULL,                -- requests
     draining boolean NOT NULL,
     configuration text COLLATE "C" NOT NULL, -- a digest
-    told text NOT NULL                      -- what it uses of limits and upstreams, JSON
+    uses text NOT NULL                      -- what it uses of limits and upstreams, JSON
 ) WITH (fillfactor = 50);
 
 -- What one of several gateways does for all.

@@ -22,21 +22,21 @@ pub struct ReplicaList {
 pub fn ask(reader: &StoreReader) -> Result<ReplicaList, ReadError> {
     let (replicas, now_us) = reader.replicas()?;
     let lives = |of: &&ReplicaRow| now_us - of.beat_at < GONE_AFTER_US;
-    let configuration = replicas.iter().find(lives).map(|newest| newest.told.configuration.clone());
+    let configuration = replicas.iter().find(lives).map(|newest| newest.report.configuration.clone());
     Ok(ReplicaList { replicas, now_us, configuration })
 }
 
 impl ReplicaList {
     fn state(&self, of: &ReplicaRow) -> &'static str {
         match self.now_us - of.beat_at < GONE_AFTER_US {
-            true if of.told.draining => "draining",
+            true if of.report.draining => "draining",
             true => "alive",
             false => "gone",
         }
     }
 
     fn differs(&self, of: &ReplicaRow) -> bool {
-        self.configuration.as_ref().is_some_and(|newest| *newest != of.told.configuration)
+        self.configuration.as_ref().is_some_and(|newest| *newest != of.report.configuration)
     }
 
     /// Lines of a table, its head first.
@@ -44,18 +44,18 @@ impl ReplicaList {
         let head =
             ["name", "number", "state", "version", "up since", "last heard", "running", "clock", "configuration"];
         let row = |of: &ReplicaRow| {
-            let told = &of.told;
+            let report = &of.report;
             let same = if self.differs(of) { " (differs)" } else { "" };
             vec![
-                told.name.clone(),
+                report.name.clone(),
                 of.number.to_string(),
                 self.state(of).to_owned(),
-                told.version.clone(),
+                report.version.clone(),
                 super::verdicts::age(of.started_at, self.now_us),
                 format!("{:.1} s ago", (self.now_us - of.beat_at).max(0) as f64 / 1e6),
-                told.running.to_string(),
-                format!("{:+.1} s", told.clock_us as f64 / 1e6),
-                format!("{}{same}", told.configuration),
+                report.running.to_string(),
+                format!("{:+.1} s", report.clock_us as f64 / 1e6),
+                format!("{}{same}", report.configuration),
             ]
         };
         std::iter::once(head.map(str::to_owned).to_vec()).chain(self.replicas.iter().map(row)).collect()
@@ -69,10 +69,10 @@ impl ReplicaList {
     pub fn json(&self) -> Value {
         let replica = |of: &ReplicaRow| {
             json!({
-                "name": of.told.name, "number": of.number, "state": self.state(of), "version": of.told.version,
+                "name": of.report.name, "number": of.number, "state": self.state(of), "version": of.report.version,
                 "started_at_ms": of.started_at / 1_000, "heard_ms_ago": (self.now_us - of.beat_at).max(0) / 1_000,
-                "running": of.told.running, "clock_ms": of.told.clock_us / 1_000,
-                "configuration": of.told.configuration, "configuration_differs": self.differs(of),
+                "running": of.report.running, "clock_ms": of.report.clock_us / 1_000,
+                "configuration": of.report.configuration, "configuration_differs": self.differs(of),
             })
         };
         json!({ "replicas": self.replicas.iter().map(replica).collect::<Vec<_>>() })

@@ -26,7 +26,7 @@ const REPLICAS_MAX: i64 = 100;
 
 /// What a gateway tells of itself.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct ReplicaReport {
     /// Of the machine or container.
     pub name: String,
     pub version: String,
@@ -38,7 +38,7 @@ pub struct Told {
     /// A digest of its configuration.
     pub configuration: String,
     /// What it uses of limits and upstreams, JSON.
-    pub told: String,
+    pub uses: String,
 }
 
 /// A gateway, as its row says.
@@ -49,7 +49,7 @@ pub struct ReplicaRow {
     pub started_at: i64,
     /// When it told last; microseconds since 1970, by the clock of the store.
     pub beat_at: i64,
-    pub told: Told,
+    pub report: ReplicaReport,
 }
 
 /// A key, or an upstream without keys, that a provider told to wait.
@@ -105,8 +105,8 @@ impl Replicas {
     ///
     /// # Errors
     /// The database does not answer now.
-    pub fn exchange(&mut self, told: &Told) -> Result<HeardReplicas, WriteError> {
-        self.with(|session, id, read| exchange(session, id, read, told))
+    pub fn exchange(&mut self, report: &ReplicaReport) -> Result<HeardReplicas, WriteError> {
+        self.with(|session, id, read| exchange(session, id, read, report))
     }
 
     /// The gateway ends: the others need not wait until it is missed.
@@ -148,11 +148,11 @@ fn exchange(
     session: &PostgresSession,
     id: &str,
     read: &mut HashMap<i64, i64>,
-    told: &Told,
+    report: &ReplicaReport,
 ) -> database::Result<HeardReplicas> {
     let connection = Connection::Postgres(session);
-    let Told { name, version, clock_us, running, draining, configuration, told } = told;
-    let parameters = params![id, name, version, *clock_us, *running, i64::from(*draining), configuration, told];
+    let ReplicaReport { name, version, clock_us, running, draining, configuration, uses } = report;
+    let parameters = params![id, name, version, *clock_us, *running, i64::from(*draining), configuration, uses];
     let beat = |row: AnswerRow<'_>| Ok((row.get(0)?, row.get(1)?));
     let (number, store_us) = match connection.find(BEAT, parameters, beat)? {
         Some(known) => known,
@@ -189,7 +189,7 @@ fn exchange(
         let Some(upto) = upto else { continue };
         let window = params![other.number, last, upto, Id(recent.as_str())];
         let mut hear = |request: Recorded| {
-            let started_at = request.started_at - other.told.clock_us;
+            let started_at = request.started_at - other.report.clock_us;
             heard.requests.push(Recorded { started_at, ..request });
         };
         recorded::arrived(&connection, window, &mut hear)?;
@@ -219,34 +219,34 @@ fn listed(connection: &Connection<'_>) -> database::Result<(Vec<ReplicaRow>, i64
 }
 
 fn replica(row: AnswerRow<'_>) -> database::Result<ReplicaRow> {
-    let told = Told {
+    let report = ReplicaReport {
         name: row.get(3)?,
         version: row.get(4)?,
         clock_us: row.get(5)?,
         running: row.get(6)?,
         draining: row.get(7)?,
         configuration: row.get(8)?,
-        told: row.get(9)?,
+        uses: row.get(9)?,
     };
-    Ok(ReplicaRow { number: row.get(0)?, started_at: row.get(1)?, beat_at: row.get(2)?, told })
+    Ok(ReplicaRow { number: row.get(0)?, started_at: row.get(1)?, beat_at: row.get(2)?, report })
 }
 
 const NOW: &str = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
 const BEAT: &str = "\
-    UPDATE replica SET name = ?2, version = ?3, clock_us = ?4, running = ?5, draining = ?6 <> 0, configuration = ?7, told = ?8, \
+    UPDATE replica SET name = ?2, version = ?3, clock_us = ?4, running = ?5, draining = ?6 <> 0, configuration = ?7, uses = ?8, \
         beat_at = CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) \
     WHERE id = ?1 RETURNING CAST(number AS BIGINT), beat_at";
 
 /// The first time.
 const ENTER: &str = "\
-    INSERT INTO replica (id, name, version, clock_us, running, draining, configuration, told, started_at, beat_at) \
+    INSERT INTO replica (id, name, version, clock_us, running, draining, configuration, uses, started_at, beat_at) \
     SELECT ?1, ?2, ?3, ?4, ?5, ?6 <> 0, ?7, ?8, now_us, now_us \
     FROM (SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) AS now_us) AS clock \
     RETURNING CAST(number AS BIGINT), beat_at";
 
 const LIVING: &str = "\
-    SELECT CAST(number AS BIGINT), started_at, beat_at, name, version, clock_us, running, draining, configuration, told \
+    SELECT CAST(number AS BIGINT), started_at, beat_at, name, version, clock_us, running, draining, configuration, uses \
     FROM replica WHERE number <> ?1 AND beat_at >= ?2 ORDER BY number DESC LIMIT ?3";
 
 const LEAVE: &str = "UPDATE replica SET beat_at = 0 WHERE id = ?1";

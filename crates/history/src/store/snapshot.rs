@@ -23,7 +23,7 @@ fn file_of(store: &Path) -> PathBuf {
 ///
 /// # Errors
 /// The file cannot be written; then the one before is still there.
-pub fn keep_accounts(store: &Path, entries: &[AccountEntry]) -> io::Result<()> {
+pub fn keep_snapshot(store: &Path, entries: &[AccountEntry]) -> io::Result<()> {
     let path = file_of(store);
     let mut next = path.clone().into_os_string();
     next.push(".new");
@@ -44,7 +44,7 @@ pub fn keep_accounts(store: &Path, entries: &[AccountEntry]) -> io::Result<()> {
 }
 
 /// What was kept. None: nothing, or it cannot be read whole. Blocks.
-pub fn kept_accounts(store: &Path) -> Option<Vec<AccountEntry>> {
+pub fn kept_snapshot(store: &Path) -> Option<Vec<AccountEntry>> {
     let path = file_of(store);
     if fs::metadata(&path).ok()?.len() > BYTES_MAX {
         return None;
@@ -85,7 +85,7 @@ mod tests {
     fn accounts_come_back_as_they_were_and_half_a_file_does_not() {
         let directory = tempfile::tempdir().unwrap();
         let store = directory.path().join("x.db");
-        assert_eq!(kept_accounts(&store), None);
+        assert_eq!(kept_snapshot(&store), None);
         let mut settings = Map::new();
         settings.insert("rpm".to_owned(), 5.into());
         let of = |kind, id: &str, sha256| AccountEntry {
@@ -100,14 +100,14 @@ mod tests {
             of(AccountKind::User, "ann", None),
             of(AccountKind::Key, "k", Some([0xa5; 32])),
         ];
-        keep_accounts(&store, &entries).unwrap();
-        keep_accounts(&store, &entries).unwrap();
-        assert_eq!(kept_accounts(&store).unwrap(), entries);
+        keep_snapshot(&store, &entries).unwrap();
+        keep_snapshot(&store, &entries).unwrap();
+        assert_eq!(kept_snapshot(&store).unwrap(), entries);
         let path = file_of(&store);
         #[cfg(unix)]
         assert_eq!(std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions()) & 0o777, 0o600);
         let whole = fs::read_to_string(&path).unwrap();
         fs::write(&path, &whole[..whole.len() - 9]).unwrap();
-        assert_eq!(kept_accounts(&store), None);
+        assert_eq!(kept_snapshot(&store), None);
     }
 }

@@ -23,5 +23,5 @@ pub use admit::{LimitRefusal, RefusedBy, admit};
 pub use book::{BudgetChange, LevelName, LevelUse, LimitLevel, LimitLevels, PeriodUse, UsageBook};
 pub use bucket::RateLeft;
 pub use hold::{Admission, AttemptCost, AttemptReservation, Hold, KnownCost, LimitsLeft};
-pub use replicas::{Heard, ReplicaUse, SubjectUse, TOLD_MAX, TURN_US};
+pub use replicas::{Heard, ReplicaUse, SubjectUse};
 pub use window::{Calendar, LimitClock};

@@ -18,10 +18,10 @@ const DEMAND_GUESSED: f64 = 3.0;
 /// Demand of less than this is none.
 const DEMAND_LEAST: f64 = 0.01;
 /// Subjects that a gateway tells of, those with most demand. The limits of others are shared evenly.
-pub const TOLD_MAX: usize = 5_000;
+const SUBJECTS_MAX: usize = 5_000;
 /// How long one gateway has its turn to use what is too large for its part. In the last quarter nobody has, so that the next one knows
 /// what was used.
-pub const TURN_US: i64 = 4_000_000;
+const TURN_US: i64 = 4_000_000;
 
 /// What one gateway tells of one subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -47,7 +47,7 @@ pub struct Heard {
     /// Its own id: another one after each start.
     pub own: i64,
     /// What it told itself last, as the others read it.
-    pub told: HashMap<LevelName, SubjectUse>,
+    pub own_use: HashMap<LevelName, SubjectUse>,
     /// The others that live.
     pub others: Vec<ReplicaUse>,
     /// Spent and reserved by all other gateways, also those that ended, in each period.
@@ -72,9 +72,9 @@ impl UsageBook {
                 told.push((subject.name.clone(), told_of));
             }
         });
-        if told.len() > TOLD_MAX {
+        if told.len() > SUBJECTS_MAX {
             told.sort_unstable_by(|one, other| other.1.demand.total_cmp(&one.1.demand));
-            told.truncate(TOLD_MAX);
+            told.truncate(SUBJECTS_MAX);
         }
         told
     }
@@ -132,7 +132,7 @@ impl Used {
         }
         let of = |id: i64| match heard.others.iter().find(|other| other.id == id) {
             Some(other) => other.subjects.get(name).copied().unwrap_or_default(),
-            None => heard.told.get(name).copied().unwrap_or_default(),
+            None => heard.own_use.get(name).copied().unwrap_or_default(),
         };
         let told: Vec<SubjectUse> = ids.iter().map(|id| of(*id)).collect();
         let shares = shares(&told);

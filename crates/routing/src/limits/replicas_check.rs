@@ -119,7 +119,7 @@ impl World {
             }
             let heard = Heard {
                 own: replica.id,
-                told: replica.told.clone(),
+                own_use: replica.told.clone(),
                 others: living.map(|(id, stored)| ReplicaUse { id: *id, subjects: stored.told.clone() }).collect(),
                 budgets: budgets.into_values().collect(),
                 store_us: BEGIN_US + self.now_us,

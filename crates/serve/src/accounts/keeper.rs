@@ -15,7 +15,7 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::postgres_url::is_postgres;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::store::{
-    AccountChange, AccountEntry, Author, BudgetRow, Store, StoreReader, WriteError, keep_accounts, kept_accounts,
+    AccountChange, AccountEntry, Author, BudgetRow, Store, StoreReader, WriteError, keep_snapshot, kept_snapshot,
 };
 use photofinish_routing::limits::{BudgetChange, LimitClock};
 
@@ -151,7 +151,7 @@ impl AccountKeeper {
             }
         }
         if state.seen != Some(newest) && is_postgres(self.store.path()) {
-            let kept = keep_accounts(self.store.path(), &all_entries(&reader).map_err(told)?);
+            let kept = keep_snapshot(self.store.path(), &all_entries(&reader).map_err(told)?);
             kept.map_err(|error| format!("what a start without the database needs cannot be kept: {error}"))?;
         }
         state.seen = Some(newest);
@@ -163,7 +163,7 @@ impl AccountKeeper {
         if std::mem::replace(&mut state.has_looked_aside, true) || !is_postgres(self.store.path()) {
             return;
         }
-        if let Some(entries) = kept_accounts(self.store.path()) {
+        if let Some(entries) = kept_snapshot(self.store.path()) {
             let accounts = entries.len();
             tracing::warn!(
                 accounts,

@@ -20,7 +20,7 @@ use photofinish_config::config::Config;
 use photofinish_config::keyring::SharedKeys;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::record::recorded::Recorded;
-use photofinish_history::store::{HeardRefusal, HeardReplicas, ReplicaRow, Replicas, Told};
+use photofinish_history::store::{HeardRefusal, HeardReplicas, ReplicaReport, ReplicaRow, Replicas};
 use photofinish_routing::health::LiveConfig;
 use photofinish_routing::health::cooldown::{CooldownReason, CooldownTarget};
 use photofinish_routing::limits::{Heard, LevelName, LimitClock, ReplicaUse, SubjectUse};
@@ -119,7 +119,7 @@ impl ReplicaTask {
         }
     }
 
-    fn tell(&mut self) -> Told {
+    fn tell(&mut self) -> ReplicaReport {
         let live = self.gateway.live();
         if !Arc::ptr_eq(&live, &self.configuration.0) {
             let digest = digest_of(&live.config);
@@ -135,14 +135,14 @@ impl ReplicaTask {
             let running = known.in_flight_here();
             (running > 0).then(|| (known.name().to_owned(), json!(running)))
         });
-        Told {
+        ReplicaReport {
             name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             clock_us: self.clock_us,
             running: self.gateway.races(),
             draining: self.gateway.shutdown().is_draining(),
             configuration: self.configuration.1.clone(),
-            told:
+            uses:
                 json!({ "limits": limits.collect::<Vec<_>>(), "upstreams": running.collect::<serde_json::Map<_, _>>() })
                     .to_string(),
         }
@@ -157,11 +157,11 @@ impl ReplicaTask {
         let told: Vec<(i64, Value)> = heard
             .others
             .iter()
-            .map(|other| (other.number, serde_json::from_str(&other.told.told).unwrap_or_default()))
+            .map(|other| (other.number, serde_json::from_str(&other.report.uses).unwrap_or_default()))
             .collect();
         let limits = Heard {
             own: heard.number,
-            told: self.told.clone(),
+            own_use: self.told.clone(),
             others: told.iter().map(|(id, told)| ReplicaUse { id: *id, subjects: subjects(told) }).collect(),
             budgets: heard.budgets.iter().filter_map(budgets::change).collect(),
             store_us: heard.store_us,
@@ -231,10 +231,10 @@ impl ReplicaTask {
     /// Tells the operator what should be the same everywhere and is not.
     fn compare(&mut self, others: &[ReplicaRow]) {
         for other in others {
-            let differs = other.told.configuration != self.configuration.1;
+            let differs = other.report.configuration != self.configuration.1;
             if differs && self.differing.insert(other.number) {
                 tracing::warn!(
-                    replica = other.told.name,
+                    replica = other.report.name,
                     "another gateway of this database has another configuration: `photofinish replicas` shows which"
                 );
             } else if !differs {
