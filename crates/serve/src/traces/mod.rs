@@ -77,7 +77,7 @@ impl SpanQueue {
                 self.drop_spans(spans);
                 return;
             }
-            waiting.push_back(Batch { bytes: Vec::with_capacity(BATCH_MAX / 16), spans: 0 });
+            waiting.push_back(Batch { bytes: Vec::with_capacity(BATCH_MAX), spans: 0 });
             self.changed.notify_one();
         }
         if let Some(batch) = waiting.back_mut() {
