@@ -147,7 +147,8 @@ const OWNER: &str = "\
                                             AND relkind IN ('r', 'p', 'v', 'm')), \
            to_regclass('_photofinish_migrations') IS NOT NULL";
 
-const VERSION: &str = "SELECT coalesce(max(version), 0), coalesce(bool_and(success), true) FROM _photofinish_migrations";
+const VERSION: &str =
+    "SELECT coalesce(max(version), 0), coalesce(bool_and(success), true) FROM _photofinish_migrations";
 
 /// One transaction, and one process at a time.
 fn migrate(path: &Path, session: &PostgresSession) -> Result<(), OpenError> {
