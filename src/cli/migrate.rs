@@ -8,7 +8,7 @@ use clap::Args;
 use photofinish_config::config::postgres_url::local_file;
 use photofinish_config::config::{Config, store_at};
 use photofinish_history::report::question::time;
-use photofinish_history::store::{CopyProgress, Store, copy};
+use photofinish_history::store::{CopyProgress, Store, copy_history};
 
 /// Options of `photofinish copy`.
 #[derive(Debug, Args)]
@@ -47,7 +47,7 @@ pub(super) fn run(
     let from: PathBuf = place(&options.from)?;
     let to: PathBuf = options.to.as_deref().map_or_else(|| Ok(config.store.path.clone()), place)?;
     anyhow::ensure!(from != to, "--from and --to name the same database");
-    let copied = copy(&from, &to, |so_far| {
+    let copied = copy_history(&from, &to, |so_far| {
         if let Some(progress) = &mut progress {
             // Where the terminal is gone, the copy goes on.
             let _ = write!(progress, "\r{} rows, up to {}", so_far.rows, time(so_far.until_us));

@@ -67,7 +67,7 @@ impl From<DatabaseError> for CopyError {
 ///
 /// # Errors
 /// One of them cannot be opened, read or written.
-pub fn copy(
+pub fn copy_history(
     from: &Path,
     to: &Path,
     mut tell: impl FnMut(CopyProgress),

@@ -48,7 +48,7 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 pub use accounts::{AccountChange, AccountEntry, AccountKind, AuditLine, Author, BudgetRow, ChangeError};
-pub use copy::{CopyError, CopyProgress, copy};
+pub use copy::{CopyError, CopyProgress, copy_history};
 pub use damage::FileFinding;
 use header::{FileId, Header};
 pub use incidents::IncidentFilter;

@@ -419,7 +419,7 @@ fn a_history_is_copied_once_however_often() {
     rollup::roll(&file, Some(world::START_US + 2 * columns::DAY_US));
     let figures = |path: &Path| rollup::counts(&rollup::ask(&rollup::of_cells(path), "by=model"));
     for times in 0..2 {
-        let copied = copy(&file, &server, |_| {}).unwrap();
+        let copied = copy_history(&file, &server, |_| {}).unwrap();
         assert_eq!((copied.refused, copied.hours > 30, copied.lines), (0, times == 0, if times == 0 { 2 } else { 0 }));
         rollup::roll(&server, None);
         assert_eq!(figures(&server), figures(&file));
