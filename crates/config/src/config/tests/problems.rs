@@ -63,7 +63,7 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     (
         "[store]\nkeep = \"90d\"",
         "2:1: unknown key \"keep\" in [store]",
-        "expected one of url, spill, migrate, retention",
+        "expected one of url, spill, migrate, outage_allowance, retention",
     ),
     ("[store]\nretention = \"23h\"", "2:13: bad value \"23h\" for \"retention\"", "1d to 365d"),
     ("[store]\nretention = \"ever\"", "2:13: bad value \"ever\" for \"retention\"", "\"forever\""),

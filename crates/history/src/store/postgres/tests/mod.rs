@@ -184,12 +184,6 @@ fn runs_incidents_accounts_and_verdicts_are_kept() {
     assert_eq!(reader.audit(None, None, 9).unwrap().len(), 1);
     let session = PostgresSession::connect(&server).unwrap();
     assert_eq!(session.batch("DELETE FROM audit").unwrap_err().to_string(), "audit is append-only (SQLSTATE P0001)");
-    let budget =
-        BudgetRow { subject: "everybody".into(), span: "day".into(), start: 5, spent: 1, reserved: 2, estimated: 3 };
-    for _ in 0..2 {
-        store.save_budgets(std::slice::from_ref(&budget)).unwrap();
-    }
-    assert_eq!(reader.budgets().unwrap(), [budget]);
     let sampled = SampleRow { at: 5, host: "a/m".into(), prompt: 3, number: 1, letters: vec![7, 65_535] };
     store.save_sample("m", std::slice::from_ref(&sampled)).unwrap();
     assert_eq!(reader.sample("m").unwrap(), [sampled]);
@@ -235,7 +229,11 @@ fn the_schema_has_the_declared_columns() {
         ("incident", IncidentRecord::COLUMNS, false),
     ] {
         let found = Seam::Postgres(&session).all(&super::dialect(types), params![table], |row| row.get(0)).unwrap();
-        assert_eq!(found.into_iter().collect::<BTreeSet<String>>(), declared(columns, wide), "{table}");
+        let mut found: BTreeSet<String> = found.into_iter().collect();
+        // For the other gateways alone.
+        let more = ["replica integer", "arrived bigint"].map(|column| found.remove(column));
+        assert_eq!(more, [table == "race"; 2]);
+        assert_eq!(found, declared(columns, wide), "{table}");
     }
 }
 
