@@ -361,7 +361,7 @@ async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::
             if config.is_without_keys() {
                 config = without_keys(config, &command, is_bare).await?;
             }
-            return with_config(command, config).await;
+            return Box::pin(with_config(command, config)).await;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -30,11 +30,17 @@ const NAMING: [&str; 4] = ["host", "port", "dbname", "user"];
 pub fn remember(server: PostgresServer) -> Option<PathBuf> {
     let name = PathBuf::from(name_of(server.url.expose_secret())?);
     let mut servers = SERVERS.lock().unwrap_or_else(PoisonError::into_inner);
-    if servers.len() >= SERVERS_MAX {
+    if servers.len() >= SERVERS_MAX && !servers.contains_key(&name) {
         servers.pop_first();
     }
     servers.insert(name.clone(), server);
     Some(name)
+}
+
+/// The name of a server that is known with this very url.
+pub fn known(url: &SecretString) -> Option<PathBuf> {
+    let name = PathBuf::from(name_of(url.expose_secret())?);
+    of(&name).filter(|server| server.url.expose_secret() == url.expose_secret()).map(|_| name)
 }
 
 /// Whether this is the name of a database on a server.
@@ -53,6 +59,17 @@ pub fn local_file(store: &Path) -> PathBuf {
     of(store).map_or_else(|| store.to_owned(), |server| server.spill)
 }
 
+/// Whether a part of its password might be taken for a host or a parameter. `rest`: what follows `postgres:`.
+pub fn is_unclear(rest: &str) -> bool {
+    let Some(rest) = rest.strip_prefix("//") else { return true };
+    let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
+    let host = host.split('/').next().unwrap_or_default();
+    // An address of IPv6 has its port behind a bracket.
+    let port = host.rsplit_once(']').map_or(host, |(_, port)| port).split_once(':').map_or("", |(_, port)| port);
+    parameters.contains('@') || !port.bytes().all(|byte| byte.is_ascii_digit()) || rest.contains('#')
+}
+
 const SCHEME: &str = "postgres://";
 
 /// The URL without what only a connection needs.
@@ -67,7 +84,6 @@ fn name_of(url: &str) -> Option<String> {
         .filter(|parameter| parameter.split_once('=').is_some_and(|(name, _)| NAMING.contains(&name)));
     let naming = naming.collect::<Vec<_>>().join("&");
     let ask = if naming.is_empty() { "" } else { "?" };
-    // A host with a colon may be a password whose `@` is not escaped.
     Some(format!("{SCHEME}{user}{at}{host}{ask}{naming}"))
 }
 
@@ -93,6 +109,13 @@ mod tests {
             assert_eq!((is_postgres(&path), path.display().to_string().as_str()), (true, name));
             assert_eq!(of(&path).unwrap().url.expose_secret(), url);
             assert_eq!(local_file(&path), Path::new("/s/x.spill.db"));
+        }
+        for clear in ["//pf:secret@db/x", "//db:6432/x", "///x?host=/run", "//pf@[::1]:5432/x", "//pf:pl@nted@db/x"] {
+            assert!(!is_unclear(clear), "{clear}");
+        }
+        for unclear in ["//pf:s3?cret@db/x", "//pf:secret", "pf:secret@db/x", "//pf:s/3cret@db:x/x", "//pf:s#cret@db/x"]
+        {
+            assert!(is_unclear(unclear), "{unclear}");
         }
         assert_eq!((name_of("sqlite:x"), is_postgres(Path::new("/a/x.db"))), (None, false));
         assert_eq!(local_file(Path::new("/a/x.db")), Path::new("/a/x.db"));

@@ -3,22 +3,28 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::accounts::BudgetRow;
-use super::columns::first_race_id;
+use super::columns::{DAY_US, first_race_id};
 use super::database::{self, AnswerRow, Connection, Id, params};
 use super::postgres::{self, PostgresSession, is_postgres};
 use super::reader::{ReadError, StoreReader};
 use super::recorded;
 use super::write::WriteError;
 use crate::record::recorded::Recorded;
+use photofinish_base::clock::wall_micros;
 
+/// How long one exchange may take: longer, and the others miss this gateway.
+const EXCHANGE_FOR: Duration = Duration::from_secs(2);
 /// Requests that are read of one other gateway at once. Of more than that only the number is known.
 const READ_MAX: i64 = 2_000;
 /// A gateway that told nothing for this long has ended, µs.
 const MISSED_AFTER_US: i64 = 3_000_000;
 /// Gateways are listed for this long after their end, µs.
 const LISTED_FOR_US: i64 = 86_400_000_000;
+/// Rows of gateways are kept for this long, µs: their budgets may count in a month.
+const KEPT_FOR_US: i64 = 63 * DAY_US;
 /// Of what others record, requests that began at most this long ago are read, µs.
 const RECENT_US: i64 = 7_200_000_000;
 /// Gateways that are read and listed at most.
@@ -61,6 +67,8 @@ pub struct HeardRefusal {
     /// As in `attempt.failure`.
     pub failure: String,
     pub retry_after_ms: Option<i64>,
+    /// How long ago it was.
+    pub age: Duration,
 }
 
 /// What a gateway heard.
@@ -74,8 +82,8 @@ pub struct HeardReplicas {
     pub others: Vec<ReplicaRow>,
     /// What all others have used of budgets, also those that ended.
     pub budgets: Vec<BudgetRow>,
-    /// Another number after each change of teams, users and keys.
-    pub changes: i64,
+    /// How far the own clock is ahead of that.
+    pub clock_us: i64,
     /// What the others recorded since, of each gateway the oldest first; their times are by the clock of the store.
     pub requests: Vec<Recorded>,
     /// Refusals among them.
@@ -101,7 +109,7 @@ impl Replicas {
         is_postgres(store).then(|| Replicas { path: store.into(), id: id(), session: None, read: HashMap::new() })
     }
 
-    /// Tells, and hears what was told and recorded since. Blocks for a few seconds at most.
+    /// Tells, and hears what was told and recorded since. Blocks, for some seconds at most.
     ///
     /// # Errors
     /// The database does not answer now.
@@ -125,6 +133,7 @@ impl Replicas {
             Some(session) => session,
             None => postgres::rolling(&self.path).map_err(|error| WriteError::unavailable(&error))?,
         };
+        session.wait_until(Instant::now() + EXCHANGE_FOR);
         let done = run(&session, &self.id, &mut self.read);
         self.session = Some(session);
         done.map_err(WriteError::unsound)
@@ -138,7 +147,7 @@ impl StoreReader {
     /// It takes too long, or the database cannot be read.
     pub fn replicas(&self) -> Result<(Vec<ReplicaRow>, i64), ReadError> {
         match is_postgres(self.path()) {
-            true => self.ask(|connection| listed(connection)),
+            true => self.ask(listed),
             false => Ok((Vec::new(), 0)),
         }
     }
@@ -150,19 +159,25 @@ fn exchange(
     read: &mut HashMap<i64, i64>,
     report: &ReplicaReport,
 ) -> database::Result<HeardReplicas> {
-    let connection = Connection::Postgres(session);
+    let transaction = Connection::Postgres(session).change()?;
+    let connection: &Connection<'_> = &transaction;
     let ReplicaReport { name, version, clock_us, running, draining, configuration, uses } = report;
     let parameters = params![id, name, version, *clock_us, *running, i64::from(*draining), configuration, uses];
     let beat = |row: AnswerRow<'_>| Ok((row.get(0)?, row.get(1)?));
+    let asked_us = wall_micros();
     let (number, store_us) = match connection.find(BEAT, parameters, beat)? {
         Some(known) => known,
-        None => connection.one(ENTER, parameters, beat)?,
+        None => {
+            connection.execute(FORGET, params![wall_micros() - KEPT_FOR_US])?;
+            connection.one(ENTER, parameters, beat)?
+        }
     };
-    postgres::set_number(number);
+    let clock_us = (asked_us + wall_micros()) / 2 - store_us;
     let since = store_us - MISSED_AFTER_US;
     let others = connection.all(LIVING, params![number, since, REPLICAS_MAX], replica)?;
-    let mut heard = HeardReplicas { number, store_us, ..HeardReplicas::default() };
-    heard.budgets = connection.all(SPENT, params![number], |row| {
+    let mut heard = HeardReplicas { number, store_us, clock_us, ..HeardReplicas::default() };
+    let parameters = params![number, store_us - 2 * DAY_US, store_us - 32 * DAY_US];
+    heard.budgets = connection.all(SPENT, parameters, |row| {
         Ok(BudgetRow {
             subject: row.get(0)?,
             span: row.get(1)?,
@@ -172,7 +187,6 @@ fn exchange(
             estimated: 0,
         })
     })?;
-    heard.changes = connection.one(CHANGES, &[], |row| row.get(0))?;
     let recent = first_race_id(store_us - RECENT_US);
     read.retain(|number, _| others.iter().any(|other| other.number == *number));
     for other in &others {
@@ -192,7 +206,8 @@ fn exchange(
             let started_at = request.started_at - other.report.clock_us;
             heard.requests.push(Recorded { started_at, ..request });
         };
-        recorded::arrived(&connection, window, &mut hear)?;
+        recorded::arrived(connection, window, &mut hear)?;
+        let age = |at_us: i64| Duration::from_micros(u64::try_from(store_us - at_us).unwrap_or(0));
         heard.refusals.extend(connection.all(REFUSALS, window, |row| {
             Ok(HeardRefusal {
                 provider: row.get(0)?,
@@ -200,6 +215,7 @@ fn exchange(
                 key_id: row.get(2)?,
                 failure: row.get(3)?,
                 retry_after_ms: row.get(4)?,
+                age: age(row.get::<i64>(5)? - other.report.clock_us),
             })
         })?);
         if newest > upto {
@@ -208,6 +224,8 @@ fn exchange(
         }
         read.insert(other.number, newest.max(upto));
     }
+    transaction.commit()?;
+    postgres::set_number(number);
     heard.others = others;
     Ok(heard)
 }
@@ -249,15 +267,15 @@ const LIVING: &str = "\
     SELECT CAST(number AS BIGINT), started_at, beat_at, name, version, clock_us, running, draining, configuration, uses \
     FROM replica WHERE number <> ?1 AND beat_at >= ?2 ORDER BY number DESC LIMIT ?3";
 
-const LEAVE: &str = "UPDATE replica SET beat_at = 0 WHERE id = ?1";
+const LEAVE: &str = "UPDATE replica SET beat_at = 0, uses = '' WHERE id = ?1";
 
-/// Of days and months that still count.
+/// Those that ended long ago: their budgets count no more.
+const FORGET: &str = "DELETE FROM replica WHERE started_at < ?1 AND beat_at < ?1";
+
+/// Of days and months that may still count: by a clock that is a day off too.
 const SPENT: &str = "\
     SELECT subject, span, start, CAST(sum(spent) AS BIGINT), CAST(sum(reserved) AS BIGINT) FROM budget_window \
-    WHERE replica <> ?1 AND start >= CAST(extract(epoch FROM date_trunc('month', now() AT TIME ZONE 'UTC')) AS BIGINT) * 1000000 \
-    GROUP BY subject, span, start";
-
-const CHANGES: &str = "SELECT coalesce(max(id), 0) FROM audit";
+    WHERE replica <> ?1 AND start >= CASE span WHEN 'day' THEN ?2 ELSE ?3 END GROUP BY subject, span, start";
 
 /// The last that a gateway wrote.
 const NEWEST: &str = "SELECT coalesce(max(arrived), 0) FROM race WHERE replica = ?1";
@@ -271,7 +289,8 @@ const UPTO: &str = "\
 const BETWEEN: &str = "SELECT count(*) FROM race WHERE replica = ?1 AND arrived > ?2 AND arrived <= ?3";
 
 const REFUSALS: &str = "\
-    SELECT attempt.provider, attempt.model_sent, attempt.key_id, attempt.failure, CAST(attempt.retry_after_ms AS BIGINT) \
+    SELECT attempt.provider, attempt.model_sent, attempt.key_id, attempt.failure, CAST(attempt.retry_after_ms AS BIGINT), \
+           race.started_at + attempt.dispatch_us + coalesce(attempt.headers_us, 0) \
     FROM race JOIN attempt ON attempt.race_id = race.race_id \
     WHERE race.replica = ?1 AND race.arrived > ?2 AND race.arrived <= ?3 AND race.race_id >= ?4 \
       AND attempt.failure IN ('rate_limited', 'unauthorized')";

@@ -470,7 +470,7 @@ impl RollupFailure {
                 let code = error.sqlite_error_code();
                 matches!(code, Some(DatabaseBusy | DatabaseLocked | OperationInterrupted | CannotOpen | ReadOnly))
             }
-            RollupFailure::Database(database::DatabaseError::Postgres(error)) => error.may_pass(),
+            RollupFailure::Database(database::DatabaseError::Postgres(error)) => error.is_of_the_server(),
             _ => false,
         }
     }

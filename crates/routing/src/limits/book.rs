@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use super::bucket::RateLeft;
 use super::parts::Others;
 use super::rate::RateUse;
-use super::window::{BudgetWindow, Calendar, LimitClock, Period};
+use super::window::{BudgetWindow, Calendar, LimitClock, Period, Sharing};
 use photofinish_config::config::{Config, Limits, User};
 
 /// The levels of a request after everybody, in the order in which they are checked and locked.
@@ -68,6 +68,8 @@ pub struct UsageBook {
     /// Teams, users and keys.
     named: [RwLock<HashMap<Arc<str>, Arc<Subject>>>; LEVELS_MAX - 1],
     changed: Arc<Mutex<Vec<Arc<Subject>>>>,
+    /// With whom budgets are shared: also those of subjects that come.
+    sharing: Mutex<Sharing>,
 }
 
 /// One subject.
@@ -157,7 +159,7 @@ impl Default for UsageBook {
     fn default() -> UsageBook {
         let changed = Arc::default();
         let everybody = Arc::new(Subject::new(LevelName::Everybody, Arc::clone(&changed)));
-        UsageBook { everybody, named: std::array::from_fn(|_| RwLock::default()), changed }
+        UsageBook { everybody, named: std::array::from_fn(|_| RwLock::default()), changed, sharing: Mutex::default() }
     }
 }
 
@@ -186,6 +188,17 @@ impl UsageBook {
         LimitLevels(levels.into_iter().map(level).collect())
     }
 
+    pub(super) fn share(&self, sharing: Sharing) {
+        *self.sharing.lock().unwrap_or_else(PoisonError::into_inner) = sharing;
+    }
+
+    /// With the gateways that lived last.
+    pub(super) fn share_in_outage(&self, allowance: u32) -> Sharing {
+        let mut sharing = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
+        sharing.outage = Some(allowance);
+        *sharing
+    }
+
     /// All that are known.
     pub(super) fn subjects(&self) -> Vec<Arc<Subject>> {
         let mut all = vec![self.everybody.clone()];
@@ -206,7 +219,12 @@ impl UsageBook {
         known.unwrap_or_else(|| {
             let mut subjects = self.named[named].write().unwrap_or_else(PoisonError::into_inner);
             let id: Arc<str> = id.into();
-            let made = || Arc::new(Subject::new(NAMED[named](id.clone()), self.changed.clone()));
+            let made = || {
+                let made = Arc::new(Subject::new(NAMED[named](id.clone()), self.changed.clone()));
+                let sharing = *self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
+                made.used().windows.iter_mut().for_each(|window| window.set_sharing(sharing));
+                made
+            };
             subjects.entry(id.clone()).or_insert_with(made).clone()
         })
     }

@@ -17,6 +17,8 @@ pub(super) struct RateUse {
     /// Taken here since the start, less what was given back.
     counted: i64,
     part: Option<Part>,
+    /// The limit, as it was last.
+    rate: Option<Rate>,
 }
 
 /// This gateway's part of a rate.
@@ -54,6 +56,7 @@ fn millionths(amount: u64) -> u64 {
 impl RateUse {
     /// The time passes.
     pub fn drain(&mut self, rate: Rate, now_us: i64) {
+        self.rate = Some(rate);
         self.all.drain(rate, now_us);
         if let Some(part) = &mut self.part {
             part.own.drain(part.of(rate), now_us);
@@ -99,7 +102,11 @@ impl RateUse {
     }
 
     /// Another gateway took so much, or gave it back.
-    pub fn hear(&mut self, amount: i64) {
+    pub fn hear(&mut self, amount: i64, now_us: i64) {
+        // What was used before has drained; what is heard now has not.
+        if let Some(rate) = self.rate {
+            self.all.drain(rate, now_us);
+        }
         match u64::try_from(amount) {
             Ok(more) => self.all.take(more),
             Err(_) => self.all.give_back(amount.unsigned_abs()),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::book::{BudgetChange, LevelName, Subject, UsageBook, Used};
 use super::rate::WHOLE;
-use super::window::{Calendar, LimitClock};
+use super::window::{Calendar, LimitClock, Sharing};
 
 /// What is left of demand after each telling: it counts for some ten seconds.
 const DEMAND_KEPT: f64 = 0.95;
@@ -89,25 +89,31 @@ impl UsageBook {
         heard.budgets.iter().for_each(|change| budgets.entry(&change.level).or_default().push(change));
         // Those that only others know have spent something here too.
         budgets.keys().for_each(|name| drop(self.subject_of(name)));
+        let sharing = Sharing { living: i64::try_from(ids.len()).unwrap_or(i64::MAX), outage: None };
+        self.share(sharing);
         self.each(|subject, used| {
-            used.hear(heard, &ids, (turn, is_open), &subject.name);
+            used.hear(heard, &ids, (turn, is_open), (&subject.name, now.us));
             for calendar in Calendar::ALL {
-                let of = budgets.get(&subject.name).into_iter().flatten().find(|of| of.calendar == calendar);
-                let (start_us, spent) = of.map_or((0, 0), |of| (of.start_us, of.spent.saturating_add(of.reserved)));
-                used.windows[calendar as usize].hear((start_us, spent), ids.len(), now);
+                let of = |start_us| {
+                    let all = budgets.get(&subject.name).into_iter().flatten();
+                    let of = all.filter(|of| of.calendar == calendar && of.start_us == start_us);
+                    of.map(|of| of.spent.saturating_add(of.reserved)).sum()
+                };
+                used.windows[calendar as usize].hear(of, sharing, now);
             }
         });
     }
 
-    /// The store does not answer: of each budget this gateway may spend at most so much of the whole, in millionths, divided by the
-    /// gateways that lived last, beyond what it had spent by then. None: it answers.
-    pub fn set_outage(&self, allowance: Option<u32>) {
-        self.each(|_, used| used.windows.iter_mut().for_each(|window| window.set_outage(allowance)));
+    /// The store does not answer: of each budget all gateways may use at most so much of the whole, in millionths, beyond what was heard, in
+    /// equal parts.
+    pub fn begin_outage(&self, allowance: u32) {
+        let sharing = self.share_in_outage(allowance);
+        self.each(|_, used| used.windows.iter_mut().for_each(|window| window.set_sharing(sharing)));
     }
 }
 
 impl Used {
-    fn hear(&mut self, heard: &Heard, ids: &[i64], (turn, is_open): (i64, bool), name: &LevelName) {
+    fn hear(&mut self, heard: &Heard, ids: &[i64], (turn, is_open): (i64, bool), (name, now_us): (&LevelName, i64)) {
         if heard.others.is_empty() {
             self.others = None;
             self.requests.set_part(None);
@@ -120,8 +126,8 @@ impl Used {
             let Some(told) = other.subjects.get(name) else { continue };
             let before = others.counted.get(&other.id).copied().unwrap_or(told.counted);
             let more = |kind: usize| told.counted[kind].saturating_sub(before[kind]);
-            self.requests.hear(more(0));
-            self.tokens.hear(more(1));
+            self.requests.hear(more(0), now_us);
+            self.tokens.hear(more(1), now_us);
             counted.insert(other.id, told.counted);
         }
         // Who tells nothing of it now may tell again.

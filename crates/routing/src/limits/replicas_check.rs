@@ -286,3 +286,51 @@ fn streams_of_all_together_stay_below_their_limit() {
         assert!(mean >= least * f64::from(limit), "{what}: {mean} on average");
     }
 }
+
+/// The others used a budget yesterday and today; one that came during an outage of the store, or before anything was heard, has no more
+/// than its allowance.
+#[test]
+fn what_others_used_counts_in_its_own_period_and_an_outage_limits_whoever_comes() {
+    let day_us = 86_400_000_000;
+    let now = LimitClock { us: 1, wall_us: BEGIN_US };
+    let start_us = BEGIN_US.div_euclid(day_us) * day_us;
+    let limits = Limits { budget: Budget { day: Some(1_000_000), month: None }, ..Limits::default() };
+    let change = |start_us, spent| BudgetChange {
+        level: ann(),
+        calendar: super::Calendar::Day,
+        start_us,
+        spent,
+        reserved: 0,
+        estimated: 0,
+    };
+    let most = |book: &UsageBook, name: LevelName, now: LimitClock| {
+        let levels = || book.levels_of([(name.clone(), Arc::new(limits.clone()))]);
+        let fits = |cost: i64| {
+            let cost = AttemptCost { usual: cost, max: cost, ..AttemptCost::default() };
+            admit(levels(), 1, &[cost], now).is_ok()
+        };
+        (0..=1_000).rev().map(|part| part * 1_000).find(|cost| fits(*cost)).unwrap()
+    };
+    let other = || ReplicaUse { id: 2, subjects: HashMap::new() };
+    let heard = |others: Vec<ReplicaUse>| Heard {
+        own: 1,
+        others,
+        budgets: vec![change(start_us - day_us, 999_000), change(start_us, 600_000)],
+        store_us: BEGIN_US,
+        ..Heard::default()
+    };
+    let book = UsageBook::default();
+    book.hear(&heard(vec![]), now);
+    assert_eq!(most(&book, ann(), now), 400_000, "alone, after a restart");
+    let book = UsageBook::default();
+    book.hear(&heard(vec![other()]), now);
+    assert_eq!(most(&book, ann(), now), 200_000, "how fast it goes is not known: half of the rest");
+    book.begin_outage(50_000);
+    assert_eq!(most(&book, ann(), now), 25_000, "half of 5 %");
+    assert_eq!(most(&book, LevelName::User("eve".into()), now), 25_000, "who comes now");
+    let tomorrow = LimitClock { us: 2, wall_us: BEGIN_US + day_us };
+    assert_eq!(most(&book, ann(), tomorrow), 25_000, "a day that begins now");
+    let early = UsageBook::default();
+    early.begin_outage(50_000);
+    assert_eq!(most(&early, ann(), now), 50_000, "before anything was heard");
+}

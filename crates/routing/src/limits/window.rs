@@ -98,9 +98,19 @@ pub struct BudgetWindow {
     /// The oldest first.
     over: Vec<Period>,
     elsewhere: Elsewhere,
+    sharing: Sharing,
 }
 
-/// What other gateways have used of the present period, as it was heard last.
+/// Who shares a budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sharing {
+    /// Gateways that live, this one among them. 0: nothing was heard, or there is no other.
+    pub living: i64,
+    /// The store does not answer: what all of them may use of a budget beyond what was heard, in millionths. None: it answers.
+    pub outage: Option<u32>,
+}
+
+/// What other gateways have used of a period, as it was heard last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Elsewhere {
     /// Of the period that is meant.
@@ -108,18 +118,20 @@ struct Elsewhere {
     used: i64,
     /// What was used here by then.
     own: i64,
-    /// How many gateways share the budget.
-    living: i64,
     /// What all of them use in a minute. None: not known yet.
     minute: Option<i64>,
     heard_us: i64,
-    /// See [`BudgetWindow::set_outage`].
-    outage: Option<u32>,
 }
 
 impl BudgetWindow {
     pub fn new(calendar: Calendar) -> BudgetWindow {
-        BudgetWindow { calendar, current: Period::default(), over: Vec::new(), elsewhere: Elsewhere::default() }
+        BudgetWindow {
+            calendar,
+            current: Period::default(),
+            over: Vec::new(),
+            elsewhere: Elsewhere::default(),
+            sharing: Sharing::default(),
+        }
     }
 
     /// The period of this moment. A clock that goes back by less than a period stays in the one it was in, so that nobody gets a
@@ -149,19 +161,23 @@ impl BudgetWindow {
     /// What is left of a budget to this gateway in this period. Other gateways use the same budget, and what they used is heard late: when
     /// less is left than all use in a minute, each has an equal part of the rest.
     pub fn left(&self, budget: i64, period: &Period) -> i64 {
-        let there = &self.elsewhere;
         let mut left = budget.saturating_sub(period.used());
-        if there.living == 0 || there.start_us != period.start_us {
+        let Sharing { living, outage } = self.sharing;
+        if living == 0 && outage.is_none() {
             return left;
         }
+        // Of a period that began since, nothing was heard.
+        let nothing = Elsewhere { start_us: period.start_us, ..Elsewhere::default() };
+        let there = if self.elsewhere.start_us == period.start_us { &self.elsewhere } else { &nothing };
         left = left.saturating_sub(there.used);
         let mut at_most = |more: i64| left = left.min(there.own.saturating_add(more).saturating_sub(period.used()));
         let was_left = budget.saturating_sub(there.used).saturating_sub(there.own);
-        if there.living > 1 && there.minute.is_none_or(|minute| was_left < minute) {
-            at_most(was_left / there.living);
+        if living > 1 && there.minute.is_none_or(|minute| was_left < minute) {
+            at_most(was_left / living);
         }
-        if let Some(outage) = there.outage.filter(|_| there.living > 1) {
-            at_most((i128::from(budget) * i128::from(outage) / 1_000_000) as i64 / there.living);
+        // One that was alone knows all that is spent.
+        if let Some(outage) = outage.filter(|_| living != 1) {
+            at_most((i128::from(budget) * i128::from(outage) / 1_000_000) as i64 / living.max(1));
         }
         left
     }
@@ -171,12 +187,10 @@ impl BudgetWindow {
         if self.elsewhere.start_us == self.current.start_us { self.elsewhere.used } else { 0 }
     }
 
-    /// What others have used in the period that began then; this gateway is one of so many.
-    pub fn hear(&mut self, (start_us, used): (i64, i64), living: usize, now: LimitClock) {
-        let Period { start_us: present_us, .. } = *self.at(now.wall_us);
-        // Of the one before: nothing is known of the present one.
-        let used = if start_us == present_us { used } else { 0 };
-        let (start_us, own) = (present_us, self.current.used());
+    /// Takes over what others have used of the present period; `used_in`: by its start.
+    pub fn hear(&mut self, used_in: impl FnOnce(i64) -> i64, sharing: Sharing, now: LimitClock) {
+        let start_us = self.at(now.wall_us).start_us;
+        let (used, own) = (used_in(start_us), self.current.used());
         let before = self.elsewhere;
         let passed_us = now.us - before.heard_us;
         let minute = match before.start_us == start_us && passed_us > 0 && before.heard_us > 0 {
@@ -189,14 +203,13 @@ impl BudgetWindow {
             }
             false => None,
         };
-        let living = i64::try_from(living).unwrap_or(i64::MAX);
-        self.elsewhere = Elsewhere { start_us, used, own, living, minute, heard_us: now.us, outage: None };
+        self.elsewhere = Elsewhere { start_us, used, own, minute, heard_us: now.us };
+        self.sharing = sharing;
     }
 
-    /// The store does not answer: at most so much of a budget, in millionths, may be used by all gateways beyond what was heard. None: it
-    /// answers.
-    pub fn set_outage(&mut self, allowance: Option<u32>) {
-        self.elsewhere.outage = allowance;
+    /// Who shares the budget from now on.
+    pub fn set_sharing(&mut self, sharing: Sharing) {
+        self.sharing = sharing;
     }
 
     /// The period with this number, if it is kept.

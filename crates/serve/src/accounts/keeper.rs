@@ -22,7 +22,7 @@ use photofinish_routing::limits::{BudgetChange, LimitClock};
 /// How often changed budgets are kept.
 const SAVE_EVERY: Duration = Duration::from_millis(100);
 /// How many of these pass between two looks for changes of another process.
-const LOOK_EVERY: u32 = 10;
+const LOOK_EVERY: u32 = 5;
 
 /// Of one gateway.
 pub struct AccountKeeper {
@@ -151,6 +151,7 @@ impl AccountKeeper {
             }
         }
         if state.seen != Some(newest) && is_postgres(self.store.path()) {
+            state.seen = Some(newest);
             let kept = keep_snapshot(self.store.path(), &all_entries(&reader).map_err(told)?);
             kept.map_err(|error| format!("what a start without the database needs cannot be kept: {error}"))?;
         }

@@ -477,14 +477,15 @@ fn is_expired(settings: &Map<String, Value>, now_us: i64) -> bool {
     micros(settings, "expires_at").is_some_and(|until| until < now_us)
 }
 
-/// All that is stored.
-///
+/// What these make.
 pub fn made_callers(entries: &[AccountEntry]) -> MadeCallers {
     let mut made = MadeCallers::default();
     entries.iter().for_each(|entry| put(&mut made, entry));
     made
 }
 
+/// All that is stored.
+///
 /// # Errors
 /// The store cannot be read.
 pub fn all_entries(reader: &StoreReader) -> Result<Vec<AccountEntry>, ReadError> {

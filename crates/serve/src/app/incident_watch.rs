@@ -13,6 +13,7 @@ use super::duty;
 use super::webhook::{self, Webhook};
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::postgres_url::is_postgres;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::estimate::incident::{IncidentChange, IncidentStep, IncidentWatch};
 use photofinish_history::recorder::Recorder;
@@ -70,6 +71,7 @@ impl IncidentTask {
         // From now on they are kept.
         drop(recorder.attempts());
         let (watch, read_at) = (IncidentWatch::default(), Instant::now());
+        let is_ours = !is_postgres(&path);
         IncidentTask {
             watch,
             path,
@@ -80,7 +82,7 @@ impl IncidentTask {
             is_resumed: false,
             read_at,
             failed: false,
-            is_ours: true,
+            is_ours,
         }
     }
 

@@ -164,22 +164,10 @@ impl App {
         let probe_rows = RowFeed::new();
         let recorder = recorder.watched(probe_rows.clone());
         let GatewayParts { gateway, serving, lines, simulated, tokens } =
-            GatewayParts::join(config, recorder, upstreams?).await?;
+            Box::pin(GatewayParts::join(config, recorder, upstreams?)).await?;
         let traces = Traces::start(&gateway);
         let accounts = AccountKeeper::new(gateway.clone());
-        if let Some(mut replicas) = ReplicaTask::new(gateway.clone(), accounts.clone()) {
-            if gateway.recorder().condition() == Condition::Ok {
-                // Before the first request: what was spent, and what the others use.
-                replicas = serving
-                    .run_blocking(move || replicas.after_a_turn())
-                    .await
-                    .context("cannot meet the other gateways")?;
-            } else {
-                gateway.set_keys_away(true);
-            }
-            // Answers that run on after the drain began use limits too.
-            lines.spawn(replicas.run(lines.clone()));
-        }
+        Box::pin(meet_others(&gateway, &serving, &lines)).await?;
         if accounts.is_needed() && gateway.recorder().condition() == Condition::Ok {
             let read = accounts.clone();
             // Before the first request. After a panic, which is in the log, later.
@@ -262,9 +250,12 @@ impl App {
         self.traces.finish(if hurried { HURRY_FOR } else { TRACES_FOR }).await;
         self.lines.cancel();
         self.simulated.stop();
+        // Other gateways on the database hear that this one ends.
+        self.lines.finished(HURRY_FOR).await;
         let accounts = self.accounts;
-        // What the last answers cost.
-        let _ = Shutdown::new().run_blocking(move || accounts.turn(false)).await;
+        // What the last answers cost. A database that does not answer gets no longer than rows do.
+        let turn = Shutdown::new().run_blocking(move || accounts.turn(false));
+        let _ = tokio::time::timeout(if hurried { HURRY_FOR } else { CANCEL_FOR }, turn).await;
         let enough = async {
             if !hurried {
                 hurry.await;
@@ -312,6 +303,21 @@ impl App {
             tracing::warn!(tasks = self.serving.running(), "some tasks did not end");
         }
     }
+}
+
+/// Tells other gateways on the same database of this one, from now on; first of all hears from them what was spent.
+async fn meet_others(gateway: &Arc<Gateway>, serving: &Shutdown, lines: &Shutdown) -> anyhow::Result<()> {
+    let Some(mut replicas) = ReplicaTask::new(gateway.clone()) else { return Ok(()) };
+    if gateway.recorder().condition() == Condition::Ok {
+        replicas =
+            serving.run_blocking(move || replicas.after_a_turn()).await.context("cannot meet the other gateways")?;
+    } else {
+        gateway.set_keys_away(true);
+        gateway.usage().begin_outage((gateway.live().config.store.outage_allowance * 1e6) as u32);
+    }
+    // Answers that run on after the drain began use limits too.
+    lines.spawn(replicas.run(lines.clone()));
+    Ok(())
 }
 
 /// Opens the store; that of the built-in configuration with its directory. It blocks.

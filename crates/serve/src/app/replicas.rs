@@ -11,7 +11,7 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::warm_start;
-use crate::accounts::{AccountKeeper, budgets};
+use crate::accounts::budgets;
 use crate::server;
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::machine;
@@ -20,7 +20,7 @@ use photofinish_config::config::Config;
 use photofinish_config::keyring::SharedKeys;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::record::recorded::Recorded;
-use photofinish_history::store::{HeardRefusal, HeardReplicas, ReplicaReport, ReplicaRow, Replicas};
+use photofinish_history::store::{HeardRefusal, HeardReplicas, ReplicaReport, ReplicaRow, Replicas, WriteError};
 use photofinish_routing::health::LiveConfig;
 use photofinish_routing::health::cooldown::{CooldownReason, CooldownTarget};
 use photofinish_routing::limits::{Heard, LevelName, LimitClock, ReplicaUse, SubjectUse};
@@ -30,21 +30,22 @@ use photofinish_wire::Surface;
 const EXCHANGE_EVERY: Duration = Duration::from_millis(500);
 /// How long the database may not answer before budgets are held to their allowance.
 const AWAY_AFTER: Duration = Duration::from_secs(3);
+/// A refusal without a time to wait is taken over if it is no older than this.
+const RECENT_FOR: Duration = Duration::from_secs(5);
 /// A clock that differs from the database's by more than this is named in the log, in microseconds.
 const CLOCK_US: i64 = 2_000_000;
 
 /// One gateway's part in the exchange.
 pub(super) struct ReplicaTask {
     gateway: Arc<Gateway>,
-    accounts: Arc<AccountKeeper>,
     replicas: Replicas,
     name: String,
     /// How far the own clock is ahead, µs.
     clock_us: i64,
     /// What was told last.
     told: HashMap<LevelName, SubjectUse>,
-    /// The change of teams, users and keys that is known.
-    changes: Option<i64>,
+    /// What was heard last.
+    last: Option<Heard>,
     heard_at: Instant,
     is_away: bool,
     /// The configuration in force, and its digest.
@@ -56,19 +57,18 @@ pub(super) struct ReplicaTask {
 
 impl ReplicaTask {
     /// None: the store is a file.
-    pub fn new(gateway: Arc<Gateway>, accounts: Arc<AccountKeeper>) -> Option<ReplicaTask> {
+    pub fn new(gateway: Arc<Gateway>) -> Option<ReplicaTask> {
         let replicas = Replicas::of(&gateway.live().config.store.path)?;
         let live = gateway.live();
         let digest = digest_of(&live.config);
         Some(ReplicaTask {
             configuration: (live, digest),
             gateway,
-            accounts,
             replicas,
             name: machine::host_name(),
             clock_us: 0,
             told: HashMap::new(),
-            changes: None,
+            last: None,
             heard_at: Instant::now(),
             is_away: false,
             differing: BTreeSet::new(),
@@ -85,7 +85,7 @@ impl ReplicaTask {
             let Ok(task) = turn.await else { return };
             self = task;
         }
-        let _ = Shutdown::new().run_blocking(move || self.replicas.leave()).await;
+        let _ = shutdown.run_blocking(move || self.replicas.leave()).await;
     }
 
     /// Tells and hears once. Blocks.
@@ -95,27 +95,37 @@ impl ReplicaTask {
     }
 
     fn turn(&mut self) {
-        let told = self.tell();
-        let asked_us = wall_micros();
-        match self.replicas.exchange(&told) {
+        let report = self.tell();
+        match self.replicas.exchange(&report) {
             Ok(heard) => {
-                self.clock_us = (asked_us + wall_micros()) / 2 - heard.store_us;
+                self.clock_us = heard.clock_us;
                 self.hear(heard);
             }
             Err(error) => {
                 // Another gateway may have made a key that is not known here.
                 self.gateway.set_keys_away(true);
-                if self.heard_at.elapsed() >= AWAY_AFTER {
-                    let allowance = self.gateway.live().config.store.outage_allowance;
-                    self.gateway.usage().set_outage(Some((allowance * 1e6) as u32));
-                    if !std::mem::replace(&mut self.is_away, true) {
-                        tracing::warn!(
-                            %error,
-                            "the other gateways are not heard: limits go on by the last parts, and budgets by their allowance"
-                        );
-                    }
+                if self.last.is_none() || self.heard_at.elapsed() >= AWAY_AFTER {
+                    self.go_on_alone(&error);
                 }
             }
+        }
+    }
+
+    /// Turns go round and budgets have their allowance while the database does not answer. What runs elsewhere is not known any more.
+    fn go_on_alone(&mut self, error: &WriteError) {
+        let usage = self.gateway.usage();
+        if let Some(last) = &mut self.last {
+            last.store_us = wall_micros() - self.clock_us;
+            last.others.iter_mut().flat_map(|other| other.subjects.values_mut()).for_each(|of| of.streams = 0);
+            usage.hear(last, LimitClock { us: self.gateway.learning().now_us(), wall_us: wall_micros() });
+        }
+        usage.begin_outage((self.gateway.live().config.store.outage_allowance * 1e6) as u32);
+        if !std::mem::replace(&mut self.is_away, true) {
+            self.hear_load(&[]);
+            tracing::warn!(
+                %error,
+                "the other gateways are not heard: limits go on by the last parts, and budgets by their allowance"
+            );
         }
     }
 
@@ -140,7 +150,7 @@ impl ReplicaTask {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             clock_us: self.clock_us,
             running: self.gateway.races(),
-            draining: self.gateway.shutdown().is_draining(),
+            draining: self.gateway.is_leaving(),
             configuration: self.configuration.1.clone(),
             uses:
                 json!({ "limits": limits.collect::<Vec<_>>(), "upstreams": running.collect::<serde_json::Map<_, _>>() })
@@ -168,6 +178,7 @@ impl ReplicaTask {
         };
         let now = LimitClock { us: self.gateway.learning().now_us(), wall_us: wall_micros() };
         self.gateway.usage().hear(&limits, now);
+        self.last = Some(limits);
         self.hear_load(&told);
         if !heard.requests.is_empty() {
             let clock_us = self.clock_us;
@@ -177,13 +188,6 @@ impl ReplicaTask {
         heard.refusals.iter().for_each(|refusal| self.cool_down(refusal));
         if heard.left_out > 0 {
             tracing::debug!(requests = heard.left_out, "others recorded more than is read");
-        }
-        if self.changes != Some(heard.changes) {
-            // The first reading is the start's.
-            if self.changes.is_some() {
-                self.accounts.turn(true);
-            }
-            self.changes = Some(heard.changes);
         }
         self.compare(&heard.others);
     }
@@ -220,7 +224,14 @@ impl ReplicaTask {
             _ if refusal.key_id.is_some() => CooldownReason::KeyRefused,
             _ => return,
         };
-        let retry_after = refusal.retry_after_ms.and_then(|wait| u64::try_from(wait).ok()).map(Duration::from_millis);
+        let asked = refusal.retry_after_ms.and_then(|wait| u64::try_from(wait).ok()).map(Duration::from_millis);
+        // It is heard when its request has ended, which may be long after.
+        let retry_after = match asked {
+            Some(wait) if wait <= refusal.age => return,
+            Some(wait) => Some(wait - refusal.age),
+            None if refusal.age > RECENT_FOR => return,
+            None => None,
+        };
         self.gateway.heard_of_cooldown(reason, &target, retry_after);
         if reason == CooldownReason::RateLimited {
             let learning = self.gateway.learning();

@@ -84,10 +84,9 @@ impl Message {
             self.field(4, &parent.to_be_bytes());
         }
         let (operation, model) = (cut(head.name.0), cut(head.name.1));
-        self.begin(5, operation.len() + 1 + model.len());
-        self.0.extend_from_slice(operation.as_bytes());
-        self.0.push(b' ');
-        self.0.extend_from_slice(model.as_bytes());
+        let blank = if model.is_empty() { "" } else { " " };
+        self.begin(5, operation.len() + blank.len() + model.len());
+        [operation, blank, model].iter().for_each(|part| self.0.extend_from_slice(part.as_bytes()));
         self.number(6, head.kind as u64);
         for (field, at) in [(7, head.start), (8, head.end)] {
             self.varint(field << 3 | FIXED64);

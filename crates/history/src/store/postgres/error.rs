@@ -33,6 +33,17 @@ impl PostgresError {
         !["22", "23", "21"].iter().any(|class| self.code().starts_with(class))
     }
 
+    /// Whether it concerns all that is asked: the server is away, full or read-only.
+    pub fn is_of_the_server(&self) -> bool {
+        match self {
+            PostgresError::Refused { code, .. } => {
+                ["08", "57P", "53", "25006"].iter().any(|class| code.starts_with(class))
+            }
+            PostgresError::Lost(_) | PostgresError::Stopped | PostgresError::Settings(_) => true,
+            PostgresError::TimeLimit => false,
+        }
+    }
+
     /// Whether the connection is of no more use: it is gone, it goes to a server that takes nothing, or its plans are of an older schema.
     pub fn ends_connection(&self) -> bool {
         match self {

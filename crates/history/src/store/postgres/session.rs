@@ -121,8 +121,19 @@ impl PostgresSession {
     pub fn execute(&self, sql: &str, parameters: &[Value<'_>]) -> Result<usize, PostgresError> {
         let arguments = arguments(parameters)?;
         let query = sqlx::query_with(AssertSqlSafe(sql.to_owned()), arguments).persistent(false);
-        let done = self.run(async |connection| query.execute(connection).await)?;
+        let done = self.in_transaction(|| self.run(async |connection| query.execute(connection).await))?;
         Ok(usize::try_from(done.rows_affected()).unwrap_or(usize::MAX))
+    }
+
+    /// A statement with parameters takes two exchanges with the server. Between them a pooler may take another server, unless a
+    /// transaction has begun.
+    fn in_transaction<T>(&self, run: impl FnOnce() -> Result<T, PostgresError>) -> Result<T, PostgresError> {
+        let is_own = self.begin("BEGIN")?;
+        let done = run();
+        if is_own && self.connection.borrow().is_some() {
+            self.end(if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+        }
+        done
     }
 
     pub fn query(&self, sql: &str, parameters: &[Value<'_>]) -> Result<CursorRows<'_>, PostgresError> {
@@ -139,7 +150,7 @@ impl PostgresSession {
     pub(super) fn fetch(&self, sql: &str, parameters: &[Value<'_>]) -> Result<Vec<PgRow>, PostgresError> {
         let arguments = arguments(parameters)?;
         let query = sqlx::query_with(AssertSqlSafe(sql.to_owned()), arguments).persistent(false);
-        self.run(async |connection| query.fetch_all(connection).await)
+        self.in_transaction(|| self.run(async |connection| query.fetch_all(connection).await))
     }
 
     /// Sends rows in the binary form of `COPY`.
