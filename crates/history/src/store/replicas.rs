@@ -190,44 +190,55 @@ fn exchange(
     let recent = first_race_id(store_us - RECENT_US);
     read.retain(|number, _| others.iter().any(|other| other.number == *number));
     for other in &others {
-        let Some(last) = read.get(&other.number).copied() else {
-            // What it recorded before it was met is in the history, which a start learns from.
-            let newest = connection.one(NEWEST, params![other.number], |row| row.get(0))?;
-            read.insert(other.number, newest);
-            continue;
-        };
-        let (newest, upto): (i64, Option<i64>) =
-            connection.one(UPTO, params![other.number, last, Id(recent.as_str()), READ_MAX], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })?;
-        let Some(upto) = upto else { continue };
-        let window = params![other.number, last, upto, Id(recent.as_str())];
-        let mut hear = |request: Recorded| {
-            let started_at = request.started_at - other.report.clock_us;
-            heard.requests.push(Recorded { started_at, ..request });
-        };
-        recorded::arrived(connection, window, &mut hear)?;
-        let age = |at_us: i64| Duration::from_micros(u64::try_from(store_us - at_us).unwrap_or(0));
-        heard.refusals.extend(connection.all(REFUSALS, window, |row| {
-            Ok(HeardRefusal {
-                provider: row.get(0)?,
-                model_sent: row.get(1)?,
-                key_id: row.get(2)?,
-                failure: row.get(3)?,
-                retry_after_ms: row.get(4)?,
-                age: age(row.get::<i64>(5)? - other.report.clock_us),
-            })
-        })?);
-        if newest > upto {
-            let left_out: i64 = connection.one(BETWEEN, params![other.number, upto, newest], |row| row.get(0))?;
-            heard.left_out += left_out.unsigned_abs();
-        }
-        read.insert(other.number, newest.max(upto));
+        read_others(connection, other, &recent, read, &mut heard)?;
     }
     transaction.commit()?;
     postgres::set_number(number);
     heard.others = others;
     Ok(heard)
+}
+
+/// What another gateway recorded since it was read last.
+fn read_others(
+    connection: &Connection<'_>,
+    other: &ReplicaRow,
+    recent: &str,
+    read: &mut HashMap<i64, i64>,
+    heard: &mut HeardReplicas,
+) -> database::Result<()> {
+    let Some(last) = read.get(&other.number).copied() else {
+        // What it recorded before it was met is in the history, which a start learns from.
+        let newest = connection.one(NEWEST, params![other.number], |row| row.get(0))?;
+        read.insert(other.number, newest);
+        return Ok(());
+    };
+    let (newest, upto): (i64, Option<i64>) =
+        connection
+            .one(UPTO, params![other.number, last, Id(recent), READ_MAX], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let Some(upto) = upto else { return Ok(()) };
+    let window = params![other.number, last, upto, Id(recent)];
+    let mut hear = |request: Recorded| {
+        let started_at = request.started_at - other.report.clock_us;
+        heard.requests.push(Recorded { started_at, ..request });
+    };
+    recorded::arrived(connection, window, &mut hear)?;
+    let age = |at_us: i64| Duration::from_micros(u64::try_from(heard.store_us - at_us).unwrap_or(0));
+    heard.refusals.extend(connection.all(REFUSALS, window, |row| {
+        Ok(HeardRefusal {
+            provider: row.get(0)?,
+            model_sent: row.get(1)?,
+            key_id: row.get(2)?,
+            failure: row.get(3)?,
+            retry_after_ms: row.get(4)?,
+            age: age(row.get::<i64>(5)? - other.report.clock_us),
+        })
+    })?);
+    if newest > upto {
+        let left_out: i64 = connection.one(BETWEEN, params![other.number, upto, newest], |row| row.get(0))?;
+        heard.left_out += left_out.unsigned_abs();
+    }
+    read.insert(other.number, newest.max(upto));
+    Ok(())
 }
 
 /// Those that told something within a day, newest first, and the time by the clock of the database.
