@@ -151,7 +151,7 @@ enum Command {
     Routing(routing::RoutingOptions),
     /// Bring the tables of the database up to date, or make them.
     ///
-    /// `serve` does it too, unless the configuration says `migrate = "check"` under [store].
+    /// `serve` does it too, unless the configuration says `migrate = "check"` in `[store]`.
     Migrate,
     /// The gateways that share the database: who lives, with which version, load, clock and configuration.
     Replicas(replicas::ReplicasOptions),
