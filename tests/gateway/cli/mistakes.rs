@@ -60,7 +60,7 @@ const FILES: [&str; 58] = [
     "[providers.groq]\napi_key = \"file:/nonexistent/key\"",
     "[providers.groq]\nproxy = \"socks5://proxy.invalid\"",
     "[server]\ntls = { cert = \"/nonexistent/cert.pem\", key = \"/nonexistent/key.pem\" }",
-    "[store]\nurl = \"postgres://db/photofinish\"",
+    "[store]\nurl = \"postgres://pf:s3?cret@db/photofinish\"",
     "[store]\nretention = \"forever and a day\"",
     "[users.alice]\ntoken = \"the-same-token-0123\"\n[users.bob]\ntoken = \"the-same-token-0123\"",
     "[users.alice]\ntoken = \"${ALICE_TOKEN}\"",
