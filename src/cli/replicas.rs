@@ -33,6 +33,6 @@ pub fn run(store_path: &Path, options: &ReplicasOptions, out: &mut impl io::Writ
     if answer.is_empty() {
         return Ok(writeln!(out, "No gateway has used this database within a day.")?);
     }
-    // The version and what follows the name are short: only numbers stand to the right.
+    // Numbers are aligned to the right.
     Ok(write_lines(&aligned(&answer.rows(), &|column| !matches!(column, 1 | 6 | 7)), out)?)
 }

@@ -2,10 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::store::{ReadError, ReplicaRow, StoreReader};
-
-/// A gateway that told nothing for this long is gone, µs.
-const GONE_AFTER_US: i64 = 3_000_000;
+use crate::store::{MISSED_AFTER_US, ReadError, ReplicaRow, StoreReader};
 
 /// Those that told something within a day, newest first.
 #[derive(Debug)]
@@ -21,14 +18,14 @@ pub struct ReplicaList {
 /// The database cannot be read.
 pub fn ask(reader: &StoreReader) -> Result<ReplicaList, ReadError> {
     let (replicas, now_us) = reader.replicas()?;
-    let lives = |of: &&ReplicaRow| now_us - of.beat_at < GONE_AFTER_US;
+    let lives = |of: &&ReplicaRow| now_us - of.beat_at < MISSED_AFTER_US;
     let configuration = replicas.iter().find(lives).map(|newest| newest.report.configuration.clone());
     Ok(ReplicaList { replicas, now_us, configuration })
 }
 
 impl ReplicaList {
     fn state(&self, of: &ReplicaRow) -> &'static str {
-        match self.now_us - of.beat_at < GONE_AFTER_US {
+        match self.now_us - of.beat_at < MISSED_AFTER_US {
             true if of.report.draining => "draining",
             true => "alive",
             false => "gone",

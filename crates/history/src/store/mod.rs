@@ -63,7 +63,7 @@ pub use probes::{ProbeRow, RecordedProbe};
 pub use races::{ExportRow, RaceFilter};
 pub use reader::{EXACT_MAX, Extent, ReadError, StoreReader};
 pub use recorded::RecordedFilter;
-pub use replicas::{HeardRefusal, HeardReplicas, ReplicaReport, ReplicaRow, Replicas};
+pub use replicas::{HeardRefusal, HeardReplicas, MISSED_AFTER_US, ReplicaReport, ReplicaRow, Replicas};
 pub use rollup::{Roller, RollupError, RollupStep};
 pub use runs::{RunFilter, RunSearch};
 pub use selection::{AttemptFilter, Class, Coverage, Gather, RollupCell, Selection, SourceFilter};

@@ -20,7 +20,7 @@ const EXCHANGE_FOR: Duration = Duration::from_secs(2);
 /// Requests that are read of one other gateway at once. Of more than that only the number is known.
 const READ_MAX: i64 = 2_000;
 /// A gateway that told nothing for this long has ended, µs.
-const MISSED_AFTER_US: i64 = 3_000_000;
+pub const MISSED_AFTER_US: i64 = 3_000_000;
 /// Gateways are listed for this long after their end, µs.
 const LISTED_FOR_US: i64 = 86_400_000_000;
 /// Rows of gateways are kept for this long, µs: their budgets may count in a month.

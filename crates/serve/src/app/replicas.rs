@@ -111,7 +111,8 @@ impl ReplicaTask {
         }
     }
 
-    /// Turns go round and budgets have their allowance while the database does not answer. What runs elsewhere is not known any more.
+    /// While the database does not answer, turns go on by the clock and each budget has its allowance. What runs elsewhere counts no more,
+    /// because it would never end.
     fn go_on_alone(&mut self, error: &WriteError) {
         let usage = self.gateway.usage();
         if let Some(last) = &mut self.last {
