@@ -283,11 +283,21 @@ impl TestGateway {
             Some(lost) => lost,
             None => ending.await,
         };
-        assert_eq!(lost, 0, "rows that could not be written");
-        let rows = Rows::read(&self.directory.path().join("test.db")).await;
-        rows.assert_sound();
-        rows
+        sound_rows(lost, &self.directory).await
     }
+
+    /// [`TestGateway::stop`], but nothing moves the clock, except for what runs meanwhile.
+    pub async fn stop_while(self, meanwhile: impl Future<Output = ()>) -> Rows {
+        let (lost, ()) = tokio::join!(self.app.stop(), meanwhile);
+        sound_rows(lost, &self.directory).await
+    }
+}
+
+async fn sound_rows(lost: usize, directory: &TempDir) -> Rows {
+    assert_eq!(lost, 0, "rows that could not be written");
+    let rows = Rows::read(&directory.path().join("test.db")).await;
+    rows.assert_sound();
+    rows
 }
 
 impl Rows {

@@ -33,8 +33,9 @@ async fn a_drain_lets_running_races_finish() {
 
 #[tokio::test]
 async fn the_drain_begins_after_the_delay() {
+    const DELAY: Duration = Duration::from_secs(60);
     let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
-    let gateway = Setup::over(&[&fake]).server("drain_delay = \"5s\"").start().await;
+    let gateway = Setup::over(&[&fake]).server("drain_delay = \"1m\"").start().await;
     let (running, addr) = (gateway.gateway(), gateway.addr());
     let mut client = RawClient::connect(addr).await;
     let serves_on = async {
@@ -47,11 +48,11 @@ async fn the_drain_begins_after_the_delay() {
             assert_eq!((answer.status, answer.header("connection")), (200, ""));
         }
         assert!(!running.shutdown().is_draining());
-        advance_clock(Duration::from_secs(5)).await;
+        advance_clock(DELAY).await;
         client.closed().await;
         assert!(running.shutdown().is_draining());
     };
-    let (rows, ()) = tokio::join!(gateway.stop(), serves_on);
+    let rows = gateway.stop_while(serves_on).await;
     assert_eq!(rows.races.len(), 2);
 }
 
