@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use flate2::{Compression, GzBuilder};
 
 const SITE: &str = "src/dashboard/site";
-const DOCUMENT: &str = "src/server/api/openapi.json";
+const DOCUMENT: [(&str, &str); 2] =
+    [("src/server/api/openapi.json", "openapi.json.gz"), ("src/server/api/routing.json", "routing.json.gz")];
 
 fn main() -> std::io::Result<()> {
     let to = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
@@ -23,9 +24,11 @@ fn main() -> std::io::Result<()> {
         site += &format!("    ({name:?}, include_bytes!(\"{number}.gz\")),\n");
     }
     fs::write(to.join("site.rs"), site + "]\n")?;
-    pack(Path::new(DOCUMENT), &to.join("openapi.json.gz"))?;
+    for (file, packed) in DOCUMENT {
+        pack(Path::new(file), &to.join(packed))?;
+        println!("cargo::rerun-if-changed={file}");
+    }
     println!("cargo::rerun-if-changed={SITE}");
-    println!("cargo::rerun-if-changed={DOCUMENT}");
     Ok(())
 }
 

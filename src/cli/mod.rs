@@ -43,6 +43,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use flate2::read::GzDecoder;
 use tracing::level_filters::LevelFilter;
 
 use no_keys::NoKeys;
@@ -83,6 +84,8 @@ struct Cli {
 
 const KEY_EXAMPLES: &str = include_str!("help/key.txt").trim_ascii_end();
 const EXAMPLES: &str = include_str!("help/photofinish.txt").trim_ascii_end();
+/// `config.schema.json` in gzip.
+const CONFIG_SCHEMA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/config.schema.json.gz"));
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -332,7 +335,7 @@ async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::
             change_accounts(None, command, &mut io::stdout().lock()).await?
         }
         Command::Check(check::CheckOptions { schema: true, .. }) => {
-            io::stdout().lock().write_all(config::schema().as_bytes())?;
+            io::copy(&mut GzDecoder::new(CONFIG_SCHEMA), &mut io::stdout().lock())?;
         }
         Command::Completions(options) => packaged::completions(Cli::command(), &options, &mut io::stdout().lock())?,
         Command::Man(options) => packaged::pages(Cli::command(), &options)?,

@@ -2,6 +2,7 @@
 //! for many items that have to be sorted fast: it moves each through an index.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Up to so many items are sorted where they are.
 const FEW: usize = 16;
@@ -53,6 +54,33 @@ fn in_order(len: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering) -> Ve
     let mut places: Vec<usize> = (0..len).collect();
     places.sort_by(|one, other| compare(*one, *other));
     places
+}
+
+/// Makes a map item by item: `collect` has a sort for each type of map.
+pub trait IntoMap<K, V> {
+    /// Of items with the same key the last one counts.
+    fn into_map(self) -> BTreeMap<K, V>;
+}
+
+impl<K: Ord, V, I: Iterator<Item = (K, V)>> IntoMap<K, V> for I {
+    fn into_map(self) -> BTreeMap<K, V> {
+        let mut map = BTreeMap::new();
+        map.extend(self);
+        map
+    }
+}
+
+/// Makes a set item by item.
+pub trait IntoSet<T> {
+    fn into_set(self) -> BTreeSet<T>;
+}
+
+impl<T: Ord, I: Iterator<Item = T>> IntoSet<T> for I {
+    fn into_set(self) -> BTreeSet<T> {
+        let mut set = BTreeSet::new();
+        set.extend(self);
+        set
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::settings::{HostLimits, Precisions};
 use super::{Keys, ModelConfig, Provider, RaceSettings, Timeouts, UpstreamConfig, User, catalogue};
 use crate::offerings::{CataloguedModel, ModelCatalogue, Offering, OfferingStatus};
 use photofinish_base::clock::wall_micros;
-use photofinish_base::order::StableSort as _;
+use photofinish_base::order::{IntoMap as _, StableSort as _};
 
 /// Direct hosts that make routers unnecessary: a router adds a hop and hosts the same model at one of them.
 const DIRECT_HOSTS: usize = 2;
@@ -56,7 +56,7 @@ impl Hosting<'_> {
                 )
             })
         };
-        self.catalogue.models().filter_map(with_hosts).collect()
+        self.catalogue.models().filter_map(with_hosts).into_map()
     }
 
     /// The upstreams of a model whose table lists none.

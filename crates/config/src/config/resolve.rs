@@ -27,6 +27,7 @@ use super::{
     Timeouts, UpstreamConfig, User, catalogue,
 };
 use photofinish_base::machine;
+use photofinish_base::order::{IntoMap as _, IntoSet as _};
 
 /// Bytes of `memory` per request in flight. A slow stream with its connections was measured to take 44 to 50 KB, so as
 /// many streams as are let in take one and a half times `memory`. What is larger is leased from `memory` itself.
@@ -63,7 +64,7 @@ pub(super) fn resolve(
     if serves_catalogue {
         models = hosting.every_model(&raw.race);
         let served = chosen.catalogue.aliases().filter(|(_, name)| models.contains_key(*name));
-        aliases = served.map(|(alias, name)| (alias.to_owned(), name.to_owned())).collect();
+        aliases = served.map(|(alias, name)| (alias.to_owned(), name.to_owned())).into_map();
     }
     doubts::warn_of_limits(scope, (&hosting, &models, &aliases), &raw.limits, teams.values());
     let workloads = raw.probes.workloads();
@@ -78,7 +79,7 @@ pub(super) fn resolve(
             outage_allowance: raw.store.outage_allowance,
         },
         race: raw.race,
-        providers: providers.into_iter().filter_map(|(name, provider)| Some((name, provider?))).collect(),
+        providers: providers.into_iter().filter_map(|(name, provider)| Some((name, provider?))).into_map(),
         models,
         serves_catalogue,
         catalogue: chosen.catalogue,
@@ -187,7 +188,7 @@ fn listen_of_environment(scope: &ReaderScope<'_>) -> Option<Listen> {
 
 fn listed_providers(scope: &ReaderScope<'_>, raw: Vec<RawProvider>, env_proxies: &EnvProxies) -> ResolvedNames {
     let listed = |raw| provider_table::listed(scope, raw, env_proxies).map(Arc::new);
-    raw.into_iter().map(|raw| (raw.name.value.clone(), listed(raw))).collect()
+    raw.into_iter().map(|raw| (raw.name.value.clone(), listed(raw))).into_map()
 }
 
 /// Adds the providers of the catalogue that a model or a user's keys name and that have no table; their key is in the usual
@@ -235,7 +236,7 @@ fn resolve_models(
     raw: Vec<RawModel>,
     hosting: &Hosting<'_>,
 ) -> (BTreeMap<String, Arc<ModelConfig>>, BTreeMap<String, String>) {
-    let names: BTreeSet<String> = raw.iter().map(|model| model.name.value.clone()).collect();
+    let names: BTreeSet<String> = raw.iter().map(|model| model.name.value.clone()).into_set();
     let (mut models, mut aliases) = (BTreeMap::new(), BTreeMap::<String, String>::new());
     for raw in raw {
         let name = raw.name.value;
@@ -351,7 +352,7 @@ fn resolve_upstreams(
 fn resolve_teams(raw: Vec<RawTeam>) -> BTreeMap<String, Arc<Team>> {
     let team =
         |RawTeam { name, limits }| (name.value.clone(), Arc::new(Team { name: name.value, limits: Arc::new(limits) }));
-    raw.into_iter().map(team).collect()
+    raw.into_iter().map(team).into_map()
 }
 
 /// The name of a user's team, if there is such a team.

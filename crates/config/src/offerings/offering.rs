@@ -166,8 +166,9 @@ impl<'r> Row<'r> {
 
     /// None: unknown.
     fn value<T: Deserialize<'r>>(&self, column: &str) -> Result<Option<T>, String> {
-        let place = self.columns.iter().position(|name| name == column);
-        let value = place.and_then(|place| self.values.get(place)).filter(|value| value.get() != "null");
+        let mut places = self.columns.iter().zip(self.values);
+        let value =
+            places.find(|(name, _)| *name == column).map(|(_, value)| value).filter(|value| value.get() != "null");
         value.map(|value| serde_json::from_str(value.get())).transpose().map_err(|_| self.wrong(column))
     }
 

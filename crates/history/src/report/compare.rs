@@ -80,7 +80,7 @@ pub fn ask(reader: &StoreReader, window: &RaceWindow, config: &Config, now_us: i
         |upstream: &str| filter.provider.as_deref().is_none_or(|provider| upstream.split('/').next() == Some(provider));
     let mut models = Vec::new();
     let mut clients = reader.clients_around(&looks, filter.model.as_deref(), by_model.len())?;
-    clients.sort_unstable_by_key(|client| client.first_token_us);
+    clients.stable_sort_by_key(|client| client.first_token_us);
     for (model, looks) in by_model {
         let clients: Vec<&ClientRow> = clients.iter().filter(|client| client.model == model).collect();
         let mix: Vec<(TokenCounts, f64)> =
@@ -126,7 +126,7 @@ impl UpstreamComparison {
         let token =
             |look: &&LookRow| if let LookSeen::Token(us) = look.seen { Some((us as f64, look.weight)) } else { None };
         let mut times: Vec<(f64, f64)> = looks.iter().filter_map(token).collect();
-        times.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+        times.stable_sort_by(|one, other| one.0.total_cmp(&other.0));
         let count = |seen: LookSeen| looks.iter().filter(|look| look.seen == seen).count();
         UpstreamComparison {
             upstream: upstream.to_owned(),

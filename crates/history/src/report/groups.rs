@@ -15,6 +15,7 @@ use crate::estimate::spread::Times;
 use crate::estimate::summary::{Summary, absorb_ttft};
 use crate::store::{Gather, RollupCell};
 use photofinish_base::clock::micros;
+use photofinish_base::order::IntoMap as _;
 
 /// How attempts are grouped.
 #[derive(Clone, Debug)]
@@ -122,7 +123,7 @@ impl<'r> Groups<'r> {
     pub fn figures(self, slo: &SloTargets, window: &HoursWindow) -> Vec<GroupFigures> {
         let Groups { rules, names, groups, .. } = self;
         let sorted: BTreeMap<Vec<GroupValue>, Group> =
-            groups.into_iter().map(|(key, group)| (names.parts(&rules.by, &key), group)).collect();
+            groups.into_iter().map(|(key, group)| (names.parts(&rules.by, &key), group)).into_map();
         let figures = sorted.into_iter().map(|(keys, group)| {
             let (mut hour, mut weekday) = (None, None);
             for part in &keys {
@@ -132,7 +133,7 @@ impl<'r> Groups<'r> {
                     _ => {}
                 }
             }
-            let strata: BTreeMap<GroupKey, Times> = group.strata.into_iter().collect();
+            let strata: BTreeMap<GroupKey, Times> = group.strata.into_iter().into_map();
             let gathered = GatheredGroup { summary: group.summary, strata: strata.into_values().collect() };
             GroupFigures::new(keys, gathered, slo, window.seconds(hour, weekday))
         });

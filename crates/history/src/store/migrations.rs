@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _};
 
 /// Every migration. A start needs their checksums three times.
@@ -61,10 +61,12 @@ pub(super) fn newest() -> i64 {
 const SCHEMA: &str = include_str!("../../migrations/schema.sql");
 
 /// Applies the migrations that are missing. Blocks: `sqlx` waits on a runtime, so it gets a thread with one.
-pub(super) fn migrate(path: &Path, busy_timeout: Duration) -> Result<(), MigrateError> {
+/// An `empty` file need not wait for the disk: it loses its first transaction as a whole or not at all, as any that is only in the log.
+pub(super) fn migrate(path: &Path, busy_timeout: Duration, empty: bool) -> Result<(), MigrateError> {
+    let synchronous = if empty { SqliteSynchronous::Off } else { SqliteSynchronous::Normal };
     let on_runtime = || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(unavailable)?;
-        runtime.block_on(apply(path, busy_timeout))
+        runtime.block_on(apply(path, busy_timeout, synchronous))
     };
     std::thread::scope(|scope| {
         let panicked = |_| Err(unavailable(io::Error::other("the migrations panicked")));
@@ -73,8 +75,12 @@ pub(super) fn migrate(path: &Path, busy_timeout: Duration) -> Result<(), Migrate
 }
 
 /// One transaction: two processes that start on one new file wait for each other, and neither sees half a schema.
-async fn apply(path: &Path, busy_timeout: Duration) -> Result<(), MigrateError> {
-    let options = SqliteConnectOptions::new().filename(path).busy_timeout(busy_timeout).disable_statement_logging();
+async fn apply(path: &Path, busy_timeout: Duration, synchronous: SqliteSynchronous) -> Result<(), MigrateError> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(busy_timeout)
+        .synchronous(synchronous)
+        .disable_statement_logging();
     let mut connection = options.connect().await?;
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     let tables: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema").fetch_one(&mut *transaction).await?;

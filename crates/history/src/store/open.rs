@@ -151,7 +151,8 @@ fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<Connection, OpenE
     let _opening = opening();
     create_private(path).map_err(|error| explain_io(path, &error))?;
     let mut connection = connect_writing(path).map_err(|error| explain(path, &error))?;
-    match owner(&connection).map_err(|error| explain(path, &error))? {
+    let owner = owner(&connection).map_err(|error| explain(path, &error))?;
+    match owner {
         FileOwner::Other => return Err(OpenError::Foreign { path: path.into() }),
         FileOwner::None => connection.execute_batch(EMPTY_FILE).map_err(|error| explain(path, &error))?,
         FileOwner::Photofinish => {}
@@ -162,7 +163,8 @@ fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<Connection, OpenE
     // Opens the log, which then stays until this connection closes. Without it, closing the connection of the migrations moves the log
     // into the file, which waits for the disk five times.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(explained)?;
-    migrate(path, BUSY_TIMEOUT).map_err(|error| explain_migration(path, &error))?;
+    let is_empty = matches!(owner, FileOwner::None);
+    migrate(path, BUSY_TIMEOUT, is_empty).map_err(|error| explain_migration(path, &error))?;
     views::prepare(&mut connection).map_err(explained)?;
     if let Some(bytes_max) = bytes_max {
         let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(explained)?;

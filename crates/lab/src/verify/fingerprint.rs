@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
+use photofinish_base::order::IntoMap as _;
 use photofinish_history::estimate::fingerprint::FirstTokens;
 
 /// Likeliest tokens that are asked for: some vendors give no more.
@@ -75,7 +76,7 @@ pub fn read(text: &str) -> FirstTokens {
         let (token, share) = pair.split_once(':')?;
         Some((u64::from_str_radix(token, 16).ok()?, share.parse().ok()?))
     };
-    text.split(' ').filter_map(pair).collect()
+    text.split(' ').filter_map(pair).into_map()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! In the file, `use` names what an operation shares with others: the `fragments`. An answer that is a string is an error. An
 //! operation without `default` gets the default answer of `server::routes::edge`. Parameters follow from the command line's
-//! arguments, schemas from field lists and from types.
+//! arguments, schemas from field lists. A test writes those of types, `routing.json`: code that makes them would be a hundred kilobytes.
 
 use std::any::TypeId;
 use std::sync::LazyLock;
@@ -14,8 +14,6 @@ use axum::extract::State;
 use clap::builder::PossibleValue;
 use clap::{Arg, Args, Command};
 use http::Response;
-use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::accounts::AuditQuestion;
@@ -32,7 +30,6 @@ use photofinish_history::report::incidents::{self, IncidentsQuestion};
 use photofinish_history::report::members::{MemberField, MemberKind, of_columns};
 use photofinish_history::report::{compare, costs, distribution, races, regressions, runs, series, stats, usage};
 use photofinish_lab::replay::ReplayQuestion;
-use photofinish_routing::status::RoutingReport;
 
 /// The refusals that every path can send before it reads the request.
 const REFUSED: &str = "403 for a foreign Origin or a client on another machine, 421 for a foreign Host, 429 for a wrong \
@@ -40,6 +37,9 @@ const REFUSED: &str = "403 for a foreign Origin or a client on another machine, 
 
 /// `openapi.json` in gzip.
 const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/openapi.json.gz"));
+
+/// `routing.json` in gzip: the schemas of what `/api/routing` answers, by name.
+const ROUTING: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/routing.json.gz"));
 
 /// Built at the first request.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| openapi().to_string().into());
@@ -206,7 +206,8 @@ fn schemas() -> Map<String, Value> {
         ),
     ];
     let fields = fields.map(|(name, schema)| (name.to_owned(), schema)).into_iter();
-    fields.chain(usage_schemas()).chain(derived::<RoutingReport>()).collect()
+    let routing: Map<String, Value> = serde_json::from_slice(&unpacked(ROUTING)).unwrap_or_default();
+    fields.chain(usage_schemas()).chain(routing).collect()
 }
 
 fn usage_schemas() -> impl Iterator<Item = (String, Value)> {
@@ -222,15 +223,6 @@ fn usage_schemas() -> impl Iterator<Item = (String, Value)> {
 fn parameters<Q: Args>() -> Vec<Value> {
     let command = Q::augment_args(Command::new("query").disable_help_flag(true));
     command.get_arguments().filter_map(parameter).collect()
-}
-
-/// The schemas of a type and of the types in it, by name: OpenAPI 3.1 uses JSON Schema 2020-12.
-fn derived<T: JsonSchema>() -> Map<String, Value> {
-    let settings = SchemaSettings::draft2020_12().for_serialize();
-    let settings = settings.with(|settings| settings.definitions_path = "/components/schemas".into());
-    let mut generator = settings.into_generator();
-    generator.subschema_for::<T>();
-    generator.take_definitions(true)
 }
 
 /// An object with these members and no others.

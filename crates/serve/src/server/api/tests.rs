@@ -300,8 +300,23 @@ fn a_regression_is_as_the_document_says() {
     assert!(properties.eq(regressions::REGRESSION.iter().map(|field| field.name)));
 }
 
+/// The schemas of a report on routing and of the types in it, by name: OpenAPI 3.1 uses JSON Schema 2020-12.
+fn of_routing() -> String {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
+    let settings = settings.with(|settings| settings.definitions_path = "/components/schemas".into());
+    let mut generator = settings.into_generator();
+    generator.subschema_for::<photofinish_routing::status::RoutingReport>();
+    format!("{:#}\n", Value::from(generator.take_definitions(true)))
+}
+
 #[test]
 fn how_routing_stands_is_as_the_document_says() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/server/api/routing.json");
+    if std::env::var_os("PHOTOFINISH_BLESS").is_some() {
+        std::fs::write(file, of_routing()).unwrap();
+    }
+    let how = "PHOTOFINISH_BLESS=1 cargo test -p photofinish-serve writes it";
+    assert!(std::fs::read_to_string(file).unwrap() == of_routing(), "{file} is out of date; {how}");
     let document = openapi();
     let predicted = serde_json::json!([{ "input_tokens": 500, "ttft_p50_ms": 200.5, "ttft_p95_ms": null, "whole_p50_ms": 900.5, "whole_p95_ms": null }]);
     let told = serde_json::json!({
