@@ -41,13 +41,8 @@ void *memmove(void *destination, const void *source, size_t n) {
   }
   // 64 bytes a step, and those at the other end with the last one.
   if ((uintptr_t)to - (uintptr_t)from >= n) {
-    // Forwards: what is written has been read.
-#ifdef __x86_64__
-    if (n >= 2048 && (uintptr_t)from - (uintptr_t)to >= n) {
-      __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
-      return destination;
-    }
-#endif
+    // Forwards: what is written has been read. Not by `rep movsb`: processors of AMD take 14 times as long if the destination is 1 to 15 bytes
+    // further in its page than the source, and it is no quicker from memory.
     u128 tail2 = in_end[-3], tail3 = in_end[-4];
     for (size_t left = n; left > 64; left -= 64, in += 4, out += 4) {
       u128 a = in[0], b = in[1], c = in[2], d = in[3];

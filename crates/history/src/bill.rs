@@ -17,6 +17,10 @@ const TOKENS_PER_SECOND_MAX: f64 = 5_000.0;
 /// Assumed maximum ratio between the counts of two tokenizers for one prompt.
 const TOKENIZERS_DIFFER_BY: f64 = 2.0;
 
+/// Costs are rounded to so many parts of a dollar: prices have four decimals per million tokens, and the rows store a whole number in half
+/// the bytes.
+pub const COST_STEPS: f64 = 1e10;
+
 /// How one attempt is billed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BillBounds {
@@ -66,8 +70,10 @@ impl BillBounds {
         let (least, most) = tier::factors(row);
         (row.cost_usd, row.cost_basis) = match (reported, self.price.and_then(|price| counted(row, price))) {
             (Some(cost), _) => (Some(cost), CostBasis::Reported),
-            (None, Some(cost)) if is_whole(row) && most == Some(least) => (Some(cost * least), CostBasis::Computed),
-            (None, Some(cost)) => (Some(cost * least), CostBasis::AtLeast),
+            (None, Some(cost)) if is_whole(row) && most == Some(least) => {
+                (Some(rounded(cost * least)), CostBasis::Computed)
+            }
+            (None, Some(cost)) => (Some(rounded(cost * least)), CostBasis::AtLeast),
             (None, None) => (None, CostBasis::Unknown),
         };
     }
@@ -131,7 +137,7 @@ impl BillBounds {
         // Counting a prompt is free at every provider that offers it.
         let (min, max) = if counts { (0.0, Some(0.0)) } else { self.bounds(price, row, prompt, answer) };
         let (least, most) = tier::factors(row);
-        let (min, max) = (min * least, max.zip(most).map(|(max, most)| max * most));
+        let (min, max) = (rounded(min * least), max.zip(most).map(|(max, most)| rounded(max * most)));
         (row.cost_usd_min, row.cost_usd_max) = (Some(min), max);
         (row.cost_usd, row.cost_basis) = match max {
             Some(max) if max <= min => (Some(min), CostBasis::Computed),
@@ -140,6 +146,12 @@ impl BillBounds {
             None => (None, CostBasis::Unknown),
         };
     }
+}
+
+/// To a whole number of steps, but for a cost that would change by a thousandth.
+fn rounded(usd: f64) -> f64 {
+    let steps = (usd * COST_STEPS).round();
+    if steps < 1_000.0 { usd } else { steps / COST_STEPS }
 }
 
 /// Fills in the bounds of all attempts of a finished race. The counts of one attempt bound the costs of the others.

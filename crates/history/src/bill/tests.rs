@@ -278,3 +278,17 @@ fn an_endless_answer_is_not_bounded_by_what_was_asked_for() {
     assert_eq!(went_on(Some("closed")), (Some(0.001), AtLeast, Some(0.001), Some(0.011)));
     assert_eq!(went_on(Some("endless")), (Some(0.001), AtLeast, Some(0.001), Some(0.401)), "a token a character");
 }
+
+#[test]
+fn a_cost_is_a_whole_number_of_steps() {
+    let of = |tokens: i64| {
+        let mut row = row(|row| (row.input_tokens, row.output_tokens) = (Some(tokens), Some(7)));
+        let price = Price { input: 0.15, output: 0.6, ..PRICE };
+        BillBounds { price: Some(price), ..STOPS }.count(&mut row, None);
+        row.cost_usd.unwrap()
+    };
+    for tokens in [8, 17, 12_345, 1_000_003] {
+        assert_eq!(of(tokens), (1_500 * tokens + 6_000 * 7) as f64 / COST_STEPS, "{tokens}");
+    }
+    assert_eq!([0.0, 1.23e-9, 7.654_321e-7].map(rounded), [0.0, 1.23e-9, 7.654e-7], "not to nothing");
+}

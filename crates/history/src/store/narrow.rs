@@ -5,12 +5,14 @@
 //! Not for moving rows of older files into them: see `moving`.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::BuildHasher as _;
 use std::sync::LazyLock;
 
+use foldhash::quality::RandomState;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::columns::{Spells, stored};
+use crate::bill::COST_STEPS;
 use crate::record::table::{CellValue, Column, Subset, Table};
 use crate::record::{AttemptRecord, RaceRecord};
 
@@ -31,10 +33,14 @@ enum Form {
     Quarter,
     /// 1/p where that is a whole number.
     Odds,
+    /// The negative number of [`COST_STEPS`] where that is a whole one.
+    Cost,
+    /// As a cost; null where the other column has the same, −1 for null.
+    CostAs(&'static str),
 }
 
 use CellValue::{Integer, Null, Real, Text};
-use Form::{As, Code, Name, NameAs, Odds, Quarter, Unless};
+use Form::{As, Code, Cost, CostAs, Name, NameAs, Odds, Quarter, Unless};
 
 const RACE: &[(&str, Form)] = &[
     ("user", Name),
@@ -102,10 +108,11 @@ const ATTEMPT: &[(&str, Form)] = &[
     ("client_stalled", Unless(Integer(0))),
     ("tok_src", Code(&["usage", "partial", "none", "tokenizer", "chars", "events"])),
     ("finish_reason", Name),
+    ("cost_usd", Cost),
     ("cost_basis", Code(&["reported", "computed", "at_least", "at_most", "unknown"])),
     ("definition_version", Unless(Integer(1))),
-    ("cost_usd_min", As("cost_usd")),
-    ("cost_usd_max", As("cost_usd")),
+    ("cost_usd_min", CostAs("cost_usd")),
+    ("cost_usd_max", CostAs("cost_usd")),
     ("price_source", Name),
     ("service_tier", Name),
     ("plain", Unless(Integer(0))),
@@ -151,9 +158,9 @@ impl Narrow {
         let form = |at: usize, name: &str| {
             let form = forms.iter().find(|(of, _)| *of == name)?.1;
             let other = match form {
-                NameAs(other) | As(other) => other,
+                NameAs(other) | As(other) | CostAs(other) => other,
                 Quarter => "input_bytes",
-                Name | Code(_) | Unless(_) | Odds => name,
+                Name | Code(_) | Unless(_) | Odds | Cost => name,
             };
             Some((at, form, place(other)))
         };
@@ -187,7 +194,7 @@ impl Narrow {
         let form = |at: usize| self.forms.iter().find(|form| form.0 == at).map(|form| form.1);
         let copied = columns.iter().zip(self.columns).enumerate().map(|(at, (name, column))| match form(at) {
             Some(NameAs(_)) => format!("ifnull(NEW.{name}, 0)"),
-            Some(As(_) | Unless(_)) if column.nullable => format!("ifnull(NEW.{name}, -1)"),
+            Some(As(_) | CostAs(_) | Unless(_)) if column.nullable => format!("ifnull(NEW.{name}, -1)"),
             _ => format!("NEW.{name}"),
         });
         let (wide, table, columns, copied) =
@@ -241,6 +248,11 @@ impl Narrow {
                 (As(_), _) => same(cell, other, if matches!(other, Real(_)) { Real(-1.0) } else { Integer(-1) }),
                 (Quarter, Integer(_)) if matches!(other, Integer(bytes) if cell == Integer(bytes / 4)) => Null,
                 (Odds, Real(share)) => Real(odds(share)),
+                (Cost, Real(usd)) => Real(cost_steps(usd)),
+                (CostAs(_), cell) => match same(cell, other, Real(-1.0)) {
+                    Real(usd) => Real(cost_steps(usd)),
+                    cell => cell,
+                },
                 _ => cell,
             };
             if let Some(place) = cells.get_mut(at) {
@@ -251,15 +263,24 @@ impl Narrow {
     }
 }
 
-/// What the numbers in a column stand for.
+/// What the cells of a column stand for.
 #[derive(Clone, Copy)]
 enum Spelling {
     Name,
     Code(&'static [&'static str]),
+    /// Null stands for this.
+    Usual(CellValue<'static>),
+    /// The same, and −1 for null.
+    UsualOrNone(CellValue<'static>),
+    /// −1 stands for null.
+    OrNone,
+    Odds,
+    /// −1 stands for null.
+    Cost,
 }
 
-/// Some columns of a narrow table for SQL that reads many rows: as the views show them, except that names and codes stay numbers. SQL would
-/// look up the name of each for as long as all the rest takes.
+/// Some columns of a narrow table for SQL that reads many rows, as they are stored. What the views compute in SQL would take as long as all
+/// the rest: [`Speller`] does it.
 #[derive(Default)]
 pub(super) struct NumberedColumns {
     pub columns: String,
@@ -287,28 +308,23 @@ impl Narrow {
         let is_nullable = self.columns.get(column).is_some_and(|column| column.nullable);
         let cell = format!("{table}.{}", stored(name));
         let Some((_, form, _)) = self.forms.iter().find(|(at, ..)| *at == column) else { return (cell, None) };
+        let or = |other: &str| format!("coalesce({cell}, {table}.{other})");
         match form {
             Name => (cell, Some(Spelling::Name)),
-            NameAs(other) => (format!("coalesce({cell}, {table}.{other})"), Some(Spelling::Name)),
+            NameAs(other) => (or(other), Some(Spelling::Name)),
             Code(list) => (cell, Some(Spelling::Code(list))),
-            As(other) => (format!("nullif(coalesce({cell}, {table}.{other}), -1)"), None),
-            Quarter => (format!("coalesce({cell}, {table}.input_bytes / 4)"), None),
-            Odds => (format!("CASE WHEN {cell} > 1.0 THEN 1.0 / {cell} ELSE {cell} END"), None),
-            Unless(usual) => {
-                let usual = match usual {
-                    Text(text) => format!("'{text}'"),
-                    Real(value) => format!("{value:?}"),
-                    Integer(value) => value.to_string(),
-                    Null => "NULL".to_owned(),
-                };
-                let cell = format!("coalesce({cell}, {usual})");
-                (if is_nullable { format!("nullif({cell}, -1)") } else { cell }, None)
-            }
+            As(other) => (or(other), Some(Spelling::OrNone)),
+            Quarter => (or("input_bytes / 4"), None),
+            Odds => (cell, Some(Spelling::Odds)),
+            Cost => (cell, Some(Spelling::Cost)),
+            CostAs(other) => (or(other), Some(Spelling::Cost)),
+            Unless(usual) if is_nullable => (cell, Some(Spelling::UsualOrNone(*usual))),
+            Unless(usual) => (cell, Some(Spelling::Usual(*usual))),
         }
     }
 }
 
-/// Spells the names and codes of some columns out.
+/// Says what the cells of some columns stand for.
 pub(super) struct Speller<'n> {
     numbered: &'n NumberedColumns,
     names: &'n [Box<str>],
@@ -322,14 +338,21 @@ impl<'n> Speller<'n> {
 
 impl Spells for Speller<'_> {
     fn spell<'c>(&'c self, at: usize, cell: CellValue<'c>) -> CellValue<'c> {
-        let Integer(number) = cell else { return cell };
-        let place = usize::try_from(number).unwrap_or(usize::MAX);
-        let text = match self.numbered.spellings.get(at).copied().flatten() {
-            None => return cell,
-            Some(Spelling::Name) => self.names.get(place).filter(|_| place > 0).map(|name| &**name),
-            Some(Spelling::Code(list)) => list.get(place.wrapping_sub(1)).copied(),
-        };
-        text.map_or(Null, Text)
+        let Some(spelling) = self.numbered.spellings.get(at).copied().flatten() else { return cell };
+        let place = |number: i64| usize::try_from(number).unwrap_or(usize::MAX);
+        match (spelling, cell) {
+            (Spelling::Name, Integer(number)) => {
+                self.names.get(place(number)).filter(|_| number > 0).map_or(Null, |name| Text(name))
+            }
+            (Spelling::Code(list), Integer(number)) => {
+                list.get(place(number).wrapping_sub(1)).map_or(Null, |code| Text(code))
+            }
+            (Spelling::Usual(usual) | Spelling::UsualOrNone(usual), Null) => usual,
+            (Spelling::UsualOrNone(_) | Spelling::OrNone | Spelling::Cost, Integer(-1) | Real(-1.0)) => Null,
+            (Spelling::Odds, Real(odds)) if odds > 1.0 => Real(1.0 / odds),
+            (Spelling::Cost, Real(steps)) if steps < -1.0 => Real(steps / -COST_STEPS),
+            (_, cell) => cell,
+        }
     }
 }
 
@@ -354,6 +377,12 @@ fn odds(share: f64) -> f64 {
     if odds > 1.0 && odds <= f64::from(i16::MAX) && (1.0 / odds).to_bits() == share.to_bits() { odds } else { share }
 }
 
+/// The cost in steps if it comes out of them exactly: it takes three or four bytes, and dollars eight. Negative, so that it is no cost in dollars.
+fn cost_steps(usd: f64) -> f64 {
+    let steps = (usd * COST_STEPS).round();
+    if steps > 1.0 && (steps / COST_STEPS).to_bits() == usd.to_bits() { -steps } else { usd }
+}
+
 /// Most names of a file. Further ones are stored in their rows.
 const NAMES_MAX: usize = 20_000;
 
@@ -364,7 +393,7 @@ const ONCE_MAX: usize = 4_096;
 /// The numbers of names that a connection knows.
 #[derive(Default)]
 pub(super) struct Names {
-    numbers: HashMap<Box<str>, i64>,
+    numbers: HashMap<Box<str>, i64, RandomState>,
     /// Hashes.
     once: HashSet<u64>,
     hasher: RandomState,

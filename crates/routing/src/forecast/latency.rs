@@ -67,18 +67,20 @@ impl LatencyForecast {
     /// minutes were like, for a hung upstream would otherwise be waited for the longer, the longer it hangs. None before a few samples.
     pub fn usual_p99_us(&self, sent: SendConditions, now: i64) -> Option<i64> {
         self.is_seen(now).then(|| {
-            let [median_us, late_us] = [0.5, USUAL_QUANTILE].map(|q| self.usual_us(sent, q, now));
+            let [median_us, late_us] = self.usual_us(sent, [0.5, USUAL_QUANTILE], now);
             late_us.clamp(USUAL.0 * median_us, USUAL.1 * median_us) as i64
         })
     }
 
     /// The median for an attempt sent now if the upstream were as usual, µs.
     pub fn usual_median_us(&self, sent: SendConditions, now: i64) -> f64 {
-        self.usual_us(sent, 0.5, now)
+        let [median_us] = self.usual_us(sent, [0.5], now);
+        median_us
     }
 
-    fn usual_us(&self, sent: SendConditions, q: f64, now: i64) -> f64 {
-        (self.line.at(sent.uncached_tokens) + self.level.lasting(now) + self.shape.get().quantile(q)).exp()
+    fn usual_us<const N: usize>(&self, sent: SendConditions, shares: [f64; N], now: i64) -> [f64; N] {
+        let usual = self.line.at(sent.uncached_tokens) + self.level.lasting(now);
+        self.shape.quantiles(shares).map(|residual| (usual + residual).exp())
     }
 
     /// Usual time between two tokens with `in_flight` other attempts there, µs; none without a timed answer.

@@ -63,6 +63,14 @@ impl LazyShape {
     pub fn get(&self) -> &ResidualShape {
         self.shape.get_or_init(|| self.residuals.shape())
     }
+
+    /// See [`ResidualShape::quantile`]. Makes no tables for it.
+    pub fn quantiles<const N: usize>(&self, shares: [f64; N]) -> [f64; N] {
+        match self.shape.get() {
+            Some(shape) => shares.map(|q| shape.quantile(q)),
+            None => self.residuals.quantiles(shares),
+        }
+    }
 }
 
 impl Residuals {
@@ -103,8 +111,14 @@ impl Residuals {
         (f64::from(between(low.0, high.0, share)), f64::from(between(low.1, high.1, share)).max(residual))
     }
 
+    fn quantiles<const N: usize>(&self, shares: [f64; N]) -> [f64; N] {
+        let (edges, _) = self.edges();
+        shares.map(|q| quantile(q, |point| FIXED.points[point].alive(&edges)))
+    }
+
+    /// Survival at the lower edge of each bin and at the upper one of the last, and the residual until which it rests on what was seen:
     /// Kaplan–Meier over the bins, each hazard drawn to the prior's; those that were cut within a bin were at risk for half of it.
-    fn bins(&self) -> SurvivalBins {
+    fn edges(&self) -> ([f32; BINS + 1], f32) {
         let fixed = &*FIXED;
         let mut edges = [1.0; BINS + 1];
         // Bins from the lowest one whose estimate rests on what was seen.
@@ -119,13 +133,18 @@ impl Residuals {
             edges[bin + 1] = edges[bin] * (1.0 - hazard.clamp(0.0, 1.0));
             at_risk = (at_risk - self.events[bin] - self.censored[bin]).max(0.0);
         }
+        (edges, (LOWEST + BIN * known as f64) as f32)
+    }
+
+    fn bins(&self) -> SurvivalBins {
+        let (edges, known_until) = self.edges();
         // From above: what is left of E[min(r, 2)] in and beyond each bin.
         let mut beyond = [0.0; BINS + 1];
         beyond[BINS] = edges[BINS] * EXPECTED_MOST as f32;
         for bin in (0..BINS).rev() {
-            beyond[bin] = beyond[bin + 1] + (edges[bin] - edges[bin + 1]) * fixed.middles[bin];
+            beyond[bin] = beyond[bin + 1] + (edges[bin] - edges[bin + 1]) * FIXED.middles[bin];
         }
-        SurvivalBins { edges, beyond, known_until: (LOWEST + BIN * known as f64) as f32 }
+        SurvivalBins { edges, beyond, known_until }
     }
 }
 
@@ -143,7 +162,7 @@ impl SurvivalBins {
     fn at(&self, point: &ShapePoint) -> (f32, f32) {
         let alive = point.of(&self.edges);
         let mean = if alive > 1e-6 { point.of(&self.beyond) / alive } else { EXPECTED_MOST as f32 };
-        (alive * point.tail, mean.max(point.least))
+        (point.alive(&self.edges), mean.max(point.least))
     }
 }
 
@@ -160,14 +179,24 @@ impl ResidualShape {
 
     /// The residual that a share `q` stays below; beyond the table its end.
     pub fn quantile(&self, q: f64) -> f64 {
-        let left = (1.0 - q) as f32;
-        let point = self.survival.partition_point(|alive| *alive > left);
-        let Some(before) = point.checked_sub(1) else { return SHAPE_FROM };
-        let Some(after) = self.survival.get(point) else { return SHAPE_FROM + STEP * (SHAPE - 1) as f64 };
-        let fall = self.survival[before] - after;
-        let share = if fall > 0.0 { (self.survival[before] - left) / fall } else { 0.0 };
-        SHAPE_FROM + STEP * (before as f64 + f64::from(share))
+        quantile(q, |point| self.survival[point])
     }
+}
+
+fn quantile(q: f64, survival: impl Fn(usize) -> f32) -> f64 {
+    let left = (1.0 - q) as f32;
+    let (mut point, mut end) = (0, SHAPE);
+    while point < end {
+        let middle = usize::midpoint(point, end);
+        if survival(middle) > left { point = middle + 1 } else { end = middle }
+    }
+    let Some(before) = point.checked_sub(1) else { return SHAPE_FROM };
+    if point == SHAPE {
+        return SHAPE_FROM + STEP * (SHAPE - 1) as f64;
+    }
+    let (above, below) = (survival(before), survival(point));
+    let share = if above > below { (above - left) / (above - below) } else { 0.0 };
+    SHAPE_FROM + STEP * (before as f64 + f64::from(share))
 }
 
 fn at(table: &[f32; SHAPE], residual: f64) -> f32 {
@@ -219,6 +248,11 @@ impl ShapePoint {
             tail: (-TAIL_EXPONENT * further).exp() as f32,
             least: residual.min(EXPECTED_MOST) as f32,
         }
+    }
+
+    /// Survival there.
+    fn alive(&self, edges: &[f32; BINS + 1]) -> f32 {
+        self.of(edges) * self.tail
     }
 
     fn of(&self, edges: &[f32; BINS + 1]) -> f32 {
@@ -277,6 +311,8 @@ mod tests {
             residuals.add(seeded.f64() * 4.0 - 2.0, seeded.bool());
             let (residual, shape) = (seeded.f64() * 8.0 - 3.0, residuals.shape());
             assert_eq!(residuals.beyond(residual), (shape.survival(residual), shape.expected_beyond(residual)));
+            let shares = [0.0, 0.5, seeded.f64(), 0.999, 1.0];
+            assert_eq!(residuals.quantiles(shares), shares.map(|q| shape.quantile(q)));
         }
     }
 

@@ -232,22 +232,25 @@ pub fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
     far_end(bytes, at.max(near.len()))
 }
 
+/// The bytes of a block, and as many behind it as an escape at its end may cover.
+const WINDOW: usize = block::BYTES + 8;
+
 /// The rest of a long string, block by block.
 fn far_end(bytes: &[u8], mut at: usize) -> Option<usize> {
-    while let Some(block) = bytes.get(at..)?.first_chunk() {
-        let (mut specials, mut next) = (block::specials(block), at + block.len());
+    while let Some(window) = bytes.get(at..)?.first_chunk::<WINDOW>() {
+        let (mut specials, mut last) = (block::specials(window.first_chunk()?), 0);
         while specials != 0 {
-            let place = specials.trailing_zeros();
-            let special = at + place as usize;
-            let after = after_special(bytes, special)?;
-            if after == special {
-                return Some(special);
+            last = specials.trailing_zeros() as usize % block::BYTES;
+            if window[last] != b'\\' || ESCAPE_BYTES[usize::from(window[last + 1])] != 2 {
+                let special = at + last;
+                if after_special(bytes, special)? == special {
+                    return Some(special);
+                }
             }
-            // What an escape covers is not special.
-            specials &= (u64::MAX << place) << (after - special);
-            next = next.max(after);
+            // Neither is the letter of an escape special, nor are the digits behind it.
+            specials &= (u64::MAX << 2) << last;
         }
-        at = next;
+        at += block::BYTES + usize::from(last == block::BYTES - 1);
     }
     while let Some(special) = next_special(bytes, at) {
         at = after_special(bytes, special)?;
@@ -417,6 +420,21 @@ mod tests {
             assert!(!walks(bad), "{bad}");
         }
         assert!(!walks(&"[".repeat(100_000)), "no stack is used up");
+    }
+
+    #[test]
+    fn an_escape_may_be_anywhere_in_a_block() {
+        for before in NEAR..NEAR + 3 * block::BYTES {
+            for after in ["", &"y".repeat(100)] {
+                let end = |piece: &str| string_end(format!("{}{piece}\"{after}", "x".repeat(before)).as_bytes(), 0);
+                for good in ["", r"\\", r#"\""#, r#"\\\""#, r#"\u00e9\"\n"#, "é"] {
+                    assert_eq!(end(good), Some(before + good.len()), "{good} behind {before}");
+                }
+                for bad in [r"\q", r"\u00g9", r#"\u00""#, "\u{1f}"] {
+                    assert_eq!(end(bad), None, "{bad} behind {before}");
+                }
+            }
+        }
     }
 
     #[test]
