@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use super::bucket::RateLeft;
 use super::parts::Others;
 use super::rate::RateUse;
+use super::replicas::HeardUse;
 use super::window::{BudgetWindow, Calendar, LimitClock, Period, Sharing};
 use photofinish_config::config::{Config, Limits, User};
 
@@ -68,8 +69,8 @@ pub struct UsageBook {
     /// Teams, users and keys.
     named: [RwLock<HashMap<Arc<str>, Arc<Subject>>>; LEVELS_MAX - 1],
     changed: Arc<Mutex<Vec<Arc<Subject>>>>,
-    /// With whom budgets are shared: also those of subjects that come.
-    sharing: Mutex<Sharing>,
+    /// With whom limits are shared, and what was heard of them: also for subjects that come.
+    sharing: Mutex<(Sharing, Option<Arc<HeardUse>>)>,
 }
 
 /// One subject.
@@ -88,6 +89,8 @@ pub(super) struct Used {
     /// Requests since this gateway told of them, and those before that still count as demand.
     pub asked: u64,
     pub demand: f64,
+    /// Requests and tokens that it told last.
+    pub told: [i64; 2],
     /// None: no other gateway shares these limits.
     pub others: Option<Box<Others>>,
     /// In the order of [`Calendar::ALL`].
@@ -188,15 +191,12 @@ impl UsageBook {
         LimitLevels(levels.into_iter().map(level).collect())
     }
 
-    pub(super) fn share(&self, sharing: Sharing) {
-        *self.sharing.lock().unwrap_or_else(PoisonError::into_inner) = sharing;
+    pub(super) fn share(&self, sharing: Sharing, heard: Option<Arc<HeardUse>>) {
+        *self.sharing.lock().unwrap_or_else(PoisonError::into_inner) = (sharing, heard);
     }
 
-    /// With the gateways that lived last.
-    pub(super) fn share_in_outage(&self, allowance: u32) -> Sharing {
-        let mut sharing = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
-        sharing.outage = Some(allowance);
-        *sharing
+    pub(super) fn shared(&self) -> (Sharing, Option<Arc<HeardUse>>) {
+        self.sharing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// All that are known.
@@ -221,8 +221,14 @@ impl UsageBook {
             let id: Arc<str> = id.into();
             let made = || {
                 let made = Arc::new(Subject::new(NAMED[named](id.clone()), self.changed.clone()));
-                let sharing = *self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
-                made.used().windows.iter_mut().for_each(|window| window.set_sharing(sharing));
+                let (sharing, heard) = self.shared();
+                let mut used = made.used();
+                used.windows.iter_mut().for_each(|window| window.set_sharing(sharing));
+                if let Some(heard) = heard {
+                    used.hear(&heard, &made.name);
+                    used.divide(&heard, &made.name);
+                }
+                drop(used);
                 made
             };
             subjects.entry(id.clone()).or_insert_with(made).clone()
@@ -339,6 +345,7 @@ impl Subject {
             streams: 0,
             asked: 0,
             demand: 0.0,
+            told: [0; 2],
             others: None,
             windows: Calendar::ALL.map(BudgetWindow::new),
             is_noted: false,
