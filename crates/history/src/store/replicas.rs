@@ -113,12 +113,12 @@ pub struct Replicas {
     /// Of this gateway, from its start on.
     id: String,
     session: Option<PostgresSession>,
-    known: Known,
+    known: KnownReplicas,
 }
 
 /// What one remembers of it.
 #[derive(Default)]
-struct Known {
+struct KnownReplicas {
     /// Of each other gateway: the last row of it that was read.
     read: HashMap<i64, i64>,
     attendance: Attendance,
@@ -128,7 +128,12 @@ impl Replicas {
     /// None: the store is a file, which has one gateway.
     pub fn of(store: &Path) -> Option<Replicas> {
         let id = || uuid::Uuid::now_v7().to_string();
-        is_postgres(store).then(|| Replicas { path: store.into(), id: id(), session: None, known: Known::default() })
+        is_postgres(store).then(|| Replicas {
+            path: store.into(),
+            id: id(),
+            session: None,
+            known: KnownReplicas::default(),
+        })
     }
 
     /// Tells, and hears what was told and recorded since. Blocks, for some seconds at most.
@@ -149,7 +154,7 @@ impl Replicas {
 
     fn with<T>(
         &mut self,
-        run: impl FnOnce(&PostgresSession, &str, &mut Known) -> database::Result<T>,
+        run: impl FnOnce(&PostgresSession, &str, &mut KnownReplicas) -> database::Result<T>,
     ) -> Result<T, WriteError> {
         let session = match self.session.take().filter(PostgresSession::is_sound) {
             Some(session) => session,
@@ -178,7 +183,7 @@ impl StoreReader {
 fn exchange(
     session: &PostgresSession,
     id: &str,
-    known: &mut Known,
+    known: &mut KnownReplicas,
     report: &ReplicaReport,
 ) -> database::Result<HeardReplicas> {
     let transaction = Connection::Postgres(session).change()?;

@@ -10,6 +10,7 @@ mod hints;
 mod live;
 mod outcome_reporter;
 pub(crate) mod state;
+mod telling;
 pub mod windows;
 
 pub use admission::{BreakerAdmission, TrialPermit, cooling_down};

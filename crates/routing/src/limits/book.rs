@@ -5,63 +5,16 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::bucket::RateLeft;
+use super::heard::HeardUse;
+use super::level::LevelName;
 use super::parts::Others;
 use super::rate::RateUse;
-use super::replicas::HeardUse;
 use super::window::{BudgetWindow, Calendar, LimitClock, Period, Sharing};
 use photofinish_config::config::{Config, Limits, User};
 
 /// The levels of a request after everybody, in the order in which they are checked and locked.
 const NAMED: [fn(Arc<str>) -> LevelName; LEVELS_MAX - 1] = [LevelName::Team, LevelName::User, LevelName::Key];
 pub(super) const LEVELS_MAX: usize = 4;
-
-/// Whose limits they are.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum LevelName {
-    Everybody,
-    Team(Arc<str>),
-    User(Arc<str>),
-    /// By its id.
-    Key(Arc<str>),
-}
-
-impl LevelName {
-    /// For a label.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            LevelName::Everybody => "everybody",
-            LevelName::Team(_) => "team",
-            LevelName::User(_) => "user",
-            LevelName::Key(_) => "key",
-        }
-    }
-
-    fn place(&self) -> usize {
-        match self {
-            LevelName::Everybody => 0,
-            LevelName::Team(_) => 1,
-            LevelName::User(_) => 2,
-            LevelName::Key(_) => 3,
-        }
-    }
-
-    /// Empty for everybody.
-    pub fn name(&self) -> &str {
-        match self {
-            LevelName::Everybody => "",
-            LevelName::Team(name) | LevelName::User(name) | LevelName::Key(name) => name,
-        }
-    }
-}
-
-impl fmt::Display for LevelName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LevelName::Everybody => f.write_str("everybody"),
-            named => write!(f, "{} {}", named.kind(), named.name()),
-        }
-    }
-}
 
 /// All subjects that were ever limited.
 pub struct UsageBook {

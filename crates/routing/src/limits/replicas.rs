@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::book::{BudgetChange, LevelName, Subject, UsageBook, Used};
+use super::book::{BudgetChange, Subject, UsageBook, Used};
+use super::heard::{HeardUse, ReplicaUse, SubjectUse, TURN_US};
+use super::level::LevelName;
 use super::rate::WHOLE;
 use super::window::{Calendar, LimitClock, Sharing};
 
@@ -19,31 +21,6 @@ const DEMAND_GUESSED: f64 = 3.0;
 const DEMAND_LEAST: f64 = 0.01;
 /// Subjects that a gateway tells of, those with most demand. The limits of others are shared evenly.
 const SUBJECTS_MAX: usize = 5_000;
-/// How long one gateway has its turn to use what is too large for its part. In the last quarter nobody has, so that the next one knows
-/// what was used.
-const TURN_US: i64 = 4_000_000;
-
-/// What one gateway tells of one subject.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SubjectUse {
-    /// Requests and tokens since its start, less those given back.
-    pub counted: [i64; 2],
-    /// Of these, since it told before.
-    pub lately: [i64; 2],
-    /// Requests that were asked for lately, let in or not.
-    pub demand: f64,
-    /// At once, now.
-    pub streams: u32,
-}
-
-/// What another gateway told last.
-#[derive(Clone, Debug)]
-pub struct ReplicaUse {
-    pub id: i64,
-    /// When it told this, by the clock of the store, microseconds since 1970.
-    pub told_at: i64,
-    pub subjects: HashMap<LevelName, SubjectUse>,
-}
 
 /// What a gateway heard.
 #[derive(Clone, Debug, Default)]
@@ -137,42 +114,6 @@ impl UsageBook {
                 subject.note(used);
             }
         });
-    }
-}
-
-/// What was heard of all gateways, for each subject.
-#[derive(Debug)]
-pub(super) struct HeardUse {
-    own: i64,
-    own_use: HashMap<LevelName, SubjectUse>,
-    others: Vec<ReplicaUse>,
-    /// Of all, in order.
-    ids: Vec<i64>,
-    /// The number of the turn. None: between two turns.
-    turn: Option<i64>,
-    now_us: i64,
-}
-
-impl HeardUse {
-    fn of(
-        own: i64,
-        own_use: HashMap<LevelName, SubjectUse>,
-        others: Vec<ReplicaUse>,
-        store_us: i64,
-        now: LimitClock,
-    ) -> Arc<HeardUse> {
-        let mut ids: Vec<i64> = others.iter().map(|other| other.id).chain([own]).collect();
-        ids.sort_unstable();
-        let is_open = store_us.rem_euclid(TURN_US) < TURN_US / 4 * 3;
-        let turn = is_open.then(|| store_us.div_euclid(TURN_US));
-        Arc::new(HeardUse { own, own_use, others, ids, turn, now_us: now.us })
-    }
-
-    /// The same, without what runs.
-    fn later(&self, store_us: i64, now: LimitClock) -> Arc<HeardUse> {
-        let mut others = self.others.clone();
-        others.iter_mut().flat_map(|other| other.subjects.values_mut()).for_each(|of| of.streams = 0);
-        HeardUse::of(self.own, self.own_use.clone(), others, store_us, now)
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use super::replicas::{Heard, ReplicaUse, SubjectUse};
 use super::{Admission, AttemptCost, BudgetChange, KnownCost, LevelName, LimitClock, LimitLevels, UsageBook, admit};
+use super::{Heard, ReplicaUse, SubjectUse};
 use photofinish_config::config::{Budget, Limits, Rate};
 use photofinish_history::store::Attendance;
 
@@ -359,7 +359,7 @@ fn streams_of_all_together_stay_below_their_limit() {
             }
             let running = world.running();
             if world.now_us > 5_000_000 {
-                let most = limit as usize + limit as usize / 8 + 2;
+                let most = limit as usize + limit as usize / 8 + 3;
                 holds(running <= most, || format!("seed {seed}: {running} of {limit} at {count}"))?;
                 sum += running;
                 steps += 1;
@@ -434,7 +434,8 @@ fn what_another_gateway_took_lately_counts_at_once_for_a_subject_that_comes() {
     {
         let book = UsageBook::default();
         let levels = || book.levels_of([(ann(), limits.clone())]);
-        let admitted = || (0..50).map_while(|_| admit(levels(), 0, &[AttemptCost::default()], now).ok()).count();
+        let admit_one = |_| admit(levels(), 0, &[AttemptCost::default()], now).ok();
+        let admitted = || (0..50).map_while(admit_one).collect::<Vec<_>>().len();
         if is_known {
             levels();
         }

@@ -88,14 +88,15 @@ async fn nothing_begins_while_earlier_incidents_are_not_known() {
 async fn who_takes_the_duty_goes_on_with_what_another_gateway_reported_and_all_recorded() {
     let (_directory, mut before, _writer, began_us) = failing().await;
     let (path, recorder) = (before.path.clone(), before.recorder.clone());
-    let webhook = webhook::new().0;
-    let mut after = IncidentTask::new(path.clone(), recorder.clone(), webhook, Shutdown::new(), began_us);
-    after.is_ours = false;
-    assert!(before.read().await.is_some() && after.read().await.is_some());
+    assert!(before.read().await.is_some());
     before.check(began_us + 300 * SECOND, &BTreeSet::new());
     recorder.until_written(Duration::from_secs(30)).await;
     let reported = before.watch.open().next().unwrap().incident_id.clone();
 
+    let webhook = webhook::new().0;
+    let mut after = IncidentTask::new(path.clone(), recorder.clone(), webhook, Shutdown::new(), began_us);
+    // It has watched since before the incident.
+    (after.is_ours, after.is_resumed, after.read_at) = (false, true, Instant::now() + READ_EVERY);
     after.take_duty(true, began_us + 300 * SECOND);
     assert!(after.read().await.is_some() && after.is_resumed);
     let mut last = None;
