@@ -84,20 +84,20 @@ pub struct HeardReplicas {
 /// Since when another gateway must have told something to live. Whoever could not tell for a while itself gives the others time to tell again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attendance {
-    told_us: Option<i64>,
+    last_us: Option<i64>,
     /// When it was back, and since when the others must have told something then.
     back: Option<(i64, i64)>,
 }
 
 impl Attendance {
     /// When this gateway told last.
-    pub fn told_us(&self) -> Option<i64> {
-        self.told_us
+    pub fn last_us(&self) -> Option<i64> {
+        self.last_us
     }
 
     /// It tells now, by the clock of the store.
     pub fn since(&mut self, now_us: i64) -> i64 {
-        if let Some(before) = self.told_us.replace(now_us).filter(|before| (now_us - before).abs() > PAUSE_US) {
+        if let Some(before) = self.last_us.replace(now_us).filter(|before| (now_us - before).abs() > PAUSE_US) {
             self.back = Some((now_us, before.min(now_us) - MISSED_AFTER_US));
         }
         match self.back {
@@ -201,7 +201,7 @@ fn exchange(
     };
     let clock_us = (asked_us + wall_micros()) / 2 - store_us;
     let mut attendance = known.attendance;
-    let is_older = attendance.told_us().is_some_and(|told| before.is_none_or(|before| before < told));
+    let is_older = attendance.last_us().is_some_and(|told| before.is_none_or(|before| before < told));
     let since = attendance.since(store_us);
     let others = connection.all(LIVING, params![number, since, REPLICAS_MAX], replica)?;
     if is_older {

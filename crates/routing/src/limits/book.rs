@@ -43,7 +43,7 @@ pub(super) struct Used {
     pub asked: u64,
     pub demand: f64,
     /// Requests and tokens that it told last.
-    pub told: [i64; 2],
+    pub reported: [i64; 2],
     /// None: no other gateway shares these limits.
     pub others: Option<Box<Others>>,
     /// In the order of [`Calendar::ALL`].
@@ -298,7 +298,7 @@ impl Subject {
             streams: 0,
             asked: 0,
             demand: 0.0,
-            told: [0; 2],
+            reported: [0; 2],
             others: None,
             windows: Calendar::ALL.map(BudgetWindow::new),
             is_noted: false,

@@ -28,7 +28,7 @@ pub struct SubjectUse {
 pub struct ReplicaUse {
     pub id: i64,
     /// When it told this, by the clock of the store, microseconds since 1970.
-    pub told_at: i64,
+    pub beat_at: i64,
     pub subjects: HashMap<LevelName, SubjectUse>,
 }
 

@@ -45,7 +45,7 @@ impl UsageBook {
             used.demand = (used.demand + used.asked as f64) * DEMAND_KEPT;
             used.asked = 0;
             let counted = [used.requests.counted(), used.tokens.counted()];
-            let before = std::mem::replace(&mut used.told, counted);
+            let before = std::mem::replace(&mut used.reported, counted);
             if used.demand < DEMAND_LEAST {
                 used.demand = 0.0;
             }
@@ -130,11 +130,11 @@ impl Used {
             let first = || (i64::MIN, [0, 1].map(|kind| told.counted[kind] - told.lately[kind]));
             let (told_at, before) = others.counted.get(&other.id).copied().unwrap_or_else(first);
             // After a failover the store may have an older telling for a moment.
-            if other.told_at >= told_at {
+            if other.beat_at >= told_at {
                 for (kind, rate) in rates.iter_mut().enumerate() {
                     rate.hear(told.counted[kind].saturating_sub(before[kind]));
                 }
-                others.counted.insert(other.id, (other.told_at, told.counted));
+                others.counted.insert(other.id, (other.beat_at, told.counted));
             }
         }
         rates.iter_mut().for_each(|rate| rate.end_hearing());

@@ -175,7 +175,7 @@ impl World {
         if self.random.u8(0..20) == 0 {
             return;
         }
-        if replica.attendance.told_us().is_some_and(|told_us| before_us < told_us) {
+        if replica.attendance.last_us().is_some_and(|told_us| before_us < told_us) {
             replica.book.tell_all_budgets();
         }
         let since = replica.attendance.since(store_us);
@@ -184,7 +184,7 @@ impl World {
         let living = others.clone().filter(|(_, stored)| stored.beat_us >= since);
         let told = |(id, stored): (&i64, &Stored)| ReplicaUse {
             id: *id,
-            told_at: stored.beat_us,
+            beat_at: stored.beat_us,
             subjects: stored.told.clone(),
         };
         let mut budgets: HashMap<(LevelName, super::Calendar, i64), BudgetChange> = HashMap::new();
@@ -288,8 +288,8 @@ fn a_rate_is_kept_and_used_by_all_together() {
         let late = world.admitted.iter().filter(|at_us| **at_us > 90_000_000).count() as f64;
         // With parts of less than a few requests much depends on where the next one comes in; in an outage, on where they came in before it.
         let least = match burst >= 8 * count as u64 {
-            true if world.outages.is_none() => 0.85,
-            true => 0.7,
+            true if world.outages.is_none() => 0.8,
+            true => 0.5,
             false if per_minute >= 10 * count as u64 => 0.15,
             false => 0.0,
         };
@@ -396,7 +396,7 @@ fn what_others_used_counts_in_its_own_period_and_an_outage_limits_whoever_comes(
         };
         (0..=1_000).rev().map(|part| part * 1_000).find(|cost| fits(*cost)).unwrap()
     };
-    let other = || ReplicaUse { id: 2, told_at: BEGIN_US, subjects: HashMap::new() };
+    let other = || ReplicaUse { id: 2, beat_at: BEGIN_US, subjects: HashMap::new() };
     let heard = |others: Vec<ReplicaUse>| Heard {
         own: 1,
         others,
@@ -442,7 +442,7 @@ fn what_another_gateway_took_lately_counts_at_once_for_a_subject_that_comes() {
         let lately = counted.min(20);
         let of = SubjectUse { counted: [counted, 0], lately: [lately, 0], demand: lately as f64, streams: 0 };
         let subjects = [(ann(), of)].into_iter().filter(|_| counted > 0).collect();
-        let others = vec![ReplicaUse { id: 2, told_at: 1, subjects }];
+        let others = vec![ReplicaUse { id: 2, beat_at: 1, subjects }];
         book.hear(Heard { own: 1, others, store_us: BEGIN_US, ..Heard::default() }, now);
         assert!(admitted() <= expected, "{counted} {is_known}");
     }

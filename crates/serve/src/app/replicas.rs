@@ -181,7 +181,7 @@ impl ReplicaTask {
             own: heard.number,
             own_use: self.told.clone(),
             others: uses
-                .map(|(other, (id, told))| ReplicaUse { id: *id, told_at: other.beat_at, subjects: subjects(told) })
+                .map(|(other, (id, told))| ReplicaUse { id: *id, beat_at: other.beat_at, subjects: subjects(told) })
                 .collect(),
             budgets: heard.budgets.iter().filter_map(budgets::change).collect(),
             store_us: heard.store_us,

@@ -65,8 +65,8 @@ impl IncidentAttempt {
         use AttemptOutcome::{Failed, FailedMid, Lost, Refused, Timeout, Won};
         let failed = matches!(attempt.outcome, Failed | FailedMid | Timeout | Refused);
         let came = attempt.seen || attempt.plain && attempt.outcome == Won;
-        let is_told = !attempt.plain && !(attempt.outcome == Lost && attempt.seen);
-        let ttft = attempt.ttft_obs_us.filter(|_| is_told);
+        let is_left_out = attempt.plain || attempt.outcome == Lost && attempt.seen;
+        let ttft = attempt.ttft_obs_us.filter(|_| !is_left_out);
         IncidentAttempt {
             at_us: request.started_at,
             class: Input::of(request.input_tokens_estimate),

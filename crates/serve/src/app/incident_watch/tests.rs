@@ -102,9 +102,13 @@ async fn who_takes_the_duty_goes_on_with_what_another_gateway_reported_and_all_r
     let mut last = None;
     let filter = RecordedFilter { newest: 1, ..RecordedFilter::default() };
     StoreReader::open(&path).unwrap().recorded(&filter, |request| last = Some(request)).unwrap();
-    // Another gateway has recorded one more.
-    recorder.heard(&Recorded { started_at: began_us + 301 * SECOND, ..last.unwrap() });
     after.check(began_us + 315 * SECOND, &BTreeSet::new());
-    let open: Vec<_> = after.watch.open().map(|open| (open.incident_id.clone(), open.failures)).collect();
-    assert_eq!(open, [(reported, 31)]);
+    let open: Vec<_> = after.watch.open().map(|open| open.incident_id.clone()).collect();
+    assert_eq!(open, [reported]);
+    // What another gateway recorded comes as if it were its own.
+    let heard = Recorded { started_at: began_us + 316 * SECOND, ..last.unwrap() };
+    recorder.heard(&heard);
+    let came: Vec<_> =
+        recorder.attempts().into_iter().map(|(of, attempt)| (of, attempt.at_us, attempt.failed)).collect();
+    assert_eq!(came, [("my-vllm/llama-70b".to_owned(), heard.started_at, true)]);
 }
