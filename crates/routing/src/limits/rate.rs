@@ -131,10 +131,9 @@ impl RateUse {
         if let Some(rate) = self.rate {
             self.drain(rate, now_us);
         }
-        if let Some(part) = &mut self.part {
-            if !std::mem::replace(&mut part.is_missed, true) {
-                part.own.fill(&self.all, part.share);
-            }
+        if let Some(part) = self.part.as_mut().filter(|part| !part.is_missed) {
+            part.is_missed = true;
+            part.own.fill(&self.all, part.share);
         }
     }
 
