@@ -118,7 +118,7 @@ fn no_request_waits_for_the_database() {
     let (reads, strict): (Vec<&Source>, Vec<&Source>) = on_path.partition(is_read);
     none(&strict.iter().flat_map(|source| broken(rules::NO_DATABASE, source)).collect::<Vec<_>>());
     assert_eq!(reads.len(), READS_HISTORY.len());
-    assert!(reads.iter().all(|source| broken(rules::NO_DATABASE, source).len() > 0), "strike it from the list");
+    assert!(reads.iter().all(|source| !broken(rules::NO_DATABASE, source).is_empty()), "strike it from the list");
 }
 
 #[test]
