@@ -103,6 +103,24 @@ fn no_request_waits_for_a_disk() {
     none(&problems);
 }
 
+/// Crates that a request runs through, from its socket to the provider's.
+const REQUEST_PATH: [&str; 4] = ["crates/wire/", "crates/transport/", "crates/routing/", "crates/gateway/"];
+
+/// What reads the history there, and why no request waits for it.
+const READS_HISTORY: &[(&str, &str)] =
+    &[("crates/routing/src/quality/history.rs", "it is given a reader, by a task of the server")];
+
+#[test]
+fn no_request_waits_for_the_database() {
+    let code = product_code();
+    let is_read = |source: &&Source| READS_HISTORY.iter().any(|(path, _)| source.path == *path);
+    let on_path = code.iter().filter(|source| REQUEST_PATH.iter().any(|of| source.path.starts_with(of)));
+    let (reads, strict): (Vec<&Source>, Vec<&Source>) = on_path.partition(is_read);
+    none(&strict.iter().flat_map(|source| broken(rules::NO_DATABASE, source)).collect::<Vec<_>>());
+    assert_eq!(reads.len(), READS_HISTORY.len());
+    assert!(reads.iter().all(|source| !broken(rules::NO_DATABASE, source).is_empty()), "strike it from the list");
+}
+
 #[test]
 fn forbidden_code_is_nowhere() {
     let everywhere = sources(&["src", "crates", "tests", "benches"]);

@@ -26,8 +26,9 @@ use tokio::task::JoinHandle;
 use crate::bill::BillBounds;
 use crate::estimate::incident::usual::IncidentAttempt;
 use crate::metrics::Metrics;
+use crate::record::recorded::Recorded;
 use crate::record::{AttemptRecord, IncidentRecord, LeftOutReason, RaceRecord, RaceSource, RunRecord};
-use crate::store::{OpenError, Record, Store, StoreReader};
+use crate::store::{OpenError, Record, Store, StoreReader, stray_rows};
 use live::LiveFeed;
 pub use live::{LiveWatcher, WATCHERS_MAX};
 use photofinish_base::shutdown::Shutdown;
@@ -225,6 +226,11 @@ impl Recorder {
         self.state.attempts.take()
     }
 
+    /// Another gateway on the same database recorded this.
+    pub fn heard(&self, request: &Recorded) {
+        self.state.attempts.add_recorded(request);
+    }
+
     /// Counts every record of clients, also lost ones.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
@@ -254,6 +260,11 @@ impl Recorder {
     /// Records that the database never takes, since the start. They are in a file in the same directory.
     pub fn refused(&self) -> u64 {
         self.state.refused.load(Relaxed)
+    }
+
+    /// Records of times far away from now, since the start: they are in the table `stray` of a database server.
+    pub fn stray(&self) -> u64 {
+        stray_rows()
     }
 
     /// Why rows are not written now, and the name of the damaged database that was set aside last. For the operator.

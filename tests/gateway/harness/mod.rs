@@ -6,6 +6,8 @@ pub mod answer;
 pub mod coding;
 pub mod gateway;
 pub mod matrix;
+#[path = "../../support/postgres.rs"]
+pub mod postgres;
 pub mod process;
 pub mod program;
 pub mod samples;

@@ -75,9 +75,28 @@ fn read_endpoint(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Htt
     read.ok()
 }
 
+/// Whether the gateway leaves this header to the operator.
+fn is_free(name: &str) -> bool {
+    const OWN: [&str; 12] = [
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "user-agent",
+    ];
+    !OWN.contains(&name) && !name.starts_with("proxy-")
+}
+
 fn read_headers(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<HeaderMap> {
-    let fits = |name: &str| !["content-type", "content-length", "host", "user-agent"].contains(&name);
-    let (headers, in_file) = header_table(table, key, (fits, "a header's name; none that the gateway sets itself"));
+    let expected = "a header's name; no hop-by-hop header and none that the gateway sets itself";
+    let (headers, in_file) = header_table(table, key, (is_free, expected));
     if in_file {
         table.scope.note_secret();
     }
@@ -123,6 +142,9 @@ impl OtlpKeys {
         if let Some((text, name)) = either("HEADERS") {
             for (key, value) in pairs(&text) {
                 match (HeaderName::from_bytes(key.as_bytes()), HeaderValue::from_str(&value)) {
+                    (Ok(key), _) if !is_free(key.as_str()) => {
+                        wrong(&name, &format!("has the header {key}, which the gateway sets itself or never sends"));
+                    }
                     (Ok(key), Ok(mut value)) => {
                         value.set_sensitive(true);
                         headers.insert(key, value);
@@ -229,6 +251,23 @@ mod tests {
         let shown = format!("{config:?} {:?}", config.warnings);
         assert!(!shown.contains("planted") && !shown.contains("a b"), "{shown}");
         assert!(config.warnings.iter().any(|warning| warning.contains("no header")), "{:?}", config.warnings);
+    }
+
+    #[test]
+    fn headers_of_the_connection_are_told_and_not_sent() {
+        let names = ["Content-Length", "connection", "transfer-encoding", "proxy-authorization"];
+        for name in names {
+            let variable = format!("{name}=planted,x-tenant=b");
+            let config = config("", &[ENDPOINT, ("OTEL_EXPORTER_OTLP_HEADERS", &variable)]);
+            let headers: Vec<&str> = config.otlp.as_ref().unwrap().headers.keys().map(HeaderName::as_str).collect();
+            assert_eq!(headers, ["x-tenant"]);
+            let warnings = config.warnings.join("\n");
+            let told = format!("OTEL_EXPORTER_OTLP_HEADERS has the header {}", name.to_lowercase());
+            assert!(warnings.contains(&told) && !warnings.contains("planted"), "{warnings}");
+            let text = format!("otlp = {{ endpoint = \"http://h\", headers = {{ {name} = \"x\" }} }}");
+            let refused = parse(&text, Path::new("config.toml"), &|_| None).unwrap_err().to_string();
+            assert!(refused.contains("is not sent") && refused.contains("hop-by-hop"), "{refused}");
+        }
     }
 
     #[test]

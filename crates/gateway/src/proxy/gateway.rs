@@ -6,7 +6,6 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
@@ -26,8 +25,7 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Fingerprint, ProviderLists, User};
 use photofinish_history::metrics::USERS_MAX;
 use photofinish_history::recorder::Recorder;
-use photofinish_routing::health::cooldown::{CooldownReason, CooldownTarget};
-use photofinish_routing::health::{LiveConfig, MadeCallers, UpstreamHealth};
+use photofinish_routing::health::{HealthHint, LiveConfig, MadeCallers, UpstreamHealth};
 use photofinish_routing::learning::Learning;
 use photofinish_routing::limits::{LevelName, UsageBook};
 use photofinish_routing::status::{RoutingReport, routing};
@@ -287,9 +285,14 @@ impl Gateway {
         self.live().callers.set_away(are_away.then(wall_micros));
     }
 
-    /// Another gateway on the same database met a rate limit, or a key that is refused.
-    pub fn heard_of_cooldown(&self, reason: CooldownReason, target: &CooldownTarget, retry_after: Option<Duration>) {
-        self.health.heard_of_cooldown(reason, target, retry_after);
+    /// What other gateways on the same database should know of upstreams.
+    pub fn hints(&self) -> Vec<HealthHint> {
+        self.health.hints()
+    }
+
+    /// Another gateway on the same database told this.
+    pub fn hear_hint(&self, hint: &HealthHint) {
+        self.health.hear_hint(hint, &self.live().config.race.breaker);
     }
 
     /// Requests that are in the race: their bodies are there.

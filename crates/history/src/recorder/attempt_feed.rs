@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::estimate::facts::{MeasuredAttempt, RequestRow, of_race};
 use crate::estimate::incident::usual::IncidentAttempt;
 use crate::record::RaceSource;
+use crate::record::recorded::Recorded;
 use crate::record::table::Subset as _;
 use crate::store::Record;
 
@@ -37,6 +38,17 @@ impl AttemptFeed {
         let mut waiting = self.waiting();
         let Some(waiting) = &mut *waiting else { return };
         batch.chunk_by(|a, b| a.race_id() == b.race_id()).for_each(|rows| waiting.add(rows));
+    }
+
+    /// A request that another gateway recorded.
+    pub fn add_recorded(&self, request: &Recorded) {
+        let mut waiting = self.waiting();
+        let Some(waiting) = waiting.as_mut().filter(|_| request.source == RaceSource::Client) else { return };
+        let room = WAITING_MAX.saturating_sub(waiting.attempts.len());
+        let attempts = request.attempts.iter().take(room).map(|attempt| {
+            (format!("{}/{}", attempt.provider, attempt.model_sent), IncidentAttempt::of_recorded(request, attempt))
+        });
+        waiting.attempts.extend(attempts);
     }
 
     fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Waiting>> {

@@ -117,10 +117,7 @@ impl Store {
     /// One of them is of an older version, or the database cannot be written now.
     pub fn change(&self, changes: &[AccountChange], by: &Author, now_us: i64) -> Result<(), ChangeError> {
         let conflict = self.change_all(|transaction| {
-            if let Connection::Postgres(session) = transaction {
-                // Whoever looks for changes knows the last number: a smaller one may not come later.
-                session.batch("LOCK TABLE audit IN EXCLUSIVE MODE")?;
-            }
+            lock_audit(transaction)?;
             for change in changes {
                 if !make(transaction, change, by, now_us)? {
                     return Ok(change.before.as_ref().or(change.after.as_ref()).map(AccountEntry::subject));
@@ -189,16 +186,19 @@ impl StoreReader {
         self.ask(|connection| connection.one("SELECT coalesce(max(id), 0) FROM audit", &[], |row| row.get(0)))
     }
 
-    /// What was changed after this number, as subjects.
+    /// What was changed after this number, as subjects. None: many were, by a copy.
     ///
     /// # Errors
     /// As [`StoreReader::accounts`].
-    pub fn changed_after(&self, number: i64) -> Result<Vec<(AccountKind, String)>, ReadError> {
+    pub fn changed_after(&self, number: i64) -> Result<Option<Vec<(AccountKind, String)>>, ReadError> {
         let changed = "SELECT DISTINCT subject FROM audit WHERE id > ?1";
         let subjects: Vec<String> =
             self.ask(|connection| connection.all(changed, params![number], |row| row.get(0)))?;
-        let parts = subjects.iter().filter_map(|subject| subject.split_once(':'));
-        Ok(parts.filter_map(|(kind, id)| Some((AccountKind::from_name(kind)?, id.to_owned()))).collect())
+        let changed = subjects.iter().map(|subject| {
+            let (kind, id) = subject.split_once(':')?;
+            Some((AccountKind::from_name(kind)?, id.to_owned()))
+        });
+        Ok(changed.collect())
     }
 
     /// The newest lines of the audit that are older than `before`, newest first; of one subject.
@@ -272,6 +272,21 @@ const FORGET_LINES: &str = "DELETE FROM audit WHERE id <= ?1";
 
 const ENTER: &str =
     "INSERT INTO audit (at, who, origin, subject, before, after) VALUES (?1, ?2, ?3, ?4, ?5, ?6) RETURNING id";
+
+/// Whoever looks for changes knows the last number of the audit: a smaller one may not come later.
+fn lock_audit(connection: &Connection<'_>) -> Result<()> {
+    match connection {
+        Connection::Postgres(session) => Ok(session.batch("LOCK TABLE audit IN EXCLUSIVE MODE")?),
+        Connection::Sqlite(_) => Ok(()),
+    }
+}
+
+/// Teams, users or keys were copied from another database.
+pub(super) fn enter_copy(connection: &Connection<'_>, now_us: i64) -> Result<()> {
+    lock_audit(connection)?;
+    let line = params![now_us, "photofinish copy", "command line", "history:copied", None::<&str>, None::<&str>];
+    connection.one(ENTER, line, |_| Ok(()))
+}
 
 /// False: the entry is not as `change` expects it.
 fn make(connection: &Connection<'_>, change: &AccountChange, by: &Author, now_us: i64) -> Result<bool> {

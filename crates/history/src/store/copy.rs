@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::path::Path;
 
+use super::accounts;
 use super::columns::{DAY_US, began_at, first_race_id, start_of};
 use super::database::{AnswerRow, Connection, DatabaseError, Kind, Result, Value, params};
 use super::moving::{ATTEMPT_TO_STAY, RACE_TO_STAY};
@@ -162,15 +163,19 @@ const CELLS: PlainTable = PlainTable {
               total, parts, cost_usd_min, cost_usd_max, extra_cost_usd_min, extra_cost_usd_max",
 };
 
+/// The audit first: a line of it tells running gateways of what follows.
 const OTHERS: [PlainTable; 7] = [
+    PlainTable { name: "audit", columns: "id, at, who, origin, subject, before, after" },
     PlainTable { name: "team", columns: "id, settings, version, changed_at" },
     PlainTable { name: "account", columns: "id, settings, version, changed_at" },
     PlainTable { name: "key", columns: "id, settings, version, changed_at, sha256" },
     PlainTable { name: "budget_window", columns: "subject, span, start, spent, reserved, estimated" },
-    PlainTable { name: "audit", columns: "id, at, who, origin, subject, before, after" },
     PlainTable { name: "verdict", columns: "at, model, host, fact, answer, reference, detail, wrong" },
     PlainTable { name: "sample", columns: "at, model, host, prompt, number, letters" },
 ];
+
+/// Tables whose lines running gateways know.
+const ACCOUNTS: [&str; 3] = ["team", "account", "key"];
 
 /// The next number of the audit's lines, which were copied with theirs.
 const GO_ON: &str = "SELECT setval(pg_get_serial_sequence('audit', 'id'), (SELECT max(id) FROM audit))";
@@ -185,6 +190,9 @@ fn copy_table(source: &Connection<'_>, store: &Store, table: &PlainTable) -> std
             count.set(insert(target, table, some)?);
             if table.name == "audit" && matches!(target, Connection::Postgres(_)) {
                 target.find(GO_ON, &[], |_| Ok(()))?;
+            }
+            if count.get() > 0 && ACCOUNTS.contains(&table.name) {
+                accounts::enter_copy(target, wall_micros())?;
             }
             Ok(None)
         })?;

@@ -21,6 +21,8 @@ const EXCHANGE_FOR: Duration = Duration::from_secs(2);
 const READ_MAX: i64 = 2_000;
 /// A gateway that told nothing for this long has ended, µs.
 pub const MISSED_AFTER_US: i64 = 3_000_000;
+/// Who told nothing for this long was kept from it, µs: others may have been too.
+const PAUSE_US: i64 = 1_500_000;
 /// Gateways are listed for this long after their end, µs.
 const LISTED_FOR_US: i64 = 86_400_000_000;
 /// Rows of gateways are kept for this long, µs: their budgets may count in a month.
@@ -58,19 +60,6 @@ pub struct ReplicaRow {
     pub report: ReplicaReport,
 }
 
-/// A key, or an upstream without keys, that a provider told to wait.
-#[derive(Clone, Debug)]
-pub struct HeardRefusal {
-    pub provider: String,
-    pub model_sent: String,
-    pub key_id: Option<String>,
-    /// As in `attempt.failure`.
-    pub failure: String,
-    pub retry_after_ms: Option<i64>,
-    /// How long ago it was.
-    pub age: Duration,
-}
-
 /// What a gateway heard.
 #[derive(Debug, Default)]
 pub struct HeardReplicas {
@@ -84,12 +73,38 @@ pub struct HeardReplicas {
     pub budgets: Vec<BudgetRow>,
     /// How far the own clock is ahead of that.
     pub clock_us: i64,
+    /// The database has an older state than this gateway left: a failover lost what it told last.
+    pub is_older: bool,
     /// What the others recorded since, of each gateway the oldest first; their times are by the clock of the store.
     pub requests: Vec<Recorded>,
-    /// Refusals among them.
-    pub refusals: Vec<HeardRefusal>,
     /// Requests that were too many to be read.
     pub left_out: u64,
+}
+
+/// Since when another gateway must have told something to live. Whoever could not tell for a while itself gives the others time to tell again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attendance {
+    last_us: Option<i64>,
+    /// When it was back, and since when the others must have told something then.
+    back: Option<(i64, i64)>,
+}
+
+impl Attendance {
+    /// When this gateway told last.
+    pub fn last_us(&self) -> Option<i64> {
+        self.last_us
+    }
+
+    /// It tells now, by the clock of the store.
+    pub fn since(&mut self, now_us: i64) -> i64 {
+        if let Some(before) = self.last_us.replace(now_us).filter(|before| (now_us - before).abs() > PAUSE_US) {
+            self.back = Some((now_us, before.min(now_us) - MISSED_AFTER_US));
+        }
+        match self.back {
+            Some((at, since)) if (0..MISSED_AFTER_US).contains(&(now_us - at)) => since,
+            _ => now_us - MISSED_AFTER_US,
+        }
+    }
 }
 
 /// The conversation of one gateway with the others.
@@ -98,15 +113,27 @@ pub struct Replicas {
     /// Of this gateway, from its start on.
     id: String,
     session: Option<PostgresSession>,
+    known: KnownReplicas,
+}
+
+/// What one remembers of it.
+#[derive(Default)]
+struct KnownReplicas {
     /// Of each other gateway: the last row of it that was read.
     read: HashMap<i64, i64>,
+    attendance: Attendance,
 }
 
 impl Replicas {
     /// None: the store is a file, which has one gateway.
     pub fn of(store: &Path) -> Option<Replicas> {
         let id = || uuid::Uuid::now_v7().to_string();
-        is_postgres(store).then(|| Replicas { path: store.into(), id: id(), session: None, read: HashMap::new() })
+        is_postgres(store).then(|| Replicas {
+            path: store.into(),
+            id: id(),
+            session: None,
+            known: KnownReplicas::default(),
+        })
     }
 
     /// Tells, and hears what was told and recorded since. Blocks, for some seconds at most.
@@ -114,7 +141,7 @@ impl Replicas {
     /// # Errors
     /// The database does not answer now.
     pub fn exchange(&mut self, report: &ReplicaReport) -> Result<HeardReplicas, WriteError> {
-        self.with(|session, id, read| exchange(session, id, read, report))
+        self.with(|session, id, known| exchange(session, id, known, report))
     }
 
     /// The gateway ends: the others need not wait until it is missed.
@@ -127,14 +154,14 @@ impl Replicas {
 
     fn with<T>(
         &mut self,
-        run: impl FnOnce(&PostgresSession, &str, &mut HashMap<i64, i64>) -> database::Result<T>,
+        run: impl FnOnce(&PostgresSession, &str, &mut KnownReplicas) -> database::Result<T>,
     ) -> Result<T, WriteError> {
         let session = match self.session.take().filter(PostgresSession::is_sound) {
             Some(session) => session,
             None => postgres::rolling(&self.path).map_err(|error| WriteError::unavailable(&error))?,
         };
         session.wait_until(Instant::now() + EXCHANGE_FOR);
-        let done = run(&session, &self.id, &mut self.read);
+        let done = run(&session, &self.id, &mut self.known);
         self.session = Some(session);
         done.map_err(WriteError::unsound)
     }
@@ -156,16 +183,16 @@ impl StoreReader {
 fn exchange(
     session: &PostgresSession,
     id: &str,
-    read: &mut HashMap<i64, i64>,
+    known: &mut KnownReplicas,
     report: &ReplicaReport,
 ) -> database::Result<HeardReplicas> {
     let transaction = Connection::Postgres(session).change()?;
     let connection: &Connection<'_> = &transaction;
     let ReplicaReport { name, version, clock_us, running, draining, configuration, uses } = report;
     let parameters = params![id, name, version, *clock_us, *running, i64::from(*draining), configuration, uses];
-    let beat = |row: AnswerRow<'_>| Ok((row.get(0)?, row.get(1)?));
+    let beat = |row: AnswerRow<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let asked_us = wall_micros();
-    let (number, store_us) = match connection.find(BEAT, parameters, beat)? {
+    let (number, store_us, before): (i64, i64, Option<i64>) = match connection.find(BEAT, parameters, beat)? {
         Some(known) => known,
         None => {
             connection.execute(FORGET, params![wall_micros() - KEPT_FOR_US])?;
@@ -173,9 +200,15 @@ fn exchange(
         }
     };
     let clock_us = (asked_us + wall_micros()) / 2 - store_us;
-    let since = store_us - MISSED_AFTER_US;
+    let mut attendance = known.attendance;
+    let is_older = attendance.last_us().is_some_and(|told| before.is_none_or(|before| before < told));
+    let since = attendance.since(store_us);
     let others = connection.all(LIVING, params![number, since, REPLICAS_MAX], replica)?;
-    let mut heard = HeardReplicas { number, store_us, clock_us, ..HeardReplicas::default() };
+    if is_older {
+        // What is written from now on may have places that were read already.
+        known.read.clear();
+    }
+    let mut heard = HeardReplicas { number, store_us, clock_us, is_older, ..HeardReplicas::default() };
     let parameters = params![number, store_us - 2 * DAY_US, store_us - 32 * DAY_US];
     heard.budgets = connection.all(SPENT, parameters, |row| {
         Ok(BudgetRow {
@@ -188,11 +221,12 @@ fn exchange(
         })
     })?;
     let recent = first_race_id(store_us - RECENT_US);
-    read.retain(|number, _| others.iter().any(|other| other.number == *number));
+    known.read.retain(|number, _| others.iter().any(|other| other.number == *number));
     for other in &others {
-        read_others(connection, other, &recent, read, &mut heard)?;
+        read_others(connection, other, &recent, &mut known.read, &mut heard)?;
     }
     transaction.commit()?;
+    known.attendance = attendance;
     postgres::set_number(number);
     heard.others = others;
     Ok(heard)
@@ -222,17 +256,6 @@ fn read_others(
         heard.requests.push(Recorded { started_at, ..request });
     };
     recorded::arrived(connection, window, &mut hear)?;
-    let age = |at_us: i64| Duration::from_micros(u64::try_from(heard.store_us - at_us).unwrap_or(0));
-    heard.refusals.extend(connection.all(REFUSALS, window, |row| {
-        Ok(HeardRefusal {
-            provider: row.get(0)?,
-            model_sent: row.get(1)?,
-            key_id: row.get(2)?,
-            failure: row.get(3)?,
-            retry_after_ms: row.get(4)?,
-            age: age(row.get::<i64>(5)? - other.report.clock_us),
-        })
-    })?);
     if newest > upto {
         let left_out: i64 = connection.one(BETWEEN, params![other.number, upto, newest], |row| row.get(0))?;
         heard.left_out += left_out.unsigned_abs();
@@ -265,14 +288,15 @@ const NOW: &str = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 A
 const BEAT: &str = "\
     UPDATE replica SET name = ?2, version = ?3, clock_us = ?4, running = ?5, draining = ?6 <> 0, configuration = ?7, uses = ?8, \
         beat_at = CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) \
-    WHERE id = ?1 RETURNING CAST(number AS BIGINT), beat_at";
+    FROM (SELECT id AS known_id, beat_at AS before FROM replica WHERE id = ?1) AS known \
+    WHERE id = known_id RETURNING CAST(number AS BIGINT), beat_at, before";
 
 /// The first time.
 const ENTER: &str = "\
     INSERT INTO replica (id, name, version, clock_us, running, draining, configuration, uses, started_at, beat_at) \
     SELECT ?1, ?2, ?3, ?4, ?5, ?6 <> 0, ?7, ?8, now_us, now_us \
     FROM (SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) AS now_us) AS clock \
-    RETURNING CAST(number AS BIGINT), beat_at";
+    RETURNING CAST(number AS BIGINT), beat_at, CAST(NULL AS BIGINT)";
 
 const LIVING: &str = "\
     SELECT CAST(number AS BIGINT), started_at, beat_at, name, version, clock_us, running, draining, configuration, uses \
@@ -298,10 +322,3 @@ const UPTO: &str = "\
                                       ORDER BY arrived LIMIT ?4) AS few)";
 
 const BETWEEN: &str = "SELECT count(*) FROM race WHERE replica = ?1 AND arrived > ?2 AND arrived <= ?3";
-
-const REFUSALS: &str = "\
-    SELECT attempt.provider, attempt.model_sent, attempt.key_id, attempt.failure, CAST(attempt.retry_after_ms AS BIGINT), \
-           race.started_at + attempt.dispatch_us + coalesce(attempt.headers_us, 0) \
-    FROM race JOIN attempt ON attempt.race_id = race.race_id \
-    WHERE race.replica = ?1 AND race.arrived > ?2 AND race.arrived <= ?3 AND race.race_id >= ?4 \
-      AND attempt.failure IN ('rate_limited', 'unauthorized')";

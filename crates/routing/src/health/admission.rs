@@ -156,6 +156,7 @@ impl UpstreamHealth {
         if let Some(open) = opened {
             let (upstream, surface, failures) = (scope.upstream, scope.surface.path(), breaker.failures);
             tracing::warn!(upstream, surface, failures, ?open, "an upstream keeps failing: its breaker is open");
+            self.note_breaker(scope);
         }
     }
 

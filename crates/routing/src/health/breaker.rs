@@ -231,11 +231,27 @@ impl Breakers {
         }
     }
 
+    /// Another gateway found it open: it opens here, unless it is open. True if it does.
+    pub fn open_as_heard(&mut self, asked: BreakerScope<'_>, settings: &Settings, now: Instant) -> bool {
+        if settings.failures == 0 {
+            return false;
+        }
+        let breakers = self.breakers.entry((asked.surface, asked.named)).or_default();
+        let breaker = breakers.entry(asked.upstream.to_owned()).or_default();
+        let opens = breaker.open.is_none();
+        breaker.open.get_or_insert_with(|| OpenBreaker::new(settings, None, now));
+        opens
+    }
+
+    /// Whether it is open for all callers, with or without a trial.
+    pub fn is_open(&self, asked: BreakerScope<'_>) -> bool {
+        self.get(asked).is_some_and(CircuitBreaker::is_open)
+    }
+
     /// The upstreams whose breaker is open for all callers, with or without a trial.
     pub fn open(&self) -> BTreeSet<String> {
-        let is_open = |breaker: &CircuitBreaker| breaker.open.is_some_and(|open| open.only.is_none());
         let all = self.breakers.values().flatten();
-        all.filter(|(_, breaker)| is_open(breaker)).map(|(upstream, _)| upstream.clone()).collect()
+        all.filter(|(_, breaker)| breaker.is_open()).map(|(upstream, _)| upstream.clone()).collect()
     }
 
     /// Forgets all breakers for which `remains` is false.
@@ -276,6 +292,12 @@ fn make_room(breakers: &mut HashMap<String, CircuitBreaker>, upstream: &str) {
         let due = |breaker: &CircuitBreaker| breaker.open.map(|open| open.since + open.lasts);
         let earliest = breakers.iter().min_by_key(|(_, breaker)| due(breaker)).map(|(name, _)| name.clone());
         earliest.map(|name| breakers.remove(&name));
+    }
+}
+
+impl CircuitBreaker {
+    fn is_open(&self) -> bool {
+        self.open.is_some_and(|open| open.only.is_none())
     }
 }
 

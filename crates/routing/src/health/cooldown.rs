@@ -38,7 +38,8 @@ const SUSPECTED_FOR: Duration = Duration::from_secs(600);
 const ENTRIES_MAX: usize = 10_000;
 
 /// Why a key or upstream cools down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CooldownReason {
     /// 429: this key for this model, for Retry-After or a growing time. Most providers count each model separately.
     RateLimited,

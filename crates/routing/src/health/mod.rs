@@ -6,14 +6,17 @@ pub mod breaker;
 mod callers;
 pub(crate) mod candidate;
 pub mod cooldown;
+mod hints;
 mod live;
 mod outcome_reporter;
 pub(crate) mod state;
+mod telling;
 pub mod windows;
 
 pub use admission::{BreakerAdmission, TrialPermit, cooling_down};
 pub use callers::{Callers, FoundCaller, MadeCallers, MadeKey};
 pub use candidate::{CallerId, Candidate, CooldownState};
+pub use hints::HealthHint;
 pub use live::{LiveConfig, ProviderRoute, named, why_off};
 pub use outcome_reporter::{OutcomeReporter, RejectedFeature, SentRequest};
 pub use state::{StreamingHabit, UpstreamHealth, prompt_length};

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::breaker::Breakers;
 use super::candidate::wait_for_all;
 use super::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget, Cooldowns, RefusalSource};
+use super::hints::HintLog;
 use super::windows::{ContextWindow, ContextWindows, PromptLength};
 use super::{CallerId, Candidate, LiveConfig};
 use crate::learning::Learning;
@@ -49,12 +50,14 @@ pub enum StreamingHabit {
 
 /// The state of all upstreams. Shared by all requests.
 pub struct UpstreamHealth {
-    cooldowns: Mutex<Cooldowns>,
+    pub(super) cooldowns: Mutex<Cooldowns>,
     /// Keys with a used-up rate limit: others go first, but they are used if there are no others.
     exhausted: Mutex<Cooldowns>,
     /// Seeds the hashes that distinguish request bodies.
     salt: RandomState,
     pub(crate) breakers: Mutex<Breakers>,
+    /// What other gateways on the same database should know.
+    pub(super) hints: Mutex<HintLog>,
     /// By upstream and surface: how it streams, and when that was observed.
     streaming: Mutex<HashMap<(String, Surface, StreamingHabit), Instant>>,
     /// By upstream and surface: what refusals taught, and when.
@@ -73,6 +76,7 @@ impl UpstreamHealth {
             exhausted: Mutex::default(),
             salt: RandomState::new(),
             breakers: Mutex::default(),
+            hints: Mutex::default(),
             streaming: Mutex::default(),
             lessons: Mutex::default(),
             windows: Mutex::default(),
@@ -134,12 +138,10 @@ impl UpstreamHealth {
             // The token may have been revoked before it expired.
             token.refuse();
         }
-        lock(&self.cooldowns).cool_down(reason, &candidate.target(key), retry_after, Instant::now(), fastrand::f64())
-    }
-
-    /// Another gateway on the same database met this.
-    pub fn heard_of_cooldown(&self, reason: CooldownReason, target: &CooldownTarget, retry_after: Option<Duration>) {
-        lock(&self.cooldowns).cool_down(reason, target, retry_after, Instant::now(), fastrand::f64());
+        let target = candidate.target(key);
+        let wait = lock(&self.cooldowns).cool_down(reason, &target, retry_after, Instant::now(), fastrand::f64());
+        self.note_cooldown(reason, target, wait);
+        wait
     }
 
     /// A refusal that may concern this request alone. True once enough other callers met it: see [`Cooldowns::suspect`].

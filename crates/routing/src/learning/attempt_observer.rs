@@ -96,6 +96,7 @@ impl AttemptObserver {
         self.leave();
         let ObserverSpec { learning, known, clock, sent, blocks, .. } = &self.observer_spec;
         let now_us = learning.now_us();
+        known.answered(now_us);
         known.learn(*clock, |learner| learner.first_token(*sent, after_us, now_us));
         if *clock == LatencyClock::WholeAnswer && known.forecast().counts_failures(now_us) {
             known.learn(LatencyClock::FirstToken, |learner| learner.answered(now_us));

@@ -36,6 +36,8 @@ pub struct UpstreamStats {
     caching: AtomicU64,
     /// When it answered 429 last, µs.
     limited_us: AtomicI64,
+    /// When it answered this gateway last, µs.
+    answered_us: AtomicI64,
     /// How long prompts are that it has counted.
     pub(super) prompts: Prompts,
 }
@@ -83,6 +85,7 @@ impl UpstreamStats {
             elsewhere: AtomicU32::default(),
             caching: AtomicU64::default(),
             limited_us: AtomicI64::new(i64::MIN / 2),
+            answered_us: AtomicI64::default(),
             prompts: Prompts::default(),
         }
     }
@@ -143,6 +146,16 @@ impl UpstreamStats {
     /// It answered 429, here or to another gateway.
     pub fn limited(&self, now_us: i64) {
         self.limited_us.fetch_max(now_us, Relaxed);
+    }
+
+    /// It answered this gateway: with a first token, or wholly.
+    pub fn answered(&self, now_us: i64) {
+        self.answered_us.store(now_us, Relaxed);
+    }
+
+    /// When it did so last, µs.
+    pub fn answered_us(&self) -> Option<i64> {
+        Some(self.answered_us.load(Relaxed)).filter(|answered_us| *answered_us > 0)
     }
 
     /// Attempts that run there now, with those of other gateways.

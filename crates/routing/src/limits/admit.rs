@@ -1,7 +1,8 @@
 //! Whether a request may begin: all its levels are checked, then all of them give. Not for what becomes of it: see `hold`.
 
-use super::book::{LEVELS_MAX, LevelName, LimitLevels, LockedLevels};
+use super::book::{LEVELS_MAX, LimitLevels, LockedLevels};
 use super::hold::{Admission, AttemptCost, Hold, LimitsLeft};
+use super::level::LevelName;
 use super::window::{Calendar, LimitClock};
 
 /// Why a request may not begin now.

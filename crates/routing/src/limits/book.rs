@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::bucket::RateLeft;
+use super::heard::HeardUse;
+use super::level::LevelName;
 use super::parts::Others;
 use super::rate::RateUse;
 use super::window::{BudgetWindow, Calendar, LimitClock, Period, Sharing};
@@ -14,62 +16,14 @@ use photofinish_config::config::{Config, Limits, User};
 const NAMED: [fn(Arc<str>) -> LevelName; LEVELS_MAX - 1] = [LevelName::Team, LevelName::User, LevelName::Key];
 pub(super) const LEVELS_MAX: usize = 4;
 
-/// Whose limits they are.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum LevelName {
-    Everybody,
-    Team(Arc<str>),
-    User(Arc<str>),
-    /// By its id.
-    Key(Arc<str>),
-}
-
-impl LevelName {
-    /// For a label.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            LevelName::Everybody => "everybody",
-            LevelName::Team(_) => "team",
-            LevelName::User(_) => "user",
-            LevelName::Key(_) => "key",
-        }
-    }
-
-    fn place(&self) -> usize {
-        match self {
-            LevelName::Everybody => 0,
-            LevelName::Team(_) => 1,
-            LevelName::User(_) => 2,
-            LevelName::Key(_) => 3,
-        }
-    }
-
-    /// Empty for everybody.
-    pub fn name(&self) -> &str {
-        match self {
-            LevelName::Everybody => "",
-            LevelName::Team(name) | LevelName::User(name) | LevelName::Key(name) => name,
-        }
-    }
-}
-
-impl fmt::Display for LevelName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LevelName::Everybody => f.write_str("everybody"),
-            named => write!(f, "{} {}", named.kind(), named.name()),
-        }
-    }
-}
-
 /// All subjects that were ever limited.
 pub struct UsageBook {
     everybody: Arc<Subject>,
     /// Teams, users and keys.
     named: [RwLock<HashMap<Arc<str>, Arc<Subject>>>; LEVELS_MAX - 1],
     changed: Arc<Mutex<Vec<Arc<Subject>>>>,
-    /// With whom budgets are shared: also those of subjects that come.
-    sharing: Mutex<Sharing>,
+    /// With whom limits are shared, and what was heard of them: also for subjects that come.
+    sharing: Mutex<(Sharing, Option<Arc<HeardUse>>)>,
 }
 
 /// One subject.
@@ -88,6 +42,8 @@ pub(super) struct Used {
     /// Requests since this gateway told of them, and those before that still count as demand.
     pub asked: u64,
     pub demand: f64,
+    /// Requests and tokens that it told last.
+    pub reported: [i64; 2],
     /// None: no other gateway shares these limits.
     pub others: Option<Box<Others>>,
     /// In the order of [`Calendar::ALL`].
@@ -188,15 +144,12 @@ impl UsageBook {
         LimitLevels(levels.into_iter().map(level).collect())
     }
 
-    pub(super) fn share(&self, sharing: Sharing) {
-        *self.sharing.lock().unwrap_or_else(PoisonError::into_inner) = sharing;
+    pub(super) fn share(&self, sharing: Sharing, heard: Option<Arc<HeardUse>>) {
+        *self.sharing.lock().unwrap_or_else(PoisonError::into_inner) = (sharing, heard);
     }
 
-    /// With the gateways that lived last.
-    pub(super) fn share_in_outage(&self, allowance: u32) -> Sharing {
-        let mut sharing = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
-        sharing.outage = Some(allowance);
-        *sharing
+    pub(super) fn shared(&self) -> (Sharing, Option<Arc<HeardUse>>) {
+        self.sharing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// All that are known.
@@ -221,8 +174,14 @@ impl UsageBook {
             let id: Arc<str> = id.into();
             let made = || {
                 let made = Arc::new(Subject::new(NAMED[named](id.clone()), self.changed.clone()));
-                let sharing = *self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
-                made.used().windows.iter_mut().for_each(|window| window.set_sharing(sharing));
+                let (sharing, heard) = self.shared();
+                let mut used = made.used();
+                used.windows.iter_mut().for_each(|window| window.set_sharing(sharing));
+                if let Some(heard) = heard {
+                    used.hear(&heard, &made.name);
+                    used.divide(&heard, &made.name);
+                }
+                drop(used);
                 made
             };
             subjects.entry(id.clone()).or_insert_with(made).clone()
@@ -339,6 +298,7 @@ impl Subject {
             streams: 0,
             asked: 0,
             demand: 0.0,
+            reported: [0; 2],
             others: None,
             windows: Calendar::ALL.map(BudgetWindow::new),
             is_noted: false,

@@ -12,14 +12,26 @@ const PARTS: i128 = 60_000_000;
 pub struct Bucket {
     used: i128,
     at_us: i64,
+    /// What drained while nothing was used, since [`Bucket::forget_idle`].
+    idle: i128,
 }
 
+/// What is heard in time may all have been used just now; of what is heard later than this, some has drained. Microseconds.
+const LATE_US: i128 = 1_000_000;
+
 impl Bucket {
+    /// Empty at this time.
+    pub fn at(now_us: i64) -> Bucket {
+        Bucket { at_us: now_us, ..Bucket::default() }
+    }
+
     /// The time passes. A clock that goes back changes nothing.
     pub fn drain(&mut self, rate: Rate, now_us: i64) {
         let passed = now_us.saturating_sub(self.at_us);
         if passed > 0 {
-            self.used = (self.used - i128::from(passed) * i128::from(rate.per_minute)).max(0);
+            let rest = self.used - i128::from(passed) * i128::from(rate.per_minute);
+            self.used = rest.max(0);
+            self.idle = self.idle.saturating_sub(rest.min(0));
             self.at_us = now_us;
         }
     }
@@ -38,6 +50,22 @@ impl Bucket {
 
     pub fn take(&mut self, amount: u64) {
         self.used += parts(amount);
+    }
+
+    /// What was taken elsewhere since [`Bucket::forget_idle`]: if that is long ago, what could drain meanwhile has.
+    pub fn take_late(&mut self, per_minute: u64, amount: u64) {
+        let drained = (self.idle - i128::from(per_minute) * LATE_US).clamp(0, parts(amount));
+        self.idle -= drained;
+        self.used += parts(amount) - drained;
+    }
+
+    pub fn forget_idle(&mut self) {
+        self.idle = 0;
+    }
+
+    /// It holds at least so many times what another one holds.
+    pub fn fill(&mut self, other: &Bucket, times: u32) {
+        self.used = self.used.max(other.used * i128::from(times));
     }
 
     pub fn give_back(&mut self, amount: u64) {

@@ -7,7 +7,9 @@
 mod admit;
 mod book;
 mod bucket;
+mod heard;
 mod hold;
+mod level;
 #[cfg(test)]
 mod model_check;
 mod parts;
@@ -20,8 +22,10 @@ mod storm;
 mod window;
 
 pub use admit::{LimitRefusal, RefusedBy, admit};
-pub use book::{BudgetChange, LevelName, LevelUse, LimitLevel, LimitLevels, PeriodUse, UsageBook};
+pub use book::{BudgetChange, LevelUse, LimitLevel, LimitLevels, PeriodUse, UsageBook};
 pub use bucket::RateLeft;
+pub use heard::{ReplicaUse, SubjectUse};
 pub use hold::{Admission, AttemptCost, AttemptReservation, Hold, KnownCost, LimitsLeft};
-pub use replicas::{Heard, ReplicaUse, SubjectUse};
+pub use level::LevelName;
+pub use replicas::Heard;
 pub use window::{Calendar, LimitClock};

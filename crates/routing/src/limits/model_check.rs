@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use super::book::{LevelName, LimitLevels, UsageBook};
+use super::book::{LimitLevels, UsageBook};
 use super::hold::{Admission, AttemptCost, AttemptReservation, KnownCost};
+use super::level::LevelName;
 use super::{Calendar, LimitClock, LimitRefusal, RefusedBy, admit};
 use photofinish_config::config::{Budget, Limits, OwnKeys, Rate, Reserve, Unpriced};
 

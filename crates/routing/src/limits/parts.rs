@@ -7,8 +7,8 @@ use super::rate::WHOLE;
 /// What a subject knows of other gateways.
 #[derive(Debug, Default)]
 pub(super) struct Others {
-    /// What was counted of each that lives.
-    pub counted: HashMap<i64, [i64; 2]>,
+    /// What was counted of each that lives, and when it told so.
+    pub counted: HashMap<i64, (i64, [i64; 2])>,
     /// Of all that live, by id, this one among them: running streams, and the part of the limit.
     pub parts: Vec<(u32, u32)>,
     pub own: usize,

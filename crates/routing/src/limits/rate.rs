@@ -30,6 +30,8 @@ struct Part {
     is_turn: bool,
     /// Until the turn may have come, in microseconds.
     turn_within_us: i64,
+    /// The others are not heard.
+    is_missed: bool,
     /// Used here, in units of a millionth.
     own: Bucket,
 }
@@ -72,7 +74,9 @@ impl RateUse {
         let of_part = match millionths(amount) <= own.burst {
             true => {
                 let of_own = part.own.wait_us(own, millionths(amount));
-                left_by_others().map_or(of_own, |used| of_own.min(self.all.drains_within(rate, used)))
+                left_by_others()
+                    .filter(|_| !part.is_missed)
+                    .map_or(of_own, |used| of_own.min(self.all.drains_within(rate, used)))
             }
             false if part.is_turn => 0,
             false => part.turn_within_us,
@@ -101,15 +105,35 @@ impl RateUse {
         self.counted
     }
 
-    /// Another gateway took so much, or gave it back.
-    pub fn hear(&mut self, amount: i64, now_us: i64) {
-        // What was used before has drained; what is heard now has not.
-        if let Some(rate) = self.rate {
-            self.all.drain(rate, now_us);
+    /// Before [`RateUse::hear`]: what was used before has drained, what is heard now has not.
+    pub fn begin_hearing(&mut self, now_us: i64) {
+        match self.rate {
+            Some(rate) => self.all.drain(rate, now_us),
+            None => self.all = Bucket::at(now_us),
         }
+    }
+
+    /// Another gateway took so much, or gave it back.
+    pub fn hear(&mut self, amount: i64) {
         match u64::try_from(amount) {
-            Ok(more) => self.all.take(more),
+            Ok(more) => self.all.take_late(self.rate.map_or(0, |rate| rate.per_minute), more),
             Err(_) => self.all.give_back(amount.unsigned_abs()),
+        }
+    }
+
+    /// All was heard.
+    pub fn end_hearing(&mut self) {
+        self.all.forget_idle();
+    }
+
+    /// The others are not heard.
+    pub fn miss(&mut self, now_us: i64) {
+        if let Some(rate) = self.rate {
+            self.drain(rate, now_us);
+        }
+        if let Some(part) = self.part.as_mut().filter(|part| !part.is_missed) {
+            part.is_missed = true;
+            part.own.fill(&self.all, part.share);
         }
     }
 
@@ -117,7 +141,7 @@ impl RateUse {
     pub fn set_part(&mut self, part: Option<(u32, bool, i64)>) {
         self.part = part.map(|(share, is_turn, turn_within_us)| {
             let own = self.part.take().map(|before| before.own).unwrap_or_default();
-            Part { share, is_turn, turn_within_us, own }
+            Part { share, is_turn, turn_within_us, is_missed: false, own }
         });
     }
 

@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::book::{BudgetChange, LevelName, Subject, UsageBook, Used};
+use super::book::{BudgetChange, Subject, UsageBook, Used};
+use super::heard::{HeardUse, ReplicaUse, SubjectUse, TURN_US};
+use super::level::LevelName;
 use super::rate::WHOLE;
 use super::window::{Calendar, LimitClock, Sharing};
 
@@ -19,27 +21,6 @@ const DEMAND_GUESSED: f64 = 3.0;
 const DEMAND_LEAST: f64 = 0.01;
 /// Subjects that a gateway tells of, those with most demand. The limits of others are shared evenly.
 const SUBJECTS_MAX: usize = 5_000;
-/// How long one gateway has its turn to use what is too large for its part. In the last quarter nobody has, so that the next one knows
-/// what was used.
-const TURN_US: i64 = 4_000_000;
-
-/// What one gateway tells of one subject.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SubjectUse {
-    /// Requests and tokens since its start, less those given back.
-    pub counted: [i64; 2],
-    /// Requests that were asked for lately, let in or not.
-    pub demand: f64,
-    /// At once, now.
-    pub streams: u32,
-}
-
-/// What another gateway told last.
-#[derive(Clone, Debug)]
-pub struct ReplicaUse {
-    pub id: i64,
-    pub subjects: HashMap<LevelName, SubjectUse>,
-}
 
 /// What a gateway heard.
 #[derive(Clone, Debug, Default)]
@@ -63,12 +44,14 @@ impl UsageBook {
         self.each(|subject, used| {
             used.demand = (used.demand + used.asked as f64) * DEMAND_KEPT;
             used.asked = 0;
+            let counted = [used.requests.counted(), used.tokens.counted()];
+            let before = std::mem::replace(&mut used.reported, counted);
             if used.demand < DEMAND_LEAST {
                 used.demand = 0.0;
             }
             if used.demand > 0.0 || used.streams > 0 {
-                let counted = [used.requests.counted(), used.tokens.counted()];
-                let told_of = SubjectUse { counted, demand: used.demand, streams: used.streams };
+                let lately = [0, 1].map(|kind| counted[kind] - before[kind]);
+                let told_of = SubjectUse { counted, lately, demand: used.demand, streams: used.streams };
                 told.push((subject.name.clone(), told_of));
             }
         });
@@ -80,19 +63,18 @@ impl UsageBook {
     }
 
     /// Takes over what the others told.
-    pub fn hear(&self, heard: &Heard, now: LimitClock) {
-        let mut ids: Vec<i64> = heard.others.iter().map(|other| other.id).chain([heard.own]).collect();
-        ids.sort_unstable();
-        let turn = heard.store_us.div_euclid(TURN_US);
-        let is_open = heard.store_us.rem_euclid(TURN_US) < TURN_US / 4 * 3;
+    pub fn hear(&self, heard: Heard, now: LimitClock) {
         let mut budgets: HashMap<&LevelName, Vec<&BudgetChange>> = HashMap::new();
         heard.budgets.iter().for_each(|change| budgets.entry(&change.level).or_default().push(change));
+        let living = heard.others.len() + 1;
+        let sharing = Sharing { living: i64::try_from(living).unwrap_or(i64::MAX), outage: None };
+        let others = HeardUse::of(heard.own, heard.own_use, heard.others, heard.store_us, now);
+        self.share(sharing, Some(others.clone()));
         // Those that only others know have spent something here too.
         budgets.keys().for_each(|name| drop(self.subject_of(name)));
-        let sharing = Sharing { living: i64::try_from(ids.len()).unwrap_or(i64::MAX), outage: None };
-        self.share(sharing);
         self.each(|subject, used| {
-            used.hear(heard, &ids, (turn, is_open), (&subject.name, now.us));
+            used.hear(&others, &subject.name);
+            used.divide(&others, &subject.name);
             for calendar in Calendar::ALL {
                 let of = |start_us| {
                     let all = budgets.get(&subject.name).into_iter().flatten();
@@ -105,46 +87,76 @@ impl UsageBook {
     }
 
     /// The store does not answer: of each budget all gateways may use at most so much of the whole, in millionths, beyond what was heard, in
-    /// equal parts.
-    pub fn begin_outage(&self, allowance: u32) {
-        let sharing = self.share_in_outage(allowance);
-        self.each(|_, used| used.windows.iter_mut().for_each(|window| window.set_sharing(sharing)));
+    /// equal parts. Turns go on by the clock, `store_us`. What runs elsewhere counts no more, because it would never end.
+    pub fn begin_outage(&self, allowance: u32, store_us: i64, now: LimitClock) {
+        let (sharing, last) = self.shared();
+        let sharing = Sharing { outage: Some(allowance), ..sharing };
+        let last = last.map(|last| last.later(store_us, now));
+        self.share(sharing, last.clone());
+        self.each(|subject, used| {
+            if let Some(last) = &last {
+                used.divide(last, &subject.name);
+            }
+            used.windows.iter_mut().for_each(|window| window.set_sharing(sharing));
+        });
+    }
+
+    /// The others are not heard now. Together they may have used as much as all of them let in: what this gateway used of its part counts as
+    /// no less than its part of that.
+    pub fn miss_others(&self, now: LimitClock) {
+        self.each(|_, used| [&mut used.requests, &mut used.tokens].into_iter().for_each(|rate| rate.miss(now.us)));
+    }
+
+    /// The store may have lost what this gateway told last: [`UsageBook::take_changes`] has every budget once more.
+    pub fn tell_all_budgets(&self) {
+        self.each(|subject, used| {
+            if used.windows.iter_mut().fold(false, |any, window| window.tell_again() | any) {
+                subject.note(used);
+            }
+        });
     }
 }
 
 impl Used {
-    fn hear(&mut self, heard: &Heard, ids: &[i64], (turn, is_open): (i64, bool), (name, now_us): (&LevelName, i64)) {
-        if heard.others.is_empty() {
-            self.others = None;
+    /// What the others have taken.
+    pub fn hear(&mut self, heard: &HeardUse, name: &LevelName) {
+        let mut others = self.others.take().unwrap_or_default();
+        let mut rates = [&mut self.requests, &mut self.tokens];
+        rates.iter_mut().for_each(|rate| rate.begin_hearing(heard.now_us));
+        // Who tells nothing of it now may tell again.
+        others.counted.retain(|id, _| heard.ids.binary_search(id).is_ok());
+        for other in &heard.others {
+            let Some(told) = other.subjects.get(name) else { continue };
+            let first = || (i64::MIN, [0, 1].map(|kind| told.counted[kind] - told.lately[kind]));
+            let (told_at, before) = others.counted.get(&other.id).copied().unwrap_or_else(first);
+            // After a failover the store may have an older telling for a moment.
+            if other.beat_at >= told_at {
+                for (kind, rate) in rates.iter_mut().enumerate() {
+                    rate.hear(told.counted[kind].saturating_sub(before[kind]));
+                }
+                others.counted.insert(other.id, (other.beat_at, told.counted));
+            }
+        }
+        rates.iter_mut().for_each(|rate| rate.end_hearing());
+        self.others = Some(others);
+    }
+
+    /// Finds the part of this gateway.
+    pub fn divide(&mut self, heard: &HeardUse, name: &LevelName) {
+        let others = self.others.take().filter(|_| !heard.others.is_empty());
+        let Some(mut others) = others else {
             self.requests.set_part(None);
             self.tokens.set_part(None);
             return;
-        }
-        let mut others = self.others.take().unwrap_or_default();
-        let mut counted = HashMap::new();
-        for other in &heard.others {
-            let Some(told) = other.subjects.get(name) else { continue };
-            let before = others.counted.get(&other.id).copied().unwrap_or(told.counted);
-            let more = |kind: usize| told.counted[kind].saturating_sub(before[kind]);
-            self.requests.hear(more(0), now_us);
-            self.tokens.hear(more(1), now_us);
-            counted.insert(other.id, told.counted);
-        }
-        // Who tells nothing of it now may tell again.
-        for (id, before) in &others.counted {
-            if ids.contains(id) {
-                counted.entry(*id).or_insert(*before);
-            }
-        }
+        };
         let of = |id: i64| match heard.others.iter().find(|other| other.id == id) {
             Some(other) => other.subjects.get(name).copied().unwrap_or_default(),
             None => heard.own_use.get(name).copied().unwrap_or_default(),
         };
-        let told: Vec<SubjectUse> = ids.iter().map(|id| of(*id)).collect();
+        let told: Vec<SubjectUse> = heard.ids.iter().map(|id| of(*id)).collect();
         let shares = shares(&told);
-        others.counted = counted;
-        others.own = ids.iter().position(|id| *id == heard.own).unwrap_or_default();
-        others.turn = is_open.then(|| holder(&shares, turn));
+        others.own = heard.ids.iter().position(|id| *id == heard.own).unwrap_or_default();
+        others.turn = heard.turn.map(|turn| holder(&shares, turn));
         others.parts = told.iter().map(|told| told.streams).zip(shares.iter().copied()).collect();
         let part = (shares[others.own], others.turn == Some(others.own), TURN_US);
         self.requests.set_part(Some(part));

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use super::book::{LevelName, LimitLevels, UsageBook};
+use super::book::{LimitLevels, UsageBook};
+use super::level::LevelName;
 use super::{AttemptCost, KnownCost, LimitClock, RefusedBy, admit};
 use photofinish_config::config::{Budget, Limits};
 

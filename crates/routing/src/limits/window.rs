@@ -177,7 +177,8 @@ impl BudgetWindow {
         }
         // One that was alone knows all that is spent.
         if let Some(outage) = outage.filter(|_| living != 1) {
-            at_most((i128::from(budget) * i128::from(outage) / 1_000_000) as i64 / living.max(1));
+            let allowance = (i128::from(budget) * i128::from(outage) / 1_000_000) as i64;
+            at_most(allowance.min(was_left) / living.max(1));
         }
         left
     }
@@ -227,6 +228,16 @@ impl BudgetWindow {
         }
         self.over.retain(|over| over.reserved > 0);
         changed
+    }
+
+    /// [`BudgetWindow::take_changes`] has every period again that has anything. False: there is none.
+    pub fn tell_again(&mut self) -> bool {
+        let mut any = false;
+        for period in self.over.iter_mut().chain([&mut self.current]) {
+            period.changed |= period.spent != 0 || period.reserved != 0;
+            any |= period.changed;
+        }
+        any
     }
 
     /// What was spent before the start, in the period that began then. One that is over by now counts for nothing.

@@ -134,11 +134,12 @@ impl AccountKeeper {
                     .to_owned()
             );
         }
-        match state.seen {
-            Some(seen) if seen == newest => {}
-            Some(seen) => {
+        let changed = state.seen.map(|seen| reader.changed_after(seen)).transpose().map_err(told)?.flatten();
+        match changed {
+            Some(_) if state.seen == Some(newest) => {}
+            Some(changed) => {
                 let mut changes = Vec::new();
-                for (kind, id) in reader.changed_after(seen).map_err(told)? {
+                for (kind, id) in changed {
                     let after = reader.account(kind, &id).map_err(told)?;
                     let gone = AccountEntry { kind, id, settings: Map::new(), version: 0, sha256: None };
                     changes.push(AccountChange { before: Some(after.clone().unwrap_or(gone)), after });

@@ -58,10 +58,12 @@ pub(super) async fn watch(path: PathBuf, gateway: Arc<Gateway>) {
             () = &mut telling => return,
             () = tokio::time::sleep(CHECK_EVERY) => {}
         }
+        if let Some(is_ours) = duty::is_ours(&shutdown, &task.path, "incidents").await {
+            task.take_duty(is_ours, wall_micros());
+        }
         if task.read().await.is_none() {
             return;
         }
-        task.is_ours = duty::is_ours(&shutdown, &task.path, "incidents").await.unwrap_or(task.is_ours);
         task.check(wall_micros(), &gateway.open_breakers());
     }
 }
@@ -84,6 +86,16 @@ impl IncidentTask {
             failed: false,
             is_ours,
         }
+    }
+
+    /// Whether this gateway reports from now on. One that begins to goes on with what the one before it reported.
+    fn take_duty(&mut self, is_ours: bool, now_us: i64) {
+        if is_ours && !self.is_ours {
+            drop(self.recorder.attempts());
+            self.watch = IncidentWatch::default();
+            (self.began_us, self.is_resumed, self.read_at) = (now_us, false, Instant::now());
+        }
+        self.is_ours = is_ours;
     }
 
     /// Reads what is usual, if that is due; at first also what was before. None once the gateway drains.

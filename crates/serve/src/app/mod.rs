@@ -30,7 +30,7 @@ use crate::traces::Traces;
 use discovery::Discovery;
 pub use listening::Listening;
 pub use local_gateway::LocalGateway;
-use photofinish_base::clock::Instant;
+use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Config, ConfigSource, Listen};
 use photofinish_gateway::proxy::Gateway;
@@ -38,6 +38,7 @@ use photofinish_history::recorder::{Condition, Recorder, WriterTask};
 use photofinish_history::store::{OpenError, Store};
 use photofinish_lab::bench::{LoadClient, RowFeed};
 use photofinish_routing::health::LiveConfig;
+use photofinish_routing::limits::LimitClock;
 use photofinish_transport::upstream::{Resolver, UpstreamClient, system_resolver};
 use reload::{ReloadOrder, Reloading};
 pub use reload_watch::ReloadWatch;
@@ -313,7 +314,9 @@ async fn meet_others(gateway: &Arc<Gateway>, serving: &Shutdown, lines: &Shutdow
             serving.run_blocking(move || replicas.after_a_turn()).await.context("cannot meet the other gateways")?;
     } else {
         gateway.set_keys_away(true);
-        gateway.usage().begin_outage((gateway.live().config.store.outage_allowance * 1e6) as u32);
+        let allowance = (gateway.live().config.store.outage_allowance * 1e6) as u32;
+        let now = LimitClock { us: gateway.learning().now_us(), wall_us: wall_micros() };
+        gateway.usage().begin_outage(allowance, now.wall_us, now);
     }
     // Answers that run on after the drain began use limits too.
     lines.spawn(replicas.run(lines.clone()));

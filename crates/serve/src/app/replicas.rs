@@ -4,7 +4,7 @@
 //! No request waits for it. While the database is away, limits go on by the last parts, and budgets by what was known and a small allowance.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
@@ -17,12 +17,11 @@ use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::machine;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::Config;
-use photofinish_config::keyring::SharedKeys;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::record::recorded::Recorded;
-use photofinish_history::store::{HeardRefusal, HeardReplicas, ReplicaReport, ReplicaRow, Replicas, WriteError};
-use photofinish_routing::health::LiveConfig;
-use photofinish_routing::health::cooldown::{CooldownReason, CooldownTarget};
+use photofinish_history::store::{HeardReplicas, ReplicaReport, ReplicaRow, Replicas, WriteError};
+use photofinish_routing::health::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget};
+use photofinish_routing::health::{HealthHint, LiveConfig};
 use photofinish_routing::limits::{Heard, LevelName, LimitClock, ReplicaUse, SubjectUse};
 use photofinish_wire::Surface;
 
@@ -30,8 +29,6 @@ use photofinish_wire::Surface;
 const EXCHANGE_EVERY: Duration = Duration::from_millis(500);
 /// How long the database may not answer before budgets are held to their allowance.
 const AWAY_AFTER: Duration = Duration::from_secs(3);
-/// A refusal without a time to wait is taken over if it is no older than this.
-const RECENT_FOR: Duration = Duration::from_secs(5);
 /// A clock that differs from the database's by more than this is named in the log, in microseconds.
 const CLOCK_US: i64 = 2_000_000;
 
@@ -44,10 +41,11 @@ pub(super) struct ReplicaTask {
     clock_us: i64,
     /// What was told last.
     told: HashMap<LevelName, SubjectUse>,
-    /// What was heard last.
-    last: Option<Heard>,
-    heard_at: Instant,
+    /// None: nothing was heard yet.
+    heard_at: Option<Instant>,
     is_away: bool,
+    /// Of each other gateway: the last hint that was taken over.
+    hinted: HashMap<i64, u64>,
     /// The configuration in force, and its digest.
     configuration: (Arc<LiveConfig>, String),
     /// What the log was told: gateways whose configuration differs, and whether the clock does.
@@ -68,24 +66,18 @@ impl ReplicaTask {
             name: machine::host_name(),
             clock_us: 0,
             told: HashMap::new(),
-            last: None,
-            heard_at: Instant::now(),
+            heard_at: None,
             is_away: false,
+            hinted: HashMap::new(),
             differing: BTreeSet::new(),
             clock_differs: false,
         })
     }
 
     /// Takes turns until it is cancelled.
-    pub async fn run(mut self, shutdown: Shutdown) {
-        let mut ending = std::pin::pin!(shutdown.cancelled());
-        while tokio::time::timeout(EXCHANGE_EVERY, &mut ending).await.is_err() {
-            let turn = shutdown.run_blocking(move || self.after_a_turn());
-            // After a panic, which is in the log, this gateway is alone: the others miss it.
-            let Ok(task) = turn.await else { return };
-            self = task;
-        }
-        let _ = shutdown.run_blocking(move || self.replicas.leave()).await;
+    pub async fn run(self, shutdown: Shutdown) {
+        let task = take_turns(self, ReplicaTask::turn, &shutdown).await;
+        let _ = shutdown.run_blocking(move || locked(&task).replicas.leave()).await;
     }
 
     /// Tells and hears once. Blocks.
@@ -104,23 +96,19 @@ impl ReplicaTask {
             Err(error) => {
                 // Another gateway may have made a key that is not known here.
                 self.gateway.set_keys_away(true);
-                if self.last.is_none() || self.heard_at.elapsed() >= AWAY_AFTER {
+                if self.heard_at.is_none_or(|heard| heard.elapsed() >= AWAY_AFTER) {
                     self.go_on_alone(&error);
                 }
+                self.gateway.usage().miss_others(self.clock());
             }
         }
     }
 
-    /// While the database does not answer, turns go on by the clock and each budget has its allowance. What runs elsewhere counts no more,
-    /// because it would never end.
+    /// While the database does not answer, limits go on by the last parts, and each budget has its allowance.
     fn go_on_alone(&mut self, error: &WriteError) {
-        let usage = self.gateway.usage();
-        if let Some(last) = &mut self.last {
-            last.store_us = wall_micros() - self.clock_us;
-            last.others.iter_mut().flat_map(|other| other.subjects.values_mut()).for_each(|of| of.streams = 0);
-            usage.hear(last, LimitClock { us: self.gateway.learning().now_us(), wall_us: wall_micros() });
-        }
-        usage.begin_outage((self.gateway.live().config.store.outage_allowance * 1e6) as u32);
+        let allowance = (self.gateway.live().config.store.outage_allowance * 1e6) as u32;
+        let now = self.clock();
+        self.gateway.usage().begin_outage(allowance, now.wall_us - self.clock_us, now);
         if !std::mem::replace(&mut self.is_away, true) {
             self.hear_load(&[]);
             tracing::warn!(
@@ -130,6 +118,10 @@ impl ReplicaTask {
         }
     }
 
+    fn clock(&self) -> LimitClock {
+        LimitClock { us: self.gateway.learning().now_us(), wall_us: wall_micros() }
+    }
+
     fn tell(&mut self) -> ReplicaReport {
         let live = self.gateway.live();
         if !Arc::ptr_eq(&live, &self.configuration.0) {
@@ -137,10 +129,17 @@ impl ReplicaTask {
             self.configuration = (live, digest);
         }
         self.told = self.gateway.usage().tell().into_iter().collect();
-        let limits = self
-            .told
-            .iter()
-            .map(|(level, of)| json!([budgets::subject(level), of.counted[0], of.counted[1], of.demand, of.streams]));
+        let limits = self.told.iter().map(|(level, of)| {
+            json!([
+                budgets::subject(level),
+                of.counted[0],
+                of.counted[1],
+                of.demand,
+                of.streams,
+                of.lately[0],
+                of.lately[1]
+            ])
+        });
         let upstreams = self.gateway.learning().upstreams();
         let running = upstreams.iter().filter_map(|known| {
             let running = known.in_flight_here();
@@ -153,14 +152,17 @@ impl ReplicaTask {
             running: self.gateway.races(),
             draining: self.gateway.is_leaving(),
             configuration: self.configuration.1.clone(),
-            uses:
-                json!({ "limits": limits.collect::<Vec<_>>(), "upstreams": running.collect::<serde_json::Map<_, _>>() })
-                    .to_string(),
+            uses: json!({
+                "limits": limits.collect::<Vec<_>>(),
+                "upstreams": running.collect::<serde_json::Map<_, _>>(),
+                "hints": self.gateway.hints().iter().map(told_hint).collect::<Vec<_>>(),
+            })
+            .to_string(),
         }
     }
 
     fn hear(&mut self, heard: HeardReplicas) {
-        self.heard_at = Instant::now();
+        self.heard_at = Some(Instant::now());
         self.gateway.set_keys_away(false);
         if std::mem::take(&mut self.is_away) {
             tracing::info!("the other gateways are heard again");
@@ -170,23 +172,30 @@ impl ReplicaTask {
             .iter()
             .map(|other| (other.number, serde_json::from_str(&other.report.uses).unwrap_or_default()))
             .collect();
+        if heard.is_older {
+            tracing::warn!("the database has an older state than this gateway left: what it has spent is told again");
+            self.gateway.usage().tell_all_budgets();
+        }
+        let uses = heard.others.iter().zip(&told);
         let limits = Heard {
             own: heard.number,
             own_use: self.told.clone(),
-            others: told.iter().map(|(id, told)| ReplicaUse { id: *id, subjects: subjects(told) }).collect(),
+            others: uses
+                .map(|(other, (id, told))| ReplicaUse { id: *id, beat_at: other.beat_at, subjects: subjects(told) })
+                .collect(),
             budgets: heard.budgets.iter().filter_map(budgets::change).collect(),
             store_us: heard.store_us,
         };
-        let now = LimitClock { us: self.gateway.learning().now_us(), wall_us: wall_micros() };
-        self.gateway.usage().hear(&limits, now);
-        self.last = Some(limits);
+        self.gateway.usage().hear(limits, self.clock());
         self.hear_load(&told);
+        self.hear_hints(&told);
         if !heard.requests.is_empty() {
             let clock_us = self.clock_us;
             let own_time = |request: Recorded| Recorded { started_at: request.started_at + clock_us, ..request };
-            warm_start::learn_heard(&self.gateway, heard.requests.into_iter().map(own_time));
+            let recorder = self.gateway.recorder();
+            let requests = heard.requests.into_iter().map(own_time).inspect(|request| recorder.heard(request));
+            warm_start::learn_heard(&self.gateway, requests);
         }
-        heard.refusals.iter().for_each(|refusal| self.cool_down(refusal));
         if heard.left_out > 0 {
             tracing::debug!(requests = heard.left_out, "others recorded more than is read");
         }
@@ -205,38 +214,15 @@ impl ReplicaTask {
         }
     }
 
-    fn cool_down(&self, refusal: &HeardRefusal) {
-        let live = self.gateway.live();
-        let Some(provider) = live.config.providers.get(&refusal.provider) else { return };
-        let ring = SharedKeys::of(provider);
-        let is_shared = |id: &str| ring.ring().keys().iter().any(|key| key.id() == id);
-        let target = CooldownTarget {
-            provider: refusal.provider.clone(),
-            model: refusal.model_sent.clone(),
-            // Neither a rate limit nor a refused key is of one surface.
-            surface: Surface::Chat,
-            own_key: refusal.key_id.as_deref().is_some_and(|id| !is_shared(id)),
-            key_id: refusal.key_id.clone(),
-            named: false,
-        };
-        let reason = match refusal.failure.as_str() {
-            "rate_limited" => CooldownReason::RateLimited,
-            // Without a key it may be the caller's, in a header.
-            _ if refusal.key_id.is_some() => CooldownReason::KeyRefused,
-            _ => return,
-        };
-        let asked = refusal.retry_after_ms.and_then(|wait| u64::try_from(wait).ok()).map(Duration::from_millis);
-        // It is heard when its request has ended, which may be long after.
-        let retry_after = match asked {
-            Some(wait) if wait <= refusal.age => return,
-            Some(wait) => Some(wait - refusal.age),
-            None if refusal.age > RECENT_FOR => return,
-            None => None,
-        };
-        self.gateway.heard_of_cooldown(reason, &target, retry_after);
-        if reason == CooldownReason::RateLimited {
-            let learning = self.gateway.learning();
-            learning.upstream(&format!("{}/{}", refusal.provider, refusal.model_sent)).limited(learning.now_us());
+    /// What they found out about upstreams, each once.
+    fn hear_hints(&mut self, told: &[(i64, Value)]) {
+        let before = std::mem::take(&mut self.hinted);
+        for (id, told) in told {
+            let last = before.get(id).copied().unwrap_or(0);
+            let hints = told["hints"].as_array().into_iter().flatten().filter_map(hint);
+            let new: Vec<HealthHint> = hints.filter(|hint| hint.number > last).collect();
+            new.iter().for_each(|hint| self.gateway.hear_hint(hint));
+            self.hinted.insert(*id, new.iter().map(|hint| hint.number).max().unwrap_or(last));
         }
     }
 
@@ -266,19 +252,96 @@ impl ReplicaTask {
     }
 }
 
+/// Takes turns, each on a thread for blocking work, until it is cancelled. A turn that panics, which is in the log, is the last of no gateway:
+/// the others would miss it.
+async fn take_turns<T: Send + 'static>(state: T, turn: fn(&mut T), shutdown: &Shutdown) -> Arc<Mutex<T>> {
+    let state = Arc::new(Mutex::new(state));
+    let mut ending = std::pin::pin!(shutdown.cancelled());
+    while tokio::time::timeout(EXCHANGE_EVERY, &mut ending).await.is_err() {
+        let state = state.clone();
+        let _ = shutdown.run_blocking(move || turn(&mut locked(&state))).await;
+    }
+    state
+}
+
+fn locked<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What a gateway told of limits.
 fn subjects(told: &Value) -> HashMap<LevelName, SubjectUse> {
     let of = |entry: &Value| {
         let whole = |at: usize| entry[at].as_i64().unwrap_or(0);
         let streams = u32::try_from(whole(4)).unwrap_or(0);
         let demand = entry[3].as_f64().filter(|demand| demand.is_finite()).unwrap_or(0.0).max(0.0);
-        Some((budgets::level(entry[0].as_str()?)?, SubjectUse { counted: [whole(1), whole(2)], demand, streams }))
+        let told = SubjectUse { counted: [whole(1), whole(2)], lately: [whole(5), whole(6)], demand, streams };
+        Some((budgets::level(entry[0].as_str()?)?, told))
     };
     told["limits"].as_array().into_iter().flatten().filter_map(of).collect()
+}
+
+fn told_hint(hint: &HealthHint) -> Value {
+    let CooldownTarget { provider, model, surface, key_id, own_key, named: _ } = &hint.target;
+    let cooldown =
+        hint.cooldown.map(|CooldownPeriod { wait, why }| (why, u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)));
+    json!([hint.number, provider, model, surface.as_str(), key_id, own_key, cooldown])
+}
+
+/// The reverse of [`told_hint`]. None: of another version.
+fn hint(told: &Value) -> Option<HealthHint> {
+    let surface = Surface::ALL.into_iter().find(|surface| told[3] == surface.as_str())?;
+    let cooldown: Option<(CooldownReason, u64)> = serde_json::from_value(told[6].clone()).ok()?;
+    let target = CooldownTarget {
+        provider: told[1].as_str()?.to_owned(),
+        model: told[2].as_str()?.to_owned(),
+        surface,
+        key_id: told[4].as_str().map(str::to_owned),
+        own_key: told[5].as_bool()?,
+        named: false,
+    };
+    let cooldown = cooldown.map(|(why, wait)| CooldownPeriod { wait: Duration::from_millis(wait), why });
+    Some(HealthHint { number: told[0].as_u64()?, target, cooldown })
 }
 
 /// Twelve hexadecimal digits.
 fn digest_of(config: &Config) -> String {
     let shown = server::shared_part(config).to_string();
     digest(&SHA256, shown.as_bytes()).as_ref().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_panics_is_not_the_last() {
+        let shutdown = Shutdown::new();
+        fn turn((turns, shutdown): &mut (u32, Shutdown)) {
+            *turns += 1;
+            assert!(*turns != 2, "on purpose");
+            if *turns == 4 {
+                shutdown.cancel();
+            }
+        }
+        let state = take_turns((0, shutdown.clone()), turn, &shutdown).await;
+        assert_eq!(locked(&state).0, 4);
+    }
+
+    #[test]
+    fn hints_come_back_as_they_were() {
+        let target = CooldownTarget {
+            provider: "groq".to_owned(),
+            model: "a/b".to_owned(),
+            surface: Surface::Responses,
+            key_id: Some("k".to_owned()),
+            own_key: true,
+            named: false,
+        };
+        let cooldown = CooldownPeriod { wait: Duration::from_millis(1_500), why: CooldownReason::AccountRateLimited };
+        for cooldown in [Some(cooldown), None] {
+            let told = HealthHint { number: 7, target: target.clone(), cooldown };
+            assert_eq!(hint(&told_hint(&told)), Some(told));
+        }
+        assert_eq!(hint(&json!([1, "groq", "a", "telepathy", null, false, null])), None);
+    }
 }

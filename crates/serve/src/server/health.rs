@@ -91,6 +91,8 @@ fn counts(gateway: &Gateway, text: &mut MetricsText) {
     counter("records_set_aside_total", help, recorder.set_aside());
     let help = "Rows that the database never takes; they are in a file next to it.";
     counter("records_refused_total", help, recorder.refused());
+    let help = "Rows of times far away from now, in the table `stray` of a database server: a clock is wrong.";
+    counter("records_stray_total", help, recorder.stray());
     let help = "Spans of traces that the collector did not take, or that had no room.";
     counter("otlp_dropped_total", help, gateway.span_sink().map_or(0, |sink| sink.dropped()));
     let help = "Answers that were not checked against their request because too many waited.";

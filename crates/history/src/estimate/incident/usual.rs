@@ -11,6 +11,7 @@ use crate::estimate::spread::Times;
 use crate::estimate::summary::Summary;
 use crate::estimate::survival::{Estimate, Observation, Survival, SurvivalPoint};
 use crate::record::AttemptOutcome;
+use crate::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_base::clock::HOUR_US;
 
 /// Waiting beyond this share of the usual first tokens says nothing: the far tail is no incident.
@@ -56,6 +57,24 @@ impl IncidentAttempt {
             outcome_known: failed || came,
             ttft: facts.ttft,
             tpot_us: facts.tpot_us.filter(|tpot_us| *tpot_us > 0.0),
+        }
+    }
+
+    /// The same of an attempt that was read back. First tokens of losers are left out: whether they were looked for by chance is not known.
+    pub fn of_recorded(request: &Recorded, attempt: &RecordedAttempt) -> IncidentAttempt {
+        use AttemptOutcome::{Failed, FailedMid, Lost, Refused, Timeout, Won};
+        let failed = matches!(attempt.outcome, Failed | FailedMid | Timeout | Refused);
+        let came = attempt.seen || attempt.plain && attempt.outcome == Won;
+        let is_left_out = attempt.plain || attempt.outcome == Lost && attempt.seen;
+        let ttft = attempt.ttft_obs_us.filter(|_| !is_left_out);
+        IncidentAttempt {
+            at_us: request.started_at,
+            class: Input::of(request.input_tokens_estimate),
+            failed,
+            refused: attempt.outcome == Refused,
+            outcome_known: failed || came,
+            ttft: ttft.map(|time_us| Observation { time_us, event: attempt.seen, audit: None }),
+            tpot_us: attempt.tpot_us.filter(|tpot_us| *tpot_us > 0.0),
         }
     }
 }

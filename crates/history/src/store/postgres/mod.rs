@@ -25,6 +25,7 @@ pub(super) use open::{is_postgres, migrate_now, reading, rolling};
 pub(super) use replica_number::{number, set_number};
 pub(super) use session::{CursorRows, PostgresSession, READING, WRITING};
 pub(super) use write::ServerStore;
+pub use write::stray_rows;
 
 /// How much of the disk the database takes.
 pub(super) const BYTES: &str = "SELECT pg_database_size(current_database())";

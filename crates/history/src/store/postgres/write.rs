@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value as Json;
@@ -187,7 +189,17 @@ fn write_once<R: TableRow>(
     for (hours, start) in spans(rows.iter().filter_map(|row| row.race_id())) {
         transaction.execute(CAME, params![hours, start])?;
     }
-    transaction.commit()
+    transaction.commit()?;
+    STRAY_ROWS.fetch_add(stray.len() as u64, Relaxed);
+    Ok(())
+}
+
+/// Rows of this process that went into the table `stray`.
+static STRAY_ROWS: AtomicU64 = AtomicU64::new(0);
+
+/// See [`STRAY_ROWS`].
+pub fn stray_rows() -> u64 {
+    STRAY_ROWS.load(Relaxed)
 }
 
 /// With numbers behind its question marks.

@@ -2,9 +2,10 @@
 
 use super::*;
 use photofinish_history::metrics::MetricsFormat;
+use photofinish_history::record::recorded::Recorded;
 use photofinish_history::record::{AttemptRecord, IncidentState, RaceRecord, RaceSource, sample};
 use photofinish_history::recorder::WriterTask;
-use photofinish_history::store::{IncidentFilter, Store, StoreReader};
+use photofinish_history::store::{IncidentFilter, RecordedFilter, Store, StoreReader};
 
 const SECOND: i64 = 1_000_000;
 
@@ -81,4 +82,33 @@ async fn nothing_begins_while_earlier_incidents_are_not_known() {
     task.shutdown.drain();
     task.read_at = Instant::now();
     assert!(task.read().await.is_none());
+}
+
+#[tokio::test]
+async fn who_takes_the_duty_goes_on_with_what_another_gateway_reported_and_all_recorded() {
+    let (_directory, mut before, _writer, began_us) = failing().await;
+    let (path, recorder) = (before.path.clone(), before.recorder.clone());
+    assert!(before.read().await.is_some());
+    before.check(began_us + 300 * SECOND, &BTreeSet::new());
+    recorder.until_written(Duration::from_secs(30)).await;
+    let reported = before.watch.open().next().unwrap().incident_id.clone();
+
+    let webhook = webhook::new().0;
+    let mut after = IncidentTask::new(path.clone(), recorder.clone(), webhook, Shutdown::new(), began_us);
+    // It has watched since before the incident.
+    (after.is_ours, after.is_resumed, after.read_at) = (false, true, Instant::now() + READ_EVERY);
+    after.take_duty(true, began_us + 300 * SECOND);
+    assert!(after.read().await.is_some() && after.is_resumed);
+    let mut last = None;
+    let filter = RecordedFilter { newest: 1, ..RecordedFilter::default() };
+    StoreReader::open(&path).unwrap().recorded(&filter, |request| last = Some(request)).unwrap();
+    after.check(began_us + 315 * SECOND, &BTreeSet::new());
+    let open: Vec<_> = after.watch.open().map(|open| open.incident_id.clone()).collect();
+    assert_eq!(open, [reported]);
+    // What another gateway recorded comes as if it were its own.
+    let heard = Recorded { started_at: began_us + 316 * SECOND, ..last.unwrap() };
+    recorder.heard(&heard);
+    let came: Vec<_> =
+        recorder.attempts().into_iter().map(|(of, attempt)| (of, attempt.at_us, attempt.failed)).collect();
+    assert_eq!(came, [("my-vllm/llama-70b".to_owned(), heard.started_at, true)]);
 }

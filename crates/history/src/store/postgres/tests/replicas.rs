@@ -2,9 +2,9 @@
 
 use super::cluster::database;
 use crate::record::{AttemptRecord, RaceRecord, sample};
-use crate::store::{BudgetRow, Record, ReplicaReport, Replicas, Store, StoreReader};
+use crate::store::postgres::session::PostgresSession;
+use crate::store::{Attendance, BudgetRow, Record, ReplicaReport, Replicas, Store, StoreReader};
 use photofinish_base::clock::wall_micros;
-use photofinish_base::failure::FailureKind;
 
 fn report(name: &str) -> ReplicaReport {
     ReplicaReport {
@@ -41,34 +41,23 @@ fn gateways_hear_what_others_tell_record_and_spend() {
     store.save_budgets(&[budget(30)]).unwrap();
     store.save_budgets(&[budget(31)]).unwrap();
 
-    // The other one records a request, of which an attempt met a rate limit.
+    // The other one records a request.
     one.exchange(&report("one")).unwrap();
     other.exchange(&report("other")).unwrap();
     let race_id = uuid::Uuid::now_v7().to_string();
     let race = RaceRecord { race_id: race_id.clone(), started_at: wall_micros(), ..sample::race(1) };
-    let failed = AttemptRecord {
-        race_id,
-        failure: Some(FailureKind::RateLimited.as_str()),
-        key_id: Some("abc".to_owned()),
-        retry_after_ms: Some(7_000),
-        ..sample::failed(1)
-    };
-    let batch = [Record::Race(Box::new(race.clone())), Record::Attempt(Box::new(failed.clone()))];
+    let batch = [
+        Record::Race(Box::new(race.clone())),
+        Record::Attempt(Box::new(AttemptRecord { race_id, ..sample::failed(1) })),
+    ];
     store.write(&batch).unwrap();
     // Sent again, because its answer was lost.
     store.write(&batch).unwrap();
     let heard = one.exchange(&report("one")).unwrap();
     let ids: Vec<&str> = heard.requests.iter().map(|request| request.race_id.as_str()).collect();
     assert_eq!(ids, [race.race_id.as_str()]);
-    let refusal = &heard.refusals[0];
-    assert_eq!(
-        (refusal.key_id.as_deref(), refusal.retry_after_ms, heard.refusals.len()),
-        (Some("abc"), Some(7_000), 1)
-    );
-    assert_eq!(refusal.provider, failed.provider);
     assert_eq!(heard.budgets, [budget(31)]);
-    let again = one.exchange(&report("one")).unwrap();
-    assert!(again.requests.is_empty() && again.refusals.is_empty(), "each is heard once");
+    assert!(one.exchange(&report("one")).unwrap().requests.is_empty(), "each is heard once");
 
     // Who leaves is missed at once, and what it spent stays.
     other.leave().unwrap();
@@ -77,4 +66,32 @@ fn gateways_hear_what_others_tell_record_and_spend() {
     assert_eq!(alone.budgets, [budget(31)]);
     let (listed, _) = StoreReader::open(&server).unwrap().replicas().unwrap();
     assert_eq!(listed.iter().map(|of| of.report.name.as_str()).collect::<Vec<_>>(), ["one"]);
+}
+
+#[test]
+fn a_database_that_is_set_back_is_noticed() {
+    let Some((_directory, server)) = database("set_back") else { return };
+    let _store = Store::open(&server).unwrap();
+    let mut one = Replicas::of(&server).unwrap();
+    let session = PostgresSession::connect(&server).unwrap();
+    session.wait_until(std::time::Instant::now() + std::time::Duration::from_secs(60));
+    let first = one.exchange(&report("one")).unwrap();
+    assert!(!first.is_older && !one.exchange(&report("one")).unwrap().is_older);
+    session.batch("UPDATE replica SET beat_at = beat_at - 1000000").unwrap();
+    assert!(one.exchange(&report("one")).unwrap().is_older && !one.exchange(&report("one")).unwrap().is_older);
+    session.batch("DELETE FROM replica").unwrap();
+    let anew = one.exchange(&report("one")).unwrap();
+    assert!(anew.is_older && anew.number > first.number);
+}
+
+#[test]
+fn whoever_was_kept_from_telling_gives_the_others_time() {
+    const SECOND: i64 = 1_000_000;
+    let mut attendance = Attendance::default();
+    let since: Vec<i64> = [100, 101, 111, 112, 113, 114, 115, 50, 51, 52, 53, 54]
+        .into_iter()
+        .map(|now| attendance.since(now * SECOND) / SECOND)
+        .collect();
+    // Away from 101 to 111; then its clock goes back.
+    assert_eq!(since, [97, 98, 98, 98, 98, 111, 112, 47, 47, 47, 50, 51]);
 }

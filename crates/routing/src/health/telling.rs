@@ -1,0 +1,183 @@
+//! When a gateway notes what others on the same database should know of upstreams, and what it makes of theirs.
+//!
+//! Each hint is taken over once. What was heard is not told again. Not for how it is told: see the server's `replicas`.
+
+use std::time::Duration;
+
+use super::UpstreamHealth;
+use super::breaker::BreakerScope;
+use super::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget};
+use super::hints::{HealthHint, KeptHint};
+use crate::money::lock;
+use photofinish_base::clock::Instant;
+use photofinish_config::config::BreakerSettings;
+
+/// An upstream that answered this gateway within this time, in microseconds, is healthy whatever the others say.
+const HEALTHY_FOR_US: i64 = 5_000_000;
+
+impl UpstreamHealth {
+    /// A key cools down from now on.
+    pub(super) fn note_cooldown(&self, why: CooldownReason, target: CooldownTarget, wait: Duration) {
+        let is_of_all = match why {
+            CooldownReason::RateLimited | CooldownReason::AccountRateLimited => true,
+            // Without a key it may be the caller's, in a header.
+            CooldownReason::KeyRefused => target.key_id.is_some(),
+            CooldownReason::Forbidden | CooldownReason::NotFound | CooldownReason::Exhausted => false,
+        };
+        if is_of_all && !target.named {
+            lock(&self.hints).note(target, Some((why, Instant::now() + wait)));
+        }
+    }
+
+    /// A breaker opens.
+    pub(super) fn note_breaker(&self, scope: BreakerScope<'_>) {
+        if let Some((provider, model)) = scope.upstream.split_once('/').filter(|_| !scope.named) {
+            let (provider, model) = (provider.to_owned(), model.to_owned());
+            let target =
+                CooldownTarget { provider, model, surface: scope.surface, key_id: None, own_key: false, named: false };
+            lock(&self.hints).note(target, None);
+        }
+    }
+
+    /// What still holds of what this gateway found out itself.
+    pub fn hints(&self) -> Vec<HealthHint> {
+        let (now, breakers) = (Instant::now(), lock(&self.breakers));
+        let mut hints = lock(&self.hints);
+        hints.kept.retain(|kept| match kept.cooldown {
+            Some((_, until)) => until > now,
+            None => breakers.is_open(scope_of(&kept.target, &name_of(&kept.target))),
+        });
+        let told = |kept: &KeptHint| HealthHint {
+            number: kept.number,
+            target: kept.target.clone(),
+            cooldown: kept.cooldown.map(|(why, until)| CooldownPeriod { wait: until - now, why }),
+        };
+        hints.kept.iter().map(told).collect()
+    }
+
+    /// Takes over what another gateway told. A breaker stays closed where this gateway got an answer a moment ago.
+    pub fn hear_hint(&self, hint: &HealthHint, settings: &BreakerSettings) {
+        let (target, upstream) = (&hint.target, name_of(&hint.target));
+        if let Some(CooldownPeriod { wait, why }) = hint.cooldown {
+            lock(&self.cooldowns).cool_down(why, target, Some(wait), Instant::now(), fastrand::f64());
+            if why != CooldownReason::KeyRefused {
+                let learning = self.learning();
+                learning.upstream(&upstream).limited(learning.now_us());
+            }
+            return;
+        }
+        let learning = self.learning();
+        let answered_us = learning.upstream(&upstream).answered_us();
+        if answered_us.is_some_and(|answered_us| learning.now_us() - answered_us < HEALTHY_FOR_US) {
+            return;
+        }
+        if lock(&self.breakers).open_as_heard(scope_of(target, &upstream), settings, Instant::now()) {
+            tracing::info!(upstream, "its breaker is open at another gateway, and so here");
+        }
+    }
+}
+
+fn name_of(target: &CooldownTarget) -> String {
+    format!("{}/{}", target.provider, target.model)
+}
+
+fn scope_of<'n>(target: &CooldownTarget, upstream: &'n str) -> BreakerScope<'n> {
+    BreakerScope { upstream, surface: target.surface, named: target.named }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::Path;
+
+    use super::*;
+    use crate::health::LiveConfig;
+    use crate::health::breaker::{BreakerStatus, TrialScope};
+    use crate::health::hints::HINTS_MAX;
+    use photofinish_wire::Surface;
+
+    const SETTINGS: BreakerSettings =
+        BreakerSettings { failures: 2, open: Duration::from_secs(5), open_max: Duration::from_secs(60) };
+    const UP: BreakerScope<'static> = BreakerScope { upstream: "a/m", surface: Surface::Chat, named: false };
+
+    fn health() -> UpstreamHealth {
+        let text = "models.m.upstreams = [\"a/m\"]\n[providers.a]\nbase_url = \"http://a.test\"";
+        let config = photofinish_config::config::parse(text, Path::new("x"), &|_| None).unwrap();
+        UpstreamHealth::new(&LiveConfig::new(config, &HashMap::new()).unwrap())
+    }
+
+    fn key(id: &str) -> CooldownTarget {
+        let (provider, model) = ("a".to_owned(), "m".to_owned());
+        let key_id = Some(id.to_owned());
+        CooldownTarget { provider, model, surface: Surface::Chat, key_id, own_key: false, named: false }
+    }
+
+    fn status(health: &UpstreamHealth) -> BreakerStatus {
+        lock(&health.breakers).status(UP, &SETTINGS, None, TrialScope::InPlace, Instant::now())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cool_down_is_heard_once_with_what_is_left_of_it_and_not_told_again() {
+        let [one, other] = [health(), health()];
+        one.note_cooldown(CooldownReason::RateLimited, key("k"), Duration::from_secs(9));
+        one.note_cooldown(CooldownReason::RateLimited, key("k"), Duration::from_secs(10));
+        one.note_cooldown(CooldownReason::NotFound, key("k"), Duration::from_secs(10));
+        one.note_cooldown(
+            CooldownReason::RateLimited,
+            CooldownTarget { named: true, ..key("k") },
+            Duration::from_secs(10),
+        );
+        tokio::time::advance(Duration::from_secs(4)).await;
+        let hints = one.hints();
+        let left = hints[0].cooldown.unwrap();
+        assert_eq!((hints.len(), hints[0].number, left.wait), (1, 2, Duration::from_secs(6)));
+        other.hear_hint(&hints[0], &SETTINGS);
+        let waits = |id: &str| other.cooling(|| key(id)).map(|cooling| cooling.wait);
+        assert_eq!((waits("k"), waits("l")), (Some(Duration::from_secs(6)), None));
+        assert!(other.learning().upstream("a/m").was_limited(other.learning().now_us()));
+        assert!(other.hints().is_empty());
+        tokio::time::advance(Duration::from_secs(6)).await;
+        assert!(one.hints().is_empty() && waits("k").is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_breaker_is_taken_over_where_nothing_was_answered_lately() {
+        let [one, idle, busy] = [health(), health(), health()];
+        let now = Instant::now();
+        for _ in 0..2 {
+            one.charge(UP, &SETTINGS, false, None, now);
+        }
+        let hints = one.hints();
+        assert_eq!((hints.len(), hints[0].cooldown), (1, None));
+        busy.learning().upstream("a/m").answered(busy.learning().now_us());
+        tokio::time::advance(Duration::from_secs(4)).await;
+        [&idle, &busy].into_iter().for_each(|health| health.hear_hint(&hints[0], &SETTINGS));
+        assert_eq!(status(&busy), BreakerStatus::Closed, "it answered 4 s ago");
+        assert_eq!(status(&idle), BreakerStatus::Open(Duration::from_secs(5)));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        busy.hear_hint(&hints[0], &SETTINGS);
+        assert_eq!(status(&busy), BreakerStatus::Open(Duration::from_secs(5)), "and 5 s ago");
+        assert!(idle.hints().is_empty(), "it is not told again");
+        let off = BreakerSettings { failures: 0, ..SETTINGS };
+        let without = health();
+        without.hear_hint(&hints[0], &off);
+        assert_eq!(status(&without), BreakerStatus::Closed);
+        // Its own next answer closes it, and the one that told has no more to tell.
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!(status(&idle), BreakerStatus::HalfOpen);
+        idle.close_breaker(UP, Instant::now());
+        assert_eq!(status(&idle), BreakerStatus::Closed);
+        one.close_breaker(UP, Instant::now());
+        assert!(one.hints().is_empty());
+    }
+
+    #[test]
+    fn the_newest_hints_are_kept() {
+        let health = health();
+        for number in 0..=HINTS_MAX {
+            health.note_cooldown(CooldownReason::RateLimited, key(&number.to_string()), Duration::from_secs(9));
+        }
+        let hints = health.hints();
+        assert_eq!((hints.len(), hints[0].number), (HINTS_MAX, 2));
+    }
+}
