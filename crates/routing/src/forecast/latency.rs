@@ -18,9 +18,7 @@ const UNKNOWN_LAUNCHES: f64 = 3.0;
 /// time would also make upstreams forget that are seldom the best, and their slope would be chance.
 const FORGOTTEN_US: f64 = 86_400e6;
 
-/// The quantile of its usual times up to which an attempt is as slow as its upstream sometimes is.
-const USUAL_QUANTILE: f64 = 0.99;
-/// The least and the most of that time, in usual medians. After a hang the quantile alone would be far too high.
+/// The least and the most of a high quantile of what is usual, in usual medians. After a hang the quantile alone would be far too high.
 const USUAL: (f64, f64) = (2.0, 8.0);
 
 /// A waiting attempt is evidence once it has waited longer than this share of all attempts.
@@ -63,11 +61,21 @@ impl LatencyForecast {
         self.is_seen(now).then(|| self.ln_ttft(sent, now).exp() as i64)
     }
 
-    /// The 99th percentile of what is usual for such a prompt at such an hour, from two to eight medians, µs: whatever the last
+    /// The 95th percentile of what is usual for such a prompt at such an hour, from two to eight medians, µs: whatever the last
     /// minutes were like, for a hung upstream would otherwise be waited for the longer, the longer it hangs. None before a few samples.
+    /// An upstream that hung for minutes has hangs among its slowest hundredth for a day.
+    pub fn usual_p95_us(&self, sent: SendConditions, now: i64) -> Option<i64> {
+        self.usual_quantile_us(sent, 0.95, now)
+    }
+
+    /// The same of 99 in a hundred.
     pub fn usual_p99_us(&self, sent: SendConditions, now: i64) -> Option<i64> {
+        self.usual_quantile_us(sent, 0.99, now)
+    }
+
+    fn usual_quantile_us(&self, sent: SendConditions, q: f64, now: i64) -> Option<i64> {
         self.is_seen(now).then(|| {
-            let [median_us, late_us] = [0.5, USUAL_QUANTILE].map(|q| self.usual_us(sent, q, now));
+            let [median_us, late_us] = [0.5, q].map(|q| self.usual_us(sent, q, now));
             late_us.clamp(USUAL.0 * median_us, USUAL.1 * median_us) as i64
         })
     }
@@ -154,7 +162,7 @@ impl LatencyForecast {
     /// answered.
     pub(crate) fn is_stuck(&self, other: &OtherWaiting, now: i64) -> bool {
         let usual_us =
-            self.usual_p99_us(other.sent, now).unwrap_or_else(|| (USUAL.1 * self.median_us(other.sent, now)) as i64);
+            self.usual_p95_us(other.sent, now).unwrap_or_else(|| (USUAL.1 * self.median_us(other.sent, now)) as i64);
         other.waited_us > usual_us && now - other.waited_us >= self.answered_us
     }
 

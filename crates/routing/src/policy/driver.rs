@@ -265,7 +265,8 @@ impl PolicyDriver {
     }
 
     fn twice_usual(&self, candidate: usize, now_us: i64) -> Option<Duration> {
-        self.state.usual_p99_us(candidate, now_us).map(|usual_us| duration(usual_us) * LAST_WAITS)
+        let sent = self.state.parts.candidates[candidate].conditions();
+        self.state.forecast(candidate).usual_p99_us(sent, now_us).map(|usual_us| duration(usual_us) * LAST_WAITS)
     }
 
     /// It is asked to find out whether it is as it was.
