@@ -3,15 +3,15 @@
 //!
 //! An attempt is late once it has waited for the longer of `patience` medians of the best upstream that is left, as that is now,
 //! and what its own upstream sometimes takes. Without the second, a slow model before a quick one would be raced every time; measured
-//! in the present speed of its own upstream, a hung one would be waited for the longer, the longer it hangs. It is late at twice the
-//! second in any case, if the best one left would have answered by then: with a cached prompt all others are much slower.
+//! in the present speed of its own upstream, a hung one would be waited for the longer, the longer it hangs. It is late at three
+//! times the second in any case, if the best one left would have answered by then: with a cached prompt all others are much slower.
 
 use super::question::AttemptView;
 use super::state::PolicyState;
 use photofinish_config::config::Policy;
 
 /// See above: so many times what its upstream sometimes takes.
-const STUCK: i64 = 2;
+const STUCK: i64 = 3;
 
 impl PolicyState {
     /// How long the running attempts are still waited for before one of `waiting` starts, µs; none: for ever. After the first each
