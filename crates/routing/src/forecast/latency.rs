@@ -3,7 +3,7 @@
 use super::grid::{self, GridRow, STEP, TIMES};
 use super::level::Level;
 use super::load::LoadSlope;
-use super::residuals::{LazyShape, SHAPE, SHAPE_FROM, TAIL};
+use super::residuals::{LazyShape, ResidualShape, SHAPE, SHAPE_FROM};
 use super::size::SizeLine;
 use super::throttle::Throttle;
 use super::tpot::Tpot;
@@ -11,9 +11,8 @@ use super::tpot::Tpot;
 /// A quantile that lies this far beyond what was seen still counts as known: the prior spreads even the steadiest upstream over two
 /// bins of residuals.
 const BLUR: f64 = 0.2;
-/// An upstream is unknown until it has this weight of samples or this number of launches.
-const UNKNOWN_SEEN: f64 = 2.5;
-const UNKNOWN_LAUNCHES: f64 = 3.0;
+/// An upstream is unknown until it has this weight of samples or more launches.
+const UNKNOWN: f64 = 2.5;
 /// What was learnt starts to fade when an upstream was unused for this time, and then fades with this time constant, µs. A shorter
 /// time would also make upstreams forget that are seldom the best, and their slope would be chance.
 const FORGOTTEN_US: f64 = 86_400e6;
@@ -126,11 +125,11 @@ impl LatencyForecast {
 
     /// Too few samples, or too long ago: the forecast is mostly the prior.
     pub fn is_unknown(&self, now: i64) -> bool {
-        !self.is_seen(now) && self.launches * fresh(self.last_us, now) < UNKNOWN_LAUNCHES
+        !self.is_seen(now) && self.launches * fresh(self.last_us, now) < UNKNOWN
     }
 
     fn is_seen(&self, now: i64) -> bool {
-        self.seen * fresh(self.last_us, now) >= UNKNOWN_SEEN
+        self.seen * fresh(self.last_us, now) >= UNKNOWN
     }
 
     /// It fails so often that no hedge goes to it.
@@ -209,7 +208,7 @@ impl LatencyForecast {
             done += 1;
         }
         for value in &mut row[done..] {
-            last *= TAIL;
+            last *= ResidualShape::tail();
             *value = last;
         }
         row

@@ -10,9 +10,6 @@ use super::question::AttemptView;
 use super::state::PolicyState;
 use photofinish_config::config::Policy;
 
-/// See above: so many times what its upstream sometimes takes.
-const STUCK: i64 = 3;
-
 impl PolicyState {
     /// How long the running attempts are still waited for before one of `waiting` starts, µs; none: for ever. After the first each
     /// further one starts when the latest has waited for a median.
@@ -27,7 +24,7 @@ impl PolicyState {
         let late_in_us = |attempt: &AttemptView| {
             let usual_us = self.usual_p95_us(attempt.candidate, now_us);
             let late_us = patience_us.max(usual_us.unwrap_or(0));
-            let stuck_us = usual_us.map(|usual_us| (STUCK * usual_us).max(median_us as i64));
+            let stuck_us = usual_us.map(|usual_us| (3 * usual_us).max(median_us as i64));
             stuck_us.map_or(late_us, |stuck_us| late_us.min(stuck_us)) - attempt.waited_us
         };
         let first_us = waits().map(late_in_us).min()?;
