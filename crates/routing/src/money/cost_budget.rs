@@ -14,8 +14,8 @@ use photofinish_base::clock::SECOND_US;
 const BURST: f64 = 200.0;
 /// The least capacity in mean costs, at any budget: the longest waits come together, in an outage.
 const BURST_LEAST: f64 = 20.0;
-/// Races that the mean cost and the usual answer remember, and within which a debt is paid back.
-const RACES: f64 = 1_000.0;
+/// Requests within which a debt is paid back, and that the mean cost and the usual answer remember.
+const OWED_FOR: f64 = 1_000.0;
 /// Step of ln p99 for a request beyond it: the first one, and the least. In between it is the first one over the number of requests.
 const STEP_FIRST: f64 = 2.0;
 const STEP: f64 = 0.05;
@@ -234,8 +234,8 @@ impl CostBudget {
         self.mean_cost.add(base.max(0.0));
         let earned = self.budget * base.max(0.0) + reserved - spent;
         // A debt is forgotten with the costs that it was made at: cheap requests must not pay off dear ones for hours.
-        let owed_most = RACES * self.budget * self.mean_cost.value;
-        self.balance = ((self.balance + earned) * (1.0 - 1.0 / RACES)).max(-owed_most);
+        let owed_most = OWED_FOR * self.budget * self.mean_cost.value;
+        self.balance = ((self.balance + earned) * (1.0 - 1.0 / OWED_FOR)).max(-owed_most);
         self.bucket = (self.bucket + earned).min(self.capacity() + self.balance.min(0.0)).max(-owed_most);
         let kept = self.for_revisits + FOR_REVISITS * self.budget * base.max(0.0);
         self.for_revisits = kept.min(REVISITS_MOST * self.mean_cost.value);
@@ -310,7 +310,7 @@ impl CostBudget {
 
 impl DecayedMean {
     fn add(&mut self, value: f64) {
-        self.weight = self.weight * (1.0 - 1.0 / RACES) + 1.0;
+        self.weight = self.weight * (1.0 - 1.0 / OWED_FOR) + 1.0;
         self.value += (value - self.value) / self.weight;
     }
 }
