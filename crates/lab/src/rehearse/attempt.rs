@@ -21,12 +21,9 @@ use photofinish_gateway::race::{
 };
 use photofinish_routing::forecast::SendConditions;
 use photofinish_routing::learning::{AttemptObserver, Learning, ObservedEnd, PrefixBlocks};
-use photofinish_routing::policy::PolicyDriver;
 use photofinish_routing::policy::question::AttemptView;
+use photofinish_routing::policy::{PACE_TOKENS, PolicyDriver};
 use photofinish_routing::verdict::{BreakerEffect, verdict};
-
-/// Where the whole answer counts, a race compares the paces of its attempts after this many tokens.
-const PACE_TOKENS: u32 = 8;
 
 /// The records of one race's attempts.
 pub(super) struct Shared {
@@ -85,7 +82,7 @@ impl<W> Answering<'_, W> {
 
     /// When its pace is known.
     pub(super) fn pace_us(&self) -> i64 {
-        self.token_us(PACE_TOKENS.min(self.dispatch.request.output_tokens))
+        self.token_us(self.dispatch.request.output_tokens.min(PACE_TOKENS as u32))
     }
 
     /// When its answer is complete.

@@ -13,12 +13,6 @@ pub const FIRST: f64 = 10.596_634_733_096_073;
 /// A divisor of the number of points.
 const LANES: usize = 8;
 
-/// An eighth of an octave each, from 32.8 ms: less than from one point to the next, so that a bucket holds one point at most.
-const BUCKETS: usize = 96;
-/// Bits of an `f32` that give the octave and its eighth.
-const EIGHTHS: u32 = 20;
-const FIRST_BUCKET: usize = (32_768.0_f32.to_bits() >> EIGHTHS) as usize;
-
 /// A value for each point of the grid.
 pub type GridRow = [f32; TIMES];
 
@@ -28,8 +22,6 @@ pub struct Grid {
     pub times: GridRow,
     /// Weight of each point in an integral over time, µs.
     pub widths: GridRow,
-    /// Points before the beginning of each bucket.
-    before: [u8; BUCKETS],
     /// For each point: where the others lie once it is the beginning.
     after: [[GridPosition; TIMES]; TIMES],
 }
@@ -106,16 +98,18 @@ pub fn at(row: &GridRow, time_us: f64) -> f32 {
 
 /// The row's values at the grid's times, each moved by `shift_us`, times `factor`. Between two points a straight line.
 fn walk(row: &GridRow, shift_us: f32, factor: f32) -> GridRow {
-    let grid = grid();
-    let times = &grid.times;
+    let times = &grid().times;
     let mut moved = [factor.min(1.0); TIMES];
+    let mut next = 0;
     for (value, time) in moved.iter_mut().zip(times) {
         let time = time + shift_us;
         if time <= 0.0 {
             *value = 1.0;
             continue;
         }
-        let next = grid.not_before(time);
+        while times.get(next).is_some_and(|point| *point < time) {
+            next += 1;
+        }
         let (before, earlier) = if next == 0 { (1.0, 0.0) } else { (row[next - 1], times[next - 1]) };
         let between = match row.get(next) {
             Some(after) => before + (time - earlier) / (times[next] - earlier) * (after - before),
@@ -142,21 +136,10 @@ impl Grid {
             let later = times.get(point + 1).unwrap_or(&times[point]);
             (later - earlier) / 2.0
         });
-        let before = std::array::from_fn(|bucket| {
-            let begins = f32::from_bits(((FIRST_BUCKET + bucket) << EIGHTHS) as u32);
-            times.partition_point(|time| *time < begins) as u8
-        });
         let after = std::array::from_fn(|from| {
             std::array::from_fn(|point| GridPosition::of(f64::from(times[point]) - f64::from(times[from])))
         });
-        Grid { times, widths, before, after }
-    }
-
-    /// The first point that is not before this time; one past the last if all are.
-    fn not_before(&self, time_us: f32) -> usize {
-        let bucket = ((time_us.to_bits() >> EIGHTHS) as usize).saturating_sub(FIRST_BUCKET).min(BUCKETS - 1);
-        let before = usize::from(self.before[bucket]);
-        before + usize::from(self.times.get(before).is_some_and(|time| *time < time_us))
+        Grid { times, widths, after }
     }
 }
 
@@ -185,15 +168,6 @@ mod tests {
         assert!((grid.times[0] - 40_000.0).abs() < 1.0 && (grid.times[TIMES - 1] - 60e6).abs() < 100.0);
         let mean: f32 = exponential(800_000.0).iter().zip(grid.widths).map(|(alive, width)| alive * width).sum();
         assert!((mean / 800_000.0 - 1.0).abs() < 0.02, "{mean}");
-    }
-
-    #[test]
-    fn a_time_is_found_among_the_points() {
-        let grid = grid();
-        for time in (1..2_000).map(|step| 1_000.0 * (step as f32 * 0.006).exp()) {
-            assert_eq!(grid.not_before(time), grid.times.partition_point(|point| *point < time), "{time}");
-        }
-        assert_eq!((grid.not_before(0.0), grid.not_before(1e12)), (0, TIMES));
     }
 
     #[test]

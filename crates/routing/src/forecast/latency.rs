@@ -3,7 +3,7 @@
 use super::grid::{self, GridRow, STEP, TIMES};
 use super::level::Level;
 use super::load::LoadSlope;
-use super::residuals::{LazyShape, SHAPE, SHAPE_FROM, TAIL};
+use super::residuals::{LazyShape, ResidualShape, SHAPE, SHAPE_FROM};
 use super::size::SizeLine;
 use super::throttle::Throttle;
 use super::tpot::Tpot;
@@ -11,16 +11,13 @@ use super::tpot::Tpot;
 /// A quantile that lies this far beyond what was seen still counts as known: the prior spreads even the steadiest upstream over two
 /// bins of residuals.
 const BLUR: f64 = 0.2;
-/// An upstream is unknown until it has this weight of samples or this number of launches.
-const UNKNOWN_SEEN: f64 = 2.5;
-const UNKNOWN_LAUNCHES: f64 = 3.0;
+/// An upstream is unknown until it has this weight of samples or more launches.
+const UNKNOWN: f64 = 2.5;
 /// What was learnt starts to fade when an upstream was unused for this time, and then fades with this time constant, µs. A shorter
 /// time would also make upstreams forget that are seldom the best, and their slope would be chance.
 const FORGOTTEN_US: f64 = 86_400e6;
 
-/// The quantile of its usual times up to which an attempt is as slow as its upstream sometimes is.
-const USUAL_QUANTILE: f64 = 0.99;
-/// The least and the most of that time, in usual medians. After a hang the quantile alone would be far too high.
+/// The least and the most of a high quantile of what is usual, in usual medians. After a hang the quantile alone would be far too high.
 const USUAL: (f64, f64) = (2.0, 8.0);
 
 /// A waiting attempt is evidence once it has waited longer than this share of all attempts.
@@ -63,11 +60,21 @@ impl LatencyForecast {
         self.is_seen(now).then(|| self.ln_ttft(sent, now).exp() as i64)
     }
 
-    /// The 99th percentile of what is usual for such a prompt at such an hour, from two to eight medians, µs: whatever the last
+    /// The 95th percentile of what is usual for such a prompt at such an hour, from two to eight medians, µs: whatever the last
     /// minutes were like, for a hung upstream would otherwise be waited for the longer, the longer it hangs. None before a few samples.
+    /// An upstream that hung for minutes has hangs among its slowest hundredth for a day.
+    pub fn usual_p95_us(&self, sent: SendConditions, now: i64) -> Option<i64> {
+        self.usual_quantile_us(sent, 0.95, now)
+    }
+
+    /// The same of 99 in a hundred.
     pub fn usual_p99_us(&self, sent: SendConditions, now: i64) -> Option<i64> {
+        self.usual_quantile_us(sent, 0.99, now)
+    }
+
+    fn usual_quantile_us(&self, sent: SendConditions, q: f64, now: i64) -> Option<i64> {
         self.is_seen(now).then(|| {
-            let [median_us, late_us] = self.usual_us(sent, [0.5, USUAL_QUANTILE], now);
+            let [median_us, late_us] = self.usual_us(sent, [0.5, q], now);
             late_us.clamp(USUAL.0 * median_us, USUAL.1 * median_us) as i64
         })
     }
@@ -120,11 +127,11 @@ impl LatencyForecast {
 
     /// Too few samples, or too long ago: the forecast is mostly the prior.
     pub fn is_unknown(&self, now: i64) -> bool {
-        !self.is_seen(now) && self.launches * fresh(self.last_us, now) < UNKNOWN_LAUNCHES
+        !self.is_seen(now) && self.launches * fresh(self.last_us, now) < UNKNOWN
     }
 
     fn is_seen(&self, now: i64) -> bool {
-        self.seen * fresh(self.last_us, now) >= UNKNOWN_SEEN
+        self.seen * fresh(self.last_us, now) >= UNKNOWN
     }
 
     /// It fails so often that no hedge goes to it.
@@ -156,7 +163,7 @@ impl LatencyForecast {
     /// answered.
     pub(crate) fn is_stuck(&self, other: &OtherWaiting, now: i64) -> bool {
         let usual_us =
-            self.usual_p99_us(other.sent, now).unwrap_or_else(|| (USUAL.1 * self.median_us(other.sent, now)) as i64);
+            self.usual_p95_us(other.sent, now).unwrap_or_else(|| (USUAL.1 * self.median_us(other.sent, now)) as i64);
         other.waited_us > usual_us && now - other.waited_us >= self.answered_us
     }
 
@@ -203,7 +210,7 @@ impl LatencyForecast {
             done += 1;
         }
         for value in &mut row[done..] {
-            last *= TAIL;
+            last *= ResidualShape::tail();
             *value = last;
         }
         row

@@ -1,9 +1,9 @@
 //! Learns from every attempt at one upstream, winner or loser. Not for deciding: decisions read the [`LatencyForecast`].
 
 use super::latency::fresh;
-use super::level::Level;
+use super::level::{CLAMP, Level};
 use super::load::LoadSlope;
-use super::residuals::{LazyShape, Residuals};
+use super::residuals::{KEPT, LazyShape, Residuals};
 use super::size::Size;
 use super::throttle::Throttle;
 use super::tpot::Tpot;
@@ -18,10 +18,6 @@ const VARIANCE_LEAST: f64 = 0.04;
 const VARIANCE_MOST: f64 = 0.36;
 /// Share that an observation moves the variance by.
 const VARIANCE_RATE: f64 = 0.02;
-/// Residuals are clamped to this many deviations.
-const CLAMP: f64 = 2.5;
-/// Kept of the count at each observation.
-const KEPT: f64 = 1.0 - 1.0 / 800.0;
 
 /// More launches than these are not counted.
 const LAUNCHES_COUNTED: f64 = 1000.0;

@@ -23,7 +23,7 @@ const SURE: i8 = 4;
 /// Deviations beyond which an observation is a surprise.
 const SURPRISE: f64 = 2.0;
 /// Of the deviations, or of e in a run, that one observation counts for at most.
-const CLAMP: f64 = 2.5;
+pub const CLAMP: f64 = 2.5;
 /// Below this weight it is no evidence of a jump.
 const TELLING: f64 = 0.5;
 

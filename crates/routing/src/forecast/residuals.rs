@@ -11,7 +11,7 @@ const BINS: usize = 64;
 const LOWEST: f64 = -2.0;
 const BIN: f64 = 0.1;
 /// Kept of everything at each observation.
-const KEPT: f64 = 1.0 - 1.0 / 800.0;
+pub const KEPT: f64 = 1.0 - 1.0 / 800.0;
 /// At risk in each bin by the prior. It never decays: where hardly anything was seen its hazard is the tail.
 const PRIOR: f32 = 3.0;
 /// The prior: a normal residual of this deviation, with a Pareto tail of this share and exponent.
@@ -27,8 +27,6 @@ const ENOUGH: f32 = 2.0;
 pub const SHAPE: usize = 60;
 /// The residual of the first of them.
 pub const SHAPE_FROM: f64 = -20.0 * STEP;
-/// Survival beyond the last of them, a point: the tail's exponent.
-pub const TAIL: f32 = 0.852_5;
 
 /// Decayed events and censorings.
 #[derive(Clone, Debug)]
@@ -167,6 +165,11 @@ impl SurvivalBins {
 }
 
 impl ResidualShape {
+    /// What is left of survival from one point of the grid to the next beyond the tables.
+    pub fn tail() -> f32 {
+        FIXED.tail
+    }
+
     /// Probability of a residual beyond this one.
     pub fn survival(&self, residual: f64) -> f64 {
         f64::from(at(&self.survival, residual))
@@ -223,6 +226,8 @@ struct FixedTables {
     /// The middle of each bin, as far as expectations look.
     middles: [f32; BINS],
     points: [ShapePoint; SHAPE],
+    /// Survival beyond the last of them, a point.
+    tail: f32,
 }
 
 /// Where a point of the published tables lies among the bins.
@@ -271,6 +276,7 @@ static FIXED: LazyLock<FixedTables> = LazyLock::new(|| {
         hazards: std::array::from_fn(|bin| (1.0 - survival(from(bin) + BIN) / survival(from(bin))) as f32),
         middles: std::array::from_fn(|bin| (LOWEST + BIN * (bin as f64 + 0.5)).min(EXPECTED_MOST) as f32),
         points: std::array::from_fn(ShapePoint::new),
+        tail: (-TAIL_EXPONENT * STEP).exp() as f32,
     }
 });
 

@@ -3,7 +3,7 @@
 //! answer. Not a breaker: the upstream still serves.
 
 const TOKENS_MOST: f64 = 10.0;
-const FAILURE: f64 = 1.0;
+/// What an answer gives back of the token that a failure takes.
 const SUCCESS: f64 = 0.2;
 /// The time in which a token comes back, µs.
 const BACK_US: f64 = 30e6;
@@ -22,7 +22,7 @@ impl Throttle {
     }
 
     pub fn failed(&mut self, now: i64) {
-        self.count(now, -FAILURE);
+        self.count(now, -1.0);
     }
 
     pub fn answered(&mut self, now: i64) {

@@ -8,13 +8,14 @@
 //! Not for prices: the caller knows the cost of an attempt, in money or in tokens.
 
 use super::recent_sums::RecentSums;
+use photofinish_base::clock::SECOND_US;
 
 /// Capacity of the bucket in mean costs, times the budget.
 const BURST: f64 = 200.0;
 /// The least capacity in mean costs, at any budget: the longest waits come together, in an outage.
 const BURST_LEAST: f64 = 20.0;
-/// Share of the mean cost and of the usual answer that each race replaces.
-const DECAY: f64 = 1.0 / 1000.0;
+/// Requests within which a debt is paid back, and that the mean cost and the usual answer remember.
+const OWED_FOR: f64 = 1_000.0;
 /// Step of ln p99 for a request beyond it: the first one, and the least. In between it is the first one over the number of requests.
 const STEP_FIRST: f64 = 2.0;
 const STEP: f64 = 0.05;
@@ -40,12 +41,9 @@ const WHOLE_P99_US: f64 = 20_000_000.0;
 
 /// Rescues of ten seconds beyond half of the requests of that time: more would add to an overload that made the upstreams slow.
 const RESCUES_BEYOND: f64 = 10.0;
-const SECOND_US: i64 = 1_000_000;
 /// Share of what the budget earns that is kept for revisits, and the most that is kept, in mean costs.
 const FOR_REVISITS: f64 = 0.5;
 const REVISITS_MOST: f64 = 2.0;
-/// Requests within which a debt is paid back.
-const OWED_FOR: f64 = 1_000.0;
 
 /// What was spent in the last hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -237,7 +235,7 @@ impl CostBudget {
         let earned = self.budget * base.max(0.0) + reserved - spent;
         // A debt is forgotten with the costs that it was made at: cheap requests must not pay off dear ones for hours.
         let owed_most = OWED_FOR * self.budget * self.mean_cost.value;
-        self.balance = ((self.balance + earned) * (1.0 - DECAY)).max(-owed_most);
+        self.balance = ((self.balance + earned) * (1.0 - 1.0 / OWED_FOR)).max(-owed_most);
         self.bucket = (self.bucket + earned).min(self.capacity() + self.balance.min(0.0)).max(-owed_most);
         let kept = self.for_revisits + FOR_REVISITS * self.budget * base.max(0.0);
         self.for_revisits = kept.min(REVISITS_MOST * self.mean_cost.value);
@@ -312,7 +310,7 @@ impl CostBudget {
 
 impl DecayedMean {
     fn add(&mut self, value: f64) {
-        self.weight = self.weight * (1.0 - DECAY) + 1.0;
+        self.weight = self.weight * (1.0 - 1.0 / OWED_FOR) + 1.0;
         self.value += (value - self.value) / self.weight;
     }
 }

@@ -54,6 +54,11 @@ impl CandidateState {
         SendConditions { uncached_tokens: self.prompt.uncached, in_flight: self.known.in_flight() }
     }
 
+    /// The attempt that runs, or one sent now.
+    pub(super) fn conditions(&self) -> SendConditions {
+        self.started.unwrap_or_else(|| self.sent())
+    }
+
     /// As many attempts run there as may.
     pub(super) fn is_full(&self) -> bool {
         self.in_flight_max.is_some_and(|most| self.known.in_flight() >= most)
@@ -99,7 +104,7 @@ impl CandidateState {
     pub(super) fn view<'o>(&self, observed: &'o Observed, out: bool, answer_tokens: f64) -> CandidateForecast<'o> {
         CandidateForecast {
             forecast: &observed.forecast,
-            sent: self.started.unwrap_or_else(|| self.sent()),
+            sent: self.conditions(),
             cost: self.cost(answer_tokens),
             price: self.tariff.whole(self.prompt, answer_tokens),
             domain: self.domain,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::plan::{PlannedStart, RacePlan, Replan, StartRule};
-use super::question::{AdaptiveQuestion, AttemptView, NextDecision, TPOT_US};
+use super::question::{AdaptiveQuestion, AttemptView, EMPTY_AGAIN_US, NextDecision, TPOT_US};
 use super::state::{DecisionReasons, PolicyDriverParts, PolicyState, duration};
 use super::{hold, rules, value};
 use crate::learning::{LatencyClock, Learning, ObserverSpec, PrefixBlocks};
@@ -17,10 +17,6 @@ use photofinish_history::reason::DecisionReason;
 use photofinish_history::record::StartReason;
 use photofinish_wire::answer::error::ContextOverflow;
 
-/// Pause before an empty budget is checked again, or whether one more rescue may start.
-const EMPTY_AGAIN: Duration = Duration::from_millis(500);
-/// The last attempt alive is never cut before this many of what is usual at its upstream.
-const LAST_WAITS: u32 = 2;
 /// The timeouts of a first token that the last attempt alive may take once its upstream is at work.
 const AT_WORK: u32 = 4;
 
@@ -172,7 +168,7 @@ impl PolicyDriver {
                 self.late_next = Some(candidate);
                 return Replan::Start(candidate);
             }
-            rescue_in_us = Some(micros(EMPTY_AGAIN));
+            rescue_in_us = Some(EMPTY_AGAIN_US);
         }
         let rules = rules(self.state.parts.settings.policy);
         let (next, why) = self.state.ask(
@@ -190,7 +186,7 @@ impl PolicyDriver {
             }
             NextDecision::Start(_) => {
                 self.state.reasons.add(DecisionReason::Budget);
-                again(EMPTY_AGAIN)
+                again(duration(EMPTY_AGAIN_US))
             }
             NextDecision::AskAgain { after_us } => {
                 if why == DecisionReason::Budget {
@@ -265,7 +261,8 @@ impl PolicyDriver {
     }
 
     fn twice_usual(&self, candidate: usize, now_us: i64) -> Option<Duration> {
-        self.state.usual_p99_us(candidate, now_us).map(|usual_us| duration(usual_us) * LAST_WAITS)
+        let sent = self.state.parts.candidates[candidate].conditions();
+        self.state.forecast(candidate).usual_p99_us(sent, now_us).map(|usual_us| duration(2 * usual_us))
     }
 
     /// It is asked to find out whether it is as it was.

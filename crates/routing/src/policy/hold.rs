@@ -12,7 +12,7 @@ const STEPS: i64 = 8;
 /// A hold must raise the chance to meet both limits by this much.
 const WORTH: f32 = 0.02;
 /// Tokens before an attempt's pace counts as evidence.
-const PACE_TOKENS: i64 = 8;
+pub const PACE_TOKENS: i64 = 8;
 /// An attempt is hopeless if it finishes later than this multiple of the best time, plus this, µs.
 const LATER: f64 = 1.05;
 const LATER_US: f64 = 50_000.0;

@@ -26,6 +26,7 @@ mod weighted;
 pub use candidate::CandidateState;
 pub use context_fit::ContextFits;
 pub use driver::PolicyDriver;
+pub use hold::PACE_TOKENS;
 pub use look::LookDraw;
 pub use rules::{ExtraStarts, PolicyRules, PolicySetting};
 pub use state::{DecisionReasons, PolicyDriverParts, PolicyState};

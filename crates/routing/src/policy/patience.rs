@@ -3,15 +3,12 @@
 //!
 //! An attempt is late once it has waited for the longer of `patience` medians of the best upstream that is left, as that is now,
 //! and what its own upstream sometimes takes. Without the second, a slow model before a quick one would be raced every time; measured
-//! in the present speed of its own upstream, a hung one would be waited for the longer, the longer it hangs. It is late at twice the
-//! second in any case, if the best one left would have answered by then: with a cached prompt all others are much slower.
+//! in the present speed of its own upstream, a hung one would be waited for the longer, the longer it hangs. It is late at three
+//! times the second in any case, if the best one left would have answered by then: with a cached prompt all others are much slower.
 
 use super::question::AttemptView;
 use super::state::PolicyState;
 use photofinish_config::config::Policy;
-
-/// See above: so many times what its upstream sometimes takes.
-const STUCK: i64 = 2;
 
 impl PolicyState {
     /// How long the running attempts are still waited for before one of `waiting` starts, µs; none: for ever. After the first each
@@ -25,9 +22,9 @@ impl PolicyState {
         let patience_us = (settings.patience * median_us) as i64;
         let waits = || running.iter().filter(|attempt| attempt.first_token_us.is_none());
         let late_in_us = |attempt: &AttemptView| {
-            let usual_us = self.usual_p99_us(attempt.candidate, now_us);
+            let usual_us = self.usual_p95_us(attempt.candidate, now_us);
             let late_us = patience_us.max(usual_us.unwrap_or(0));
-            let stuck_us = usual_us.map(|usual_us| (STUCK * usual_us).max(median_us as i64));
+            let stuck_us = usual_us.map(|usual_us| (3 * usual_us).max(median_us as i64));
             stuck_us.map_or(late_us, |stuck_us| late_us.min(stuck_us)) - attempt.waited_us
         };
         let first_us = waits().map(late_in_us).min()?;
@@ -46,10 +43,9 @@ impl PolicyState {
     }
 
     /// What is usual at this candidate's upstream, and no more than its slowest: see
-    /// [`LatencyForecast::usual_p99_us`](crate::forecast::LatencyForecast::usual_p99_us).
-    pub(super) fn usual_p99_us(&self, candidate: usize, now_us: i64) -> Option<i64> {
-        let state = &self.parts.candidates[candidate];
-        self.forecast(candidate).usual_p99_us(state.started.unwrap_or_else(|| state.sent()), now_us)
+    /// [`LatencyForecast::usual_p95_us`](crate::forecast::LatencyForecast::usual_p95_us).
+    pub(super) fn usual_p95_us(&self, candidate: usize, now_us: i64) -> Option<i64> {
+        self.forecast(candidate).usual_p95_us(self.parts.candidates[candidate].conditions(), now_us)
     }
 
     /// It has room, no rate limit was met there lately, it does not fail often, and no attempt waits there longer than usual. Those

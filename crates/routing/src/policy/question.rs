@@ -80,6 +80,9 @@ impl CandidateForecast<'_> {
 /// Time between two tokens of an upstream without timed answers, µs.
 pub const TPOT_US: f64 = 20_000.0;
 
+/// Pause before an empty budget is checked again, or whether one more rescue may start, µs.
+pub const EMPTY_AGAIN_US: i64 = 500_000;
+
 /// One decision to take.
 #[derive(Clone, Copy, Debug)]
 pub struct AdaptiveQuestion<'a> {

@@ -35,7 +35,7 @@ impl PolicyState {
             now_us.saturating_sub(last_us) as f64 >= (share * away_us).clamp(least, most)
         };
         let is_unusual = |candidate: usize| {
-            let usual_us = self.usual_p99_us(candidate, now_us);
+            let usual_us = self.usual_p95_us(candidate, now_us);
             usual_us.is_some_and(|usual_us| (usual_us as f64) < self.median_now_us(candidate, now_us))
         };
         // It would lead if it were as usual, and is slower than it sometimes is, or was so several times in a row: with few requests

@@ -1,14 +1,12 @@
 //! The simple rule of `adaptive` with a small budget: the smallest prediction first, and the second as a hedge after 1.75 predicted
 //! medians or more. Below two per cent it gains more than the optimiser, whose λ is then hardly known. Not for weighing money against time.
 
-use super::question::{AdaptiveQuestion, AttemptView, CandidateOrder, NextDecision, Opening};
+use super::question::{AdaptiveQuestion, AttemptView, CandidateOrder, EMPTY_AGAIN_US, NextDecision, Opening};
 use super::value::order;
 use photofinish_history::reason::DecisionReason;
 
 /// A hedge starts after this many predicted medians of the previous attempt, and up to one more the emptier the bucket is.
 const HEDGE_MEDIANS: f64 = 1.5;
-/// How soon an empty bucket is looked into again, µs.
-const AGAIN_US: i64 = 500_000;
 
 /// Like [`open`](super::adaptive::open()).
 pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
@@ -48,7 +46,7 @@ fn hedge(
     match patience_us.map(|patience_us| patience_us - latest.waited_us) {
         Some(after_us) if after_us > 0 => (NextDecision::AskAgain { after_us }, DecisionReason::Rule),
         _ if question.candidates[best].cost > question.terms.bucket => {
-            (NextDecision::AskAgain { after_us: AGAIN_US }, DecisionReason::Budget)
+            (NextDecision::AskAgain { after_us: EMPTY_AGAIN_US }, DecisionReason::Budget)
         }
         _ => (NextDecision::Start(best), DecisionReason::Rule),
     }

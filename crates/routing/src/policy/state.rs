@@ -56,13 +56,9 @@ pub struct PolicyState {
     pub(super) clock: LatencyClock,
     /// The candidate that is asked in addition: the drawn one, or one that may be again as it was.
     pub(super) beside: Option<usize>,
-    /// By candidate: its tier, and beyond all tiers if it answers worse or was full when the race began. Higher ones go later.
-    pub(super) standings: Vec<u32>,
+    /// By candidate: whether it was full when the race began, whether it answers worse, and its tier. Higher ones go later.
+    pub(super) standings: Vec<(bool, bool, u32)>,
 }
-
-/// Above every tier.
-const WORSE: u32 = 100;
-const FULL: u32 = 200;
 
 impl PolicyState {
     /// The number of candidates that are neither trials nor of the last resort.
@@ -77,8 +73,7 @@ impl PolicyState {
 
     /// Looks which candidates have room.
     pub(super) fn look_for_room(&mut self) {
-        let behind = |is: bool, by: u32| if is { by } else { 0 };
-        let standing = |state: &CandidateState| state.tier + behind(state.worse, WORSE) + behind(state.is_full(), FULL);
+        let standing = |state: &CandidateState| (state.is_full(), state.worse, state.tier);
         if self.parts.candidates.len() > 1 {
             let regular = &self.parts.candidates[..self.regular()];
             if regular.iter().any(|state| state.worse) && !regular.iter().all(|state| state.worse) {

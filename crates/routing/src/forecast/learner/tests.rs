@@ -157,3 +157,23 @@ fn nonsense_changes_nothing() {
     learner.answered(9);
     assert!(!learner.forecast().throttled(9));
 }
+
+#[test]
+fn attempts_that_hang_now_and_then_are_not_usual() {
+    let mut learner = Learner::new();
+    let mut draws = Draws::new(9);
+    for second in 0..1_000 {
+        if second % 30 == 0 {
+            learner.censored(sent(1000.0, 0), 3 * SECOND, second * SECOND);
+        } else {
+            learner.first_token(sent(1000.0, 0), draws.ttft(300.0, 0.25), second * SECOND);
+        }
+    }
+    let forecast = learner.forecast();
+    let [late_us, cut_us] = [
+        forecast.usual_p95_us(sent(1000.0, 0), 1_000 * SECOND),
+        forecast.usual_p99_us(sent(1000.0, 0), 1_000 * SECOND),
+    ];
+    assert!(late_us < Some(900_000), "another one starts before three medians: {late_us:?}");
+    assert!(cut_us > Some(2 * SECOND), "nothing is cut for it: {cut_us:?}");
+}
