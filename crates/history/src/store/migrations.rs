@@ -46,6 +46,7 @@ fn released() -> Migrator {
         migration(19, "verdict", include_str!("../../migrations/0019_verdict.sql")),
         migration(20, "audit", include_str!("../../migrations/0020_audit.sql")),
         migration(21, "narrow", include_str!("../../migrations/0021_narrow.sql")),
+        migration(22, "cost steps", include_str!("../../migrations/0022_cost_steps.sql")),
     ])
 }
 
@@ -61,7 +62,7 @@ pub(super) fn newest() -> i64 {
 const SCHEMA: &str = include_str!("../../migrations/schema.sql");
 
 /// Applies the migrations that are missing. Blocks: `sqlx` waits on a runtime, so it gets a thread with one.
-/// An `empty` file need not wait for the disk: it loses its first transaction as a whole or not at all, as any that is only in the log.
+/// An `empty` file need not wait for the disk. In others a transaction that is only in the log is lost as a whole or not at all.
 pub(super) fn migrate(path: &Path, busy_timeout: Duration, empty: bool) -> Result<(), MigrateError> {
     let synchronous = if empty { SqliteSynchronous::Off } else { SqliteSynchronous::Normal };
     let on_runtime = || {

@@ -1,5 +1,7 @@
 //! Gateways that tell each other what they use, over a real database.
 
+use std::sync::{Mutex, PoisonError};
+
 use super::cluster::database;
 use crate::record::{AttemptRecord, RaceRecord, sample};
 use crate::store::postgres::session::PostgresSession;
@@ -15,8 +17,12 @@ fn report(name: &str) -> ReplicaReport {
     }
 }
 
+/// A process writes its rows with one number: one test at a time tells.
+static TELLS: Mutex<()> = Mutex::new(());
+
 #[test]
 fn gateways_hear_what_others_tell_record_and_spend() {
+    let _alone = TELLS.lock().unwrap_or_else(PoisonError::into_inner);
     let Some((_directory, server)) = database("replicas") else { return };
     let store = Store::open(&server).unwrap();
     let [mut one, mut other] = [(); 2].map(|()| Replicas::of(&server).unwrap());
@@ -70,6 +76,7 @@ fn gateways_hear_what_others_tell_record_and_spend() {
 
 #[test]
 fn a_database_that_is_set_back_is_noticed() {
+    let _alone = TELLS.lock().unwrap_or_else(PoisonError::into_inner);
     let Some((_directory, server)) = database("set_back") else { return };
     let _store = Store::open(&server).unwrap();
     let mut one = Replicas::of(&server).unwrap();
