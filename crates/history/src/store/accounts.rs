@@ -273,17 +273,17 @@ const FORGET_LINES: &str = "DELETE FROM audit WHERE id <= ?1";
 const ENTER: &str =
     "INSERT INTO audit (at, who, origin, subject, before, after) VALUES (?1, ?2, ?3, ?4, ?5, ?6) RETURNING id";
 
-/// Whoever looks for changes knows the last number of the audit: a smaller one may not come later.
-fn lock_audit(connection: &Connection<'_>) -> Result<()> {
+/// Whoever looks for changes knows the last number of the audit: a smaller one may not come later. Comes before any change of an account,
+/// so that no two wait for each other.
+pub(super) fn lock_audit(connection: &Connection<'_>) -> Result<()> {
     match connection {
         Connection::Postgres(session) => Ok(session.batch("LOCK TABLE audit IN EXCLUSIVE MODE")?),
         Connection::Sqlite(_) => Ok(()),
     }
 }
 
-/// Teams, users or keys were copied from another database.
+/// Teams, users or keys were copied from another database. The audit is locked.
 pub(super) fn enter_copy(connection: &Connection<'_>, now_us: i64) -> Result<()> {
-    lock_audit(connection)?;
     let line = params![now_us, "photofinish copy", "command line", "history:copied", None::<&str>, None::<&str>];
     connection.one(ENTER, line, |_| Ok(()))
 }

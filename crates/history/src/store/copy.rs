@@ -3,8 +3,9 @@
 //!
 //! Hours that have their rows are rolled up by the gateway of the other database. Not for moving rows within a file: see `moving`.
 
-use std::cell::Cell;
 use std::path::Path;
+
+use rusqlite::types::Value as Cell;
 
 use super::accounts;
 use super::columns::{DAY_US, began_at, first_race_id, start_of};
@@ -163,9 +164,11 @@ const CELLS: PlainTable = PlainTable {
               total, parts, cost_usd_min, cost_usd_max, extra_cost_usd_min, extra_cost_usd_max",
 };
 
+const AUDIT: PlainTable = PlainTable { name: "audit", columns: "id, at, who, origin, subject, before, after" };
+
 /// The audit first: a line of it tells running gateways of what follows.
 const OTHERS: [PlainTable; 7] = [
-    PlainTable { name: "audit", columns: "id, at, who, origin, subject, before, after" },
+    AUDIT,
     PlainTable { name: "team", columns: "id, settings, version, changed_at" },
     PlainTable { name: "account", columns: "id, settings, version, changed_at" },
     PlainTable { name: "key", columns: "id, settings, version, changed_at, sha256" },
@@ -185,13 +188,14 @@ fn copy_table(source: &Connection<'_>, store: &Store, table: &PlainTable) -> std
     let all = lines(source, table, "true")?;
     let mut copied = 0;
     for some in all.chunks(LINES_MAX) {
-        let count = Cell::new(0);
+        let count = std::cell::Cell::new(0);
         store.change_all(|target| {
-            count.set(insert(target, table, some)?);
-            if table.name == "audit" && matches!(target, Connection::Postgres(_)) {
-                target.find(GO_ON, &[], |_| Ok(()))?;
+            let (is_audit, is_account) = (table.name == AUDIT.name, ACCOUNTS.contains(&table.name));
+            if is_audit || is_account {
+                accounts::lock_audit(target)?;
             }
-            if count.get() > 0 && ACCOUNTS.contains(&table.name) {
+            count.set(if is_audit { insert_audit(target, some)? } else { insert(target, table, some)? });
+            if is_account && count.get() > 0 {
                 accounts::enter_copy(target, wall_micros())?;
             }
             Ok(None)
@@ -201,7 +205,7 @@ fn copy_table(source: &Connection<'_>, store: &Store, table: &PlainTable) -> std
     Ok(copied)
 }
 
-type Line = Vec<rusqlite::types::Value>;
+type Line = Vec<Cell>;
 
 fn lines(source: &Connection<'_>, table: &PlainTable, condition: &str) -> Result<Vec<Line>> {
     let Connection::Sqlite(file) = source else { return Ok(Vec::new()) };
@@ -211,6 +215,35 @@ fn lines(source: &Connection<'_>, table: &PlainTable, condition: &str) -> Result
     let lines = statement.query_map([], read)?.collect::<rusqlite::Result<Vec<Line>>>()?;
     Ok(lines)
 }
+
+/// As [`insert`]: both databases may have given a number to a line of their own, so what is the same decides, and a line whose number is
+/// taken gets the next one.
+fn insert_audit(target: &Connection<'_>, lines: &[Line]) -> Result<usize> {
+    let times =
+        lines.iter().filter_map(|line| if let Some(Cell::Integer(at)) = line.get(1) { Some(*at) } else { None });
+    let (first, last) = (times.clone().min().unwrap_or(0), times.max().unwrap_or(0));
+    let there = target.all(SAME_TIME, params![first, last], |row| {
+        let text = |at| row.get::<Option<&str>>(at).map(|text| text.map_or(Cell::Null, |text| Cell::Text(text.into())));
+        Ok([Cell::Integer(row.get(0)?), text(1)?, text(2)?, text(3)?, text(4)?, text(5)?])
+    })?;
+    let mut next: i64 = target.one("SELECT coalesce(max(id), 0) + 1 FROM audit", &[], |row| row.get(0))?;
+    let mut missing = Vec::new();
+    for line in lines.iter().filter(|line| !there.iter().any(|there| line.ends_with(there))) {
+        let mut line = line.clone();
+        if let Some(Cell::Integer(id)) = line.first_mut() {
+            *id = next.max(*id);
+            next = *id + 1;
+        }
+        missing.push(line);
+    }
+    let count = insert(target, &AUDIT, &missing)?;
+    if count > 0 && matches!(target, Connection::Postgres(_)) {
+        target.find(GO_ON, &[], |_| Ok(()))?;
+    }
+    Ok(count)
+}
+
+const SAME_TIME: &str = "SELECT at, who, origin, subject, before, after FROM audit WHERE at BETWEEN ?1 AND ?2";
 
 /// Returns how many of the lines were not there.
 fn insert(target: &Connection<'_>, table: &PlainTable, lines: &[Line]) -> Result<usize> {
@@ -223,11 +256,11 @@ fn insert(target: &Connection<'_>, table: &PlainTable, lines: &[Line]) -> Result
     for line in lines {
         let null = |column: &&str| Value::Null(if column.contains("_usd") { Kind::Real } else { Kind::Text });
         let values = line.iter().zip(&columns).map(|(cell, column)| match cell {
-            rusqlite::types::Value::Null => null(column),
-            rusqlite::types::Value::Integer(value) => Value::Integer(*value),
-            rusqlite::types::Value::Real(value) => Value::Real(*value),
-            rusqlite::types::Value::Text(value) => Value::Text(value),
-            rusqlite::types::Value::Blob(value) => Value::Blob(value),
+            Cell::Null => null(column),
+            Cell::Integer(value) => Value::Integer(*value),
+            Cell::Real(value) => Value::Real(*value),
+            Cell::Text(value) => Value::Text(value),
+            Cell::Blob(value) => Value::Blob(value),
         });
         count += statement.execute(&values.collect::<Vec<_>>())?;
     }

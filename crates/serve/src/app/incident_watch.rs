@@ -37,6 +37,8 @@ struct IncidentTask {
     began_us: i64,
     /// It knows what was open and what was asked before.
     is_resumed: bool,
+    /// What began before `began_us` comes with the rows of the history: until the first check after them.
+    has_rows_to_come: bool,
     read_at: Instant,
     /// The last reading failed.
     failed: bool,
@@ -82,6 +84,7 @@ impl IncidentTask {
             shutdown,
             began_us: now_us,
             is_resumed: false,
+            has_rows_to_come: true,
             read_at,
             failed: false,
             is_ours,
@@ -94,6 +97,7 @@ impl IncidentTask {
             drop(self.recorder.attempts());
             self.watch = IncidentWatch::default();
             (self.began_us, self.is_resumed, self.read_at) = (now_us, false, Instant::now());
+            self.has_rows_to_come = true;
         }
         self.is_ours = is_ours;
     }
@@ -140,9 +144,12 @@ impl IncidentTask {
     /// Takes what came, and reports what changed.
     fn check(&mut self, now_us: i64, open_breakers: &BTreeSet<String>) {
         self.watch.advance(now_us);
-        for (upstream, attempt) in self.recorder.attempts() {
+        let since_us = if self.has_rows_to_come { self.began_us } else { i64::MIN };
+        for (upstream, attempt) in self.recorder.attempts().into_iter().filter(|(_, attempt)| attempt.at_us >= since_us)
+        {
             self.watch.see(&upstream, &attempt);
         }
+        self.has_rows_to_come = !self.is_resumed;
         if !self.is_resumed {
             // An incident that is known already must not begin again.
             return;

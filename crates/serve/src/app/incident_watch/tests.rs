@@ -98,6 +98,9 @@ async fn who_takes_the_duty_goes_on_with_what_another_gateway_reported_and_all_r
     // It has watched since before the incident.
     (after.is_ours, after.is_resumed, after.read_at) = (false, true, Instant::now() + READ_EVERY);
     after.take_duty(true, began_us + 300 * SECOND);
+    // It comes afterwards, and is in the rows by then.
+    fail(&recorder, 30, began_us + 299 * SECOND);
+    recorder.until_written(Duration::from_secs(30)).await;
     assert!(after.read().await.is_some() && after.is_resumed);
     let mut last = None;
     let filter = RecordedFilter { newest: 1, ..RecordedFilter::default() };
@@ -105,6 +108,11 @@ async fn who_takes_the_duty_goes_on_with_what_another_gateway_reported_and_all_r
     after.check(began_us + 315 * SECOND, &BTreeSet::new());
     let open: Vec<_> = after.watch.open().map(|open| open.incident_id.clone()).collect();
     assert_eq!(open, [reported]);
+    // One that began before and lasted longer is in no row that was read.
+    fail(&recorder, 31, began_us + 298 * SECOND);
+    recorder.until_written(Duration::from_secs(30)).await;
+    (22..=41).for_each(|n| after.check(began_us + n * 15 * SECOND, &BTreeSet::new()));
+    assert_eq!(after.watch.open().map(|open| open.failures).collect::<Vec<_>>(), [32]);
     // What another gateway recorded comes as if it were its own.
     let heard = Recorded { started_at: began_us + 316 * SECOND, ..last.unwrap() };
     recorder.heard(&heard);

@@ -16,6 +16,7 @@ use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord, sample
 use crate::store::database::{Connection as Seam, params};
 use cluster::database;
 use photofinish_base::clock::wall_micros;
+use serde_json::Map;
 
 fn filled(path: &Path, records: &[Record]) {
     let store = Store::open(path).unwrap();
@@ -404,16 +405,8 @@ fn a_history_is_copied_once_however_often() {
     let file = directory.path().join("history.db");
     let records = world::records(23, 500);
     filled(&file, &records);
+    enter_user(&file, "ann", 3);
     let store = Store::open(&file).unwrap();
-    let entry = AccountEntry {
-        kind: AccountKind::User,
-        id: "ann".into(),
-        settings: serde_json::Map::new(),
-        version: 1,
-        sha256: None,
-    };
-    let by = Author { who: "ann".into(), origin: "here".into() };
-    store.change(&[AccountChange { before: None, after: Some(entry) }], &by, 3).unwrap();
     store.write(&[Record::Run(Box::new(RunRecord { started_at: world::NOW_US, ..sample::run(1) }))]).unwrap();
     store.close();
     // Two days are figures only.
@@ -433,15 +426,63 @@ fn a_history_is_copied_once_however_often() {
     let reader = StoreReader::open(&server).unwrap();
     assert_eq!((reader.account_changes().unwrap(), reader.changed_after(1).unwrap()), (2, None));
     // The audit goes on behind its last line.
-    let made = AccountEntry {
-        kind: AccountKind::User,
-        id: "bob".into(),
-        settings: serde_json::Map::new(),
-        version: 1,
-        sha256: None,
-    };
-    Store::open(&server).unwrap().change(&[AccountChange { before: None, after: Some(made) }], &by, 4).unwrap();
+    enter_user(&server, "bob", 4);
     assert_eq!(reader.changed_after(2).unwrap(), Some(vec![(AccountKind::User, "bob".to_owned())]));
+}
+
+fn enter_user(path: &Path, id: &str, at: i64) {
+    let entry = AccountEntry { kind: AccountKind::User, id: id.into(), settings: Map::new(), version: 1, sha256: None };
+    let by = Author { who: "ann".into(), origin: "here".into() };
+    let store = Store::open(path).unwrap();
+    store.change(&[AccountChange { before: None, after: Some(entry) }], &by, at).unwrap();
+    store.close();
+}
+
+#[test]
+fn a_line_of_the_audit_whose_number_is_taken_gets_another_one() {
+    let Some((directory, server)) = database("lines") else { return };
+    for (name, target) in [("of-server.db", server), ("of-file.db", directory.path().join("target.db"))] {
+        let file = directory.path().join(name);
+        enter_user(&file, "bob", 1);
+        copy_history(&file, &target, |_| {}).unwrap();
+        // The gateways of both go on.
+        enter_user(&file, "eve", 3);
+        enter_user(&target, "joe", 4);
+        enter_user(&file, "kim", 5);
+        for _ in 0..2 {
+            copy_history(&file, &target, |_| {}).unwrap();
+        }
+        enter_user(&target, "pat", 6);
+        let lines = StoreReader::open(&target).unwrap().audit(None, None, 99).unwrap();
+        let subjects: Vec<&str> = lines.iter().rev().map(|line| line.subject.as_str()).collect();
+        let copied = "history:copied";
+        assert_eq!(subjects, ["user:bob", copied, "user:joe", "user:eve", "user:kim", copied, "user:pat"], "{name}");
+    }
+}
+
+#[test]
+fn a_copy_waits_for_the_audit_before_it_has_an_account() {
+    let Some((directory, server)) = database("order") else { return };
+    let file = directory.path().join("history.db");
+    Store::open(&file).unwrap().close();
+    let user = "INSERT INTO account (id, settings, version, changed_at) VALUES ('ann', '{}', 1, 3)";
+    rusqlite::Connection::open(&file).unwrap().execute_batch(user).unwrap();
+    Store::open(&server).unwrap().close();
+    // As a change of the same user does it.
+    let session = PostgresSession::connect(&server).unwrap();
+    let change = Seam::Postgres(&session).change().unwrap();
+    session.batch("LOCK TABLE audit IN EXCLUSIVE MODE").unwrap();
+    let copying = {
+        let server = server.clone();
+        std::thread::spawn(move || copy_history(&file, &server, |_| {}))
+    };
+    let waits = "SELECT count(*) FROM pg_locks WHERE relation = 'audit'::regclass AND NOT granted";
+    while number(&server, waits) == 0 {
+        assert!(!copying.is_finished());
+    }
+    session.batch(user).unwrap();
+    change.commit().unwrap();
+    assert_eq!(copying.join().unwrap().unwrap().lines, 0);
 }
 
 #[test]
