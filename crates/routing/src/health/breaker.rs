@@ -248,6 +248,12 @@ impl Breakers {
         self.get(asked).is_some_and(CircuitBreaker::is_open)
     }
 
+    /// Whether it is open for all callers, and its wait is not over.
+    pub fn is_waiting(&self, asked: BreakerScope<'_>, now: Instant) -> bool {
+        let open = self.get(asked).and_then(|breaker| breaker.open);
+        open.is_some_and(|open| open.only.is_none() && now < open.since + open.lasts)
+    }
+
     /// The upstreams whose breaker is open for all callers, with or without a trial.
     pub fn open(&self) -> BTreeSet<String> {
         let all = self.breakers.values().flatten();

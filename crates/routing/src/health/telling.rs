@@ -41,18 +41,22 @@ impl UpstreamHealth {
 
     /// What still holds of what this gateway found out itself.
     pub fn hints(&self) -> Vec<HealthHint> {
-        let (now, breakers) = (Instant::now(), lock(&self.breakers));
+        let (cooldowns, breakers, now) = (lock(&self.cooldowns), lock(&self.breakers), Instant::now());
         let mut hints = lock(&self.hints);
         hints.kept.retain(|kept| match kept.cooldown {
-            Some((_, until)) => until > now,
+            Some((why, until)) => until > now && cooldowns.stands(why, &kept.target, now),
             None => breakers.is_open(scope_of(&kept.target, &name_of(&kept.target))),
         });
+        // One whose wait is over may be well again, and nobody has tried it here.
+        let is_told = |kept: &&KeptHint| {
+            kept.cooldown.is_some() || breakers.is_waiting(scope_of(&kept.target, &name_of(&kept.target)), now)
+        };
         let told = |kept: &KeptHint| HealthHint {
             number: kept.number,
             target: kept.target.clone(),
             cooldown: kept.cooldown.map(|(why, until)| CooldownPeriod { wait: until - now, why }),
         };
-        hints.kept.iter().map(told).collect()
+        hints.kept.iter().filter(is_told).map(told).collect()
     }
 
     /// Takes over what another gateway told. A breaker stays closed where this gateway got an answer a moment ago.
@@ -112,6 +116,13 @@ mod tests {
         CooldownTarget { provider, model, surface: Surface::Chat, key_id, own_key: false, named: false }
     }
 
+    /// A 429 for this key.
+    fn limited(health: &UpstreamHealth, target: CooldownTarget, secs: u64) {
+        let (why, wait) = (CooldownReason::RateLimited, Duration::from_secs(secs));
+        lock(&health.cooldowns).cool_down(why, &target, Some(wait), Instant::now(), 0.0);
+        health.note_cooldown(why, target, wait);
+    }
+
     fn status(health: &UpstreamHealth) -> BreakerStatus {
         lock(&health.breakers).status(UP, &SETTINGS, None, TrialScope::InPlace, Instant::now())
     }
@@ -119,14 +130,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cool_down_is_heard_once_with_what_is_left_of_it_and_not_told_again() {
         let [one, other] = [health(), health()];
-        one.note_cooldown(CooldownReason::RateLimited, key("k"), Duration::from_secs(9));
-        one.note_cooldown(CooldownReason::RateLimited, key("k"), Duration::from_secs(10));
+        limited(&one, key("k"), 9);
+        limited(&one, key("k"), 10);
         one.note_cooldown(CooldownReason::NotFound, key("k"), Duration::from_secs(10));
-        one.note_cooldown(
-            CooldownReason::RateLimited,
-            CooldownTarget { named: true, ..key("k") },
-            Duration::from_secs(10),
-        );
+        limited(&one, CooldownTarget { named: true, ..key("k") }, 10);
         tokio::time::advance(Duration::from_secs(4)).await;
         let hints = one.hints();
         let left = hints[0].cooldown.unwrap();
@@ -171,11 +178,31 @@ mod tests {
         assert!(one.hints().is_empty());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn what_ended_here_is_told_no_more() {
+        let health = health();
+        limited(&health, key("k"), 60);
+        limited(&health, key("l"), 60);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        health.forgive(|| key("k"), Instant::now());
+        let told = |health: &UpstreamHealth| health.hints().into_iter().map(|hint| hint.target).collect::<Vec<_>>();
+        assert_eq!(told(&health), [key("l")], "it answered with the other key");
+        health.clear_cooldowns();
+        assert!(told(&health).is_empty(), "the configuration was read again");
+        for _ in 0..2 {
+            health.charge(UP, &SETTINGS, false, None, Instant::now());
+        }
+        assert_eq!(told(&health).len(), 1);
+        tokio::time::advance(SETTINGS.open).await;
+        assert_eq!(status(&health), BreakerStatus::HalfOpen);
+        assert!(told(&health).is_empty(), "nobody knows how it is now");
+    }
+
     #[test]
     fn the_newest_hints_are_kept() {
         let health = health();
         for number in 0..=HINTS_MAX {
-            health.note_cooldown(CooldownReason::RateLimited, key(&number.to_string()), Duration::from_secs(9));
+            limited(&health, key(&number.to_string()), 9);
         }
         let hints = health.hints();
         assert_eq!((hints.len(), hints[0].number), (HINTS_MAX, 2));
