@@ -179,6 +179,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_ran_here_closes_a_breaker_that_was_only_heard_of() {
+        let [one, other] = [health(), health()];
+        let sent = Instant::now();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        (0..2).for_each(|_| one.charge(UP, &SETTINGS, false, None, Instant::now()));
+        other.hear_hint(&one.hints()[0], &SETTINGS);
+        for (health, closed) in [(&one, false), (&other, true)] {
+            health.close_breaker(UP, sent);
+            assert_eq!(status(health) == BreakerStatus::Closed, closed);
+        }
+        // A trial that failed here says more than what ran before.
+        other.hear_hint(&one.hints()[0], &SETTINGS);
+        tokio::time::advance(SETTINGS.open).await;
+        let trial = Instant::now();
+        lock(&other.breakers).begin_trial(UP, &SETTINGS, trial).unwrap();
+        other.charge(UP, &SETTINGS, false, None, trial);
+        other.close_breaker(UP, sent);
+        assert_ne!(status(&other), BreakerStatus::Closed);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_ended_here_is_told_no_more() {
         let health = health();
         limited(&health, key("k"), 60);
