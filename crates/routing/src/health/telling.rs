@@ -24,7 +24,8 @@ impl UpstreamHealth {
             CooldownReason::KeyRefused => target.key_id.is_some(),
             CooldownReason::Forbidden | CooldownReason::NotFound | CooldownReason::Exhausted => false,
         };
-        if is_of_all && !target.named {
+        // Callers bring any number of keys of their own: they would leave no room for others.
+        if is_of_all && !target.named && !target.own_key {
             lock(&self.hints).note(target, Some((why, Instant::now() + wait)));
         }
     }
@@ -197,6 +198,14 @@ mod tests {
         other.charge(UP, &SETTINGS, false, None, trial);
         other.close_breaker(UP, sent);
         assert_ne!(status(&other), BreakerStatus::Closed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_own_keys_are_not_told() {
+        let health = health();
+        limited(&health, key("k"), 9);
+        (0..=HINTS_MAX).for_each(|id| limited(&health, CooldownTarget { own_key: true, ..key(&id.to_string()) }, 9));
+        assert_eq!(health.hints().into_iter().map(|hint| hint.target).collect::<Vec<_>>(), [key("k")]);
     }
 
     #[tokio::test(start_paused = true)]

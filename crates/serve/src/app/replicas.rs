@@ -305,22 +305,22 @@ fn subjects(told: &Value) -> HashMap<LevelName, SubjectUse> {
 }
 
 fn told_hint(hint: &HealthHint) -> Value {
-    let CooldownTarget { provider, model, surface, key_id, own_key, named: _ } = &hint.target;
+    let CooldownTarget { provider, model, surface, key_id, own_key: _, named: _ } = &hint.target;
     let cooldown =
         hint.cooldown.map(|CooldownPeriod { wait, why }| (why, u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)));
-    json!([hint.number, provider, model, surface.as_str(), key_id, own_key, cooldown])
+    json!([hint.number, provider, model, surface.as_str(), key_id, cooldown])
 }
 
 /// The reverse of [`told_hint`]. None: of another version.
 fn hint(told: &Value) -> Option<HealthHint> {
     let surface = Surface::ALL.into_iter().find(|surface| told[3] == surface.as_str())?;
-    let cooldown: Option<(CooldownReason, u64)> = serde_json::from_value(told[6].clone()).ok()?;
+    let cooldown: Option<(CooldownReason, u64)> = serde_json::from_value(told[5].clone()).ok()?;
     let target = CooldownTarget {
         provider: told[1].as_str()?.to_owned(),
         model: told[2].as_str()?.to_owned(),
         surface,
         key_id: told[4].as_str().map(str::to_owned),
-        own_key: told[5].as_bool()?,
+        own_key: false,
         named: false,
     };
     let cooldown = cooldown.map(|(why, wait)| CooldownPeriod { wait: Duration::from_millis(wait), why });
@@ -391,7 +391,7 @@ mod tests {
             model: "a/b".to_owned(),
             surface: Surface::Responses,
             key_id: Some("k".to_owned()),
-            own_key: true,
+            own_key: false,
             named: false,
         };
         let cooldown = CooldownPeriod { wait: Duration::from_millis(1_500), why: CooldownReason::AccountRateLimited };
@@ -399,6 +399,6 @@ mod tests {
             let told = HealthHint { number: 7, target: target.clone(), cooldown };
             assert_eq!(hint(&told_hint(&told)), Some(told));
         }
-        assert_eq!(hint(&json!([1, "groq", "a", "telepathy", null, false, null])), None);
+        assert_eq!(hint(&json!([1, "groq", "a", "telepathy", null, null])), None);
     }
 }
