@@ -4,13 +4,12 @@
 
 use std::time::Duration;
 
-use super::UpstreamHealth;
 use super::breaker::BreakerScope;
 use super::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget};
 use super::hints::{HealthHint, KeptHint};
+use super::{LiveConfig, UpstreamHealth};
 use crate::money::lock;
 use photofinish_base::clock::Instant;
-use photofinish_config::config::BreakerSettings;
 
 /// An upstream that answered this gateway within this time, in microseconds, is healthy whatever the others say.
 const HEALTHY_FOR_US: i64 = 5_000_000;
@@ -60,9 +59,13 @@ impl UpstreamHealth {
         hints.kept.iter().filter(is_told).map(told).collect()
     }
 
-    /// Takes over what another gateway told. A breaker stays closed where this gateway got an answer a moment ago.
-    pub fn hear_hint(&self, hint: &HealthHint, settings: &BreakerSettings) {
+    /// Takes over what another gateway told of an upstream that this one has too. A breaker stays closed where this gateway got an answer a
+    /// moment ago.
+    pub fn hear_hint(&self, hint: &HealthHint, live: &LiveConfig) {
         let (target, upstream) = (&hint.target, name_of(&hint.target));
+        if !live.is_configured(&upstream) {
+            return;
+        }
         if let Some(CooldownPeriod { wait, why }) = hint.cooldown {
             lock(&self.cooldowns).cool_down(why, target, Some(wait), Instant::now(), fastrand::f64());
             if why != CooldownReason::KeyRefused {
@@ -76,6 +79,7 @@ impl UpstreamHealth {
         if answered_us.is_some_and(|answered_us| learning.now_us() - answered_us < HEALTHY_FOR_US) {
             return;
         }
+        let settings = &live.config.race.breaker;
         if lock(&self.breakers).open_as_heard(scope_of(target, &upstream), settings, Instant::now()) {
             tracing::info!(upstream, "its breaker is open at another gateway, and so here");
         }
@@ -96,19 +100,27 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::health::LiveConfig;
     use crate::health::breaker::{BreakerStatus, TrialScope};
     use crate::health::hints::HINTS_MAX;
+    use photofinish_config::config::BreakerSettings;
     use photofinish_wire::Surface;
 
     const SETTINGS: BreakerSettings =
         BreakerSettings { failures: 2, open: Duration::from_secs(5), open_max: Duration::from_secs(60) };
     const UP: BreakerScope<'static> = BreakerScope { upstream: "a/m", surface: Surface::Chat, named: false };
 
+    /// With [`SETTINGS`], but for `failures`.
+    fn live(failures: u32) -> LiveConfig {
+        let text = format!(
+            "models.m.upstreams = [\"a/m\"]\nrace.breaker = {{ failures = {failures}, open = \"5s\" }}\n\
+             providers.a.base_url = \"http://a.test\""
+        );
+        let config = photofinish_config::config::parse(&text, Path::new("x"), &|_| None).unwrap();
+        LiveConfig::new(config, &HashMap::new()).unwrap()
+    }
+
     fn health() -> UpstreamHealth {
-        let text = "models.m.upstreams = [\"a/m\"]\n[providers.a]\nbase_url = \"http://a.test\"";
-        let config = photofinish_config::config::parse(text, Path::new("x"), &|_| None).unwrap();
-        UpstreamHealth::new(&LiveConfig::new(config, &HashMap::new()).unwrap())
+        UpstreamHealth::new(&live(2))
     }
 
     fn key(id: &str) -> CooldownTarget {
@@ -139,7 +151,7 @@ mod tests {
         let hints = one.hints();
         let left = hints[0].cooldown.unwrap();
         assert_eq!((hints.len(), hints[0].number, left.wait), (1, 2, Duration::from_secs(6)));
-        other.hear_hint(&hints[0], &SETTINGS);
+        other.hear_hint(&hints[0], &live(2));
         let waits = |id: &str| other.cooling(|| key(id)).map(|cooling| cooling.wait);
         assert_eq!((waits("k"), waits("l")), (Some(Duration::from_secs(6)), None));
         assert!(other.learning().upstream("a/m").was_limited(other.learning().now_us()));
@@ -159,16 +171,15 @@ mod tests {
         assert_eq!((hints.len(), hints[0].cooldown), (1, None));
         busy.learning().upstream("a/m").answered(busy.learning().now_us());
         tokio::time::advance(Duration::from_secs(4)).await;
-        [&idle, &busy].into_iter().for_each(|health| health.hear_hint(&hints[0], &SETTINGS));
+        [&idle, &busy].into_iter().for_each(|health| health.hear_hint(&hints[0], &live(2)));
         assert_eq!(status(&busy), BreakerStatus::Closed, "it answered 4 s ago");
         assert_eq!(status(&idle), BreakerStatus::Open(Duration::from_secs(5)));
         tokio::time::advance(Duration::from_secs(1)).await;
-        busy.hear_hint(&hints[0], &SETTINGS);
+        busy.hear_hint(&hints[0], &live(2));
         assert_eq!(status(&busy), BreakerStatus::Open(Duration::from_secs(5)), "and 5 s ago");
         assert!(idle.hints().is_empty(), "it is not told again");
-        let off = BreakerSettings { failures: 0, ..SETTINGS };
         let without = health();
-        without.hear_hint(&hints[0], &off);
+        without.hear_hint(&hints[0], &live(0));
         assert_eq!(status(&without), BreakerStatus::Closed);
         // Its own next answer closes it, and the one that told has no more to tell.
         tokio::time::advance(Duration::from_secs(5)).await;
@@ -185,19 +196,31 @@ mod tests {
         let sent = Instant::now();
         tokio::time::advance(Duration::from_secs(1)).await;
         (0..2).for_each(|_| one.charge(UP, &SETTINGS, false, None, Instant::now()));
-        other.hear_hint(&one.hints()[0], &SETTINGS);
+        other.hear_hint(&one.hints()[0], &live(2));
         for (health, closed) in [(&one, false), (&other, true)] {
             health.close_breaker(UP, sent);
             assert_eq!(status(health) == BreakerStatus::Closed, closed);
         }
         // A trial that failed here says more than what ran before.
-        other.hear_hint(&one.hints()[0], &SETTINGS);
+        other.hear_hint(&one.hints()[0], &live(2));
         tokio::time::advance(SETTINGS.open).await;
         let trial = Instant::now();
         lock(&other.breakers).begin_trial(UP, &SETTINGS, trial).unwrap();
         other.charge(UP, &SETTINGS, false, None, trial);
         other.close_breaker(UP, sent);
         assert_ne!(status(&other), BreakerStatus::Closed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_configured_here_makes_no_entries() {
+        let health = health();
+        let target = CooldownTarget { provider: "b".to_owned(), ..key("k") };
+        let limited = CooldownPeriod { wait: Duration::from_secs(9), why: CooldownReason::RateLimited };
+        for cooldown in [Some(limited), None] {
+            health.hear_hint(&HealthHint { number: 1, target: target.clone(), cooldown }, &live(2));
+        }
+        assert!(lock(&health.cooldowns).is_empty() && health.open_breakers().is_empty());
+        assert_eq!(health.learning().upstreams().len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
