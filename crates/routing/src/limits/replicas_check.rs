@@ -60,6 +60,8 @@ struct Replica {
     skew_us: i64,
     attendance: Attendance,
     heard_us: Option<i64>,
+    /// Its last exchange failed.
+    has_failed: bool,
 }
 
 impl Replica {
@@ -76,6 +78,7 @@ impl Replica {
             skew_us,
             attendance: Attendance::default(),
             heard_us: None,
+            has_failed: false,
         }
     }
 
@@ -166,6 +169,7 @@ impl World {
                 replica.book.begin_outage(ALLOWANCE, store_us, now);
             }
             replica.book.miss_others(now);
+            replica.has_failed = true;
             return;
         }
         let stored = self.store.entry(replica.id).or_default();
@@ -173,9 +177,11 @@ impl World {
         stored.told = replica.told.clone();
         // The commit may be lost, or its answer: then it hears nothing this time.
         if self.random.u8(0..20) == 0 {
+            replica.has_failed = true;
             return;
         }
-        if replica.attendance.last_us().is_some_and(|told_us| before_us < told_us) {
+        let is_older = replica.attendance.last_us().is_some_and(|told_us| before_us < told_us);
+        if std::mem::take(&mut replica.has_failed) || is_older {
             replica.book.tell_all_budgets();
         }
         let since = replica.attendance.since(store_us);

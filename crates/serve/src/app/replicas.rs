@@ -48,6 +48,8 @@ pub(super) struct ReplicaTask {
     /// None: nothing was heard yet.
     heard_at: Option<Instant>,
     is_away: bool,
+    /// The last exchange failed.
+    has_failed: bool,
     hinted: HeardHints,
     /// The configuration in force, and its digest.
     configuration: (Arc<LiveConfig>, String),
@@ -71,6 +73,7 @@ impl ReplicaTask {
             told: HashMap::new(),
             heard_at: None,
             is_away: false,
+            has_failed: false,
             hinted: HeardHints::default(),
             differing: BTreeSet::new(),
             clock_differs: false,
@@ -97,6 +100,7 @@ impl ReplicaTask {
                 self.hear(heard);
             }
             Err(error) => {
+                self.has_failed = true;
                 // Another gateway may have made a key that is not known here.
                 self.gateway.set_keys_away(true);
                 if self.heard_at.is_none_or(|heard| heard.elapsed() >= AWAY_AFTER) {
@@ -177,6 +181,9 @@ impl ReplicaTask {
             .collect();
         if heard.is_older {
             tracing::warn!("the database has an older state than this gateway left: what it has spent is told again");
+        }
+        // A failover may have lost budgets that were written after the last exchange.
+        if std::mem::take(&mut self.has_failed) || heard.is_older {
             self.gateway.usage().tell_all_budgets();
         }
         let uses = heard.others.iter().zip(&told);
