@@ -453,3 +453,27 @@ fn what_another_gateway_took_lately_counts_at_once_for_a_subject_that_comes() {
         assert!(admitted() <= expected, "{counted} {is_known}");
     }
 }
+
+/// After a failover to a machine whose clock is a minute behind.
+#[test]
+fn what_others_take_counts_also_after_the_store_s_clock_went_back() {
+    let limits = Arc::new(Limits { rpm: Some(Rate { per_minute: 60, burst: 20 }), ..Limits::default() });
+    let now = LimitClock { us: 1_000_000, wall_us: BEGIN_US };
+    let book = UsageBook::default();
+    let levels = book.levels_of([(ann(), limits)]);
+    let hear = |counted: i64, beat_at: i64, store_us: i64| {
+        let of = SubjectUse { counted: [counted, 0], lately: [0, 0], demand: 1.0, streams: 0 };
+        let others = vec![ReplicaUse { id: 2, beat_at, subjects: [(ann(), of)].into() }];
+        book.hear(Heard { own: 1, others, store_us, ..Heard::default() }, now);
+    };
+    let admit_one = |_| admit(levels.clone(), 0, &[AttemptCost::default()], now).ok();
+    let _first = admit_one(0);
+    let back_us = BEGIN_US - 60_000_000;
+    hear(100, BEGIN_US, BEGIN_US);
+    // It has told nothing since, then it tells twice.
+    hear(100, BEGIN_US, back_us);
+    hear(110, back_us + 400_000, back_us + 500_000);
+    hear(120, back_us + 900_000, back_us + 1_000_000);
+    let admitted = (0..50).map_while(admit_one).collect::<Vec<_>>().len();
+    assert!(admitted <= 1, "{admitted}");
+}
