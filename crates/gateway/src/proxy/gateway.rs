@@ -292,7 +292,7 @@ impl Gateway {
 
     /// Another gateway on the same database told this.
     pub fn hear_hint(&self, hint: &HealthHint) {
-        self.health.hear_hint(hint, &self.live().config.race.breaker);
+        self.health.hear_hint(hint, &self.live());
     }
 
     /// Requests that are in the race: their bodies are there.

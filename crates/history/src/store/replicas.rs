@@ -200,13 +200,14 @@ fn exchange(
         }
     };
     let clock_us = (asked_us + wall_micros()) / 2 - store_us;
-    let mut attendance = known.attendance;
+    // What is known changes with the commit: rows that are lost with it are read again.
+    let (mut attendance, mut read) = (known.attendance, known.read.clone());
     let is_older = attendance.last_us().is_some_and(|told| before.is_none_or(|before| before < told));
     let since = attendance.since(store_us);
     let others = connection.all(LIVING, params![number, since, REPLICAS_MAX], replica)?;
     if is_older {
         // What is written from now on may have places that were read already.
-        known.read.clear();
+        read.clear();
     }
     let mut heard = HeardReplicas { number, store_us, clock_us, is_older, ..HeardReplicas::default() };
     let parameters = params![number, store_us - 2 * DAY_US, store_us - 32 * DAY_US];
@@ -221,12 +222,12 @@ fn exchange(
         })
     })?;
     let recent = first_race_id(store_us - RECENT_US);
-    known.read.retain(|number, _| others.iter().any(|other| other.number == *number));
+    read.retain(|number, _| others.iter().any(|other| other.number == *number));
     for other in &others {
-        read_others(connection, other, &recent, &mut known.read, &mut heard)?;
+        read_others(connection, other, &recent, &mut read, &mut heard)?;
     }
     transaction.commit()?;
-    known.attendance = attendance;
+    *known = KnownReplicas { read, attendance };
     postgres::set_number(number);
     heard.others = others;
     Ok(heard)

@@ -102,6 +102,8 @@ struct OpenBreaker {
     lasts: Duration,
     /// Start of the latest trial. None: no trial is running.
     trial: Option<Instant>,
+    /// Another gateway found it open, and no trial failed here.
+    is_heard: bool,
     /// Open only for this caller. None: open for all.
     only: Option<u64>,
     /// The caller whose request may have made the latest trial fail.
@@ -204,11 +206,11 @@ impl Breakers {
     }
 
     /// Records the first token of an attempt sent at `sent`. True if it closes the breaker. An attempt sent before the
-    /// breaker opened does not close it.
+    /// breaker opened does not close it, unless another gateway found it open.
     pub fn first_token(&mut self, asked: BreakerScope<'_>, sent: Instant, now: Instant) -> bool {
         let returns = self.room(asked, now).is_some();
         let Some(breaker) = self.get_mut(asked) else { return false };
-        if breaker.open.is_some_and(|open| sent < open.since) {
+        if breaker.open.is_some_and(|open| sent < open.since && !open.is_heard) {
             return false;
         }
         breaker.failed = 0;
@@ -239,13 +241,19 @@ impl Breakers {
         let breakers = self.breakers.entry((asked.surface, asked.named)).or_default();
         let breaker = breakers.entry(asked.upstream.to_owned()).or_default();
         let opens = breaker.open.is_none();
-        breaker.open.get_or_insert_with(|| OpenBreaker::new(settings, None, now));
+        breaker.open.get_or_insert_with(|| OpenBreaker { is_heard: true, ..OpenBreaker::new(settings, None, now) });
         opens
     }
 
     /// Whether it is open for all callers, with or without a trial.
     pub fn is_open(&self, asked: BreakerScope<'_>) -> bool {
         self.get(asked).is_some_and(CircuitBreaker::is_open)
+    }
+
+    /// Whether it is open for all callers, and its wait is not over.
+    pub fn is_waiting(&self, asked: BreakerScope<'_>, now: Instant) -> bool {
+        let open = self.get(asked).and_then(|breaker| breaker.open);
+        open.is_some_and(|open| open.only.is_none() && now < open.since + open.lasts)
     }
 
     /// The upstreams whose breaker is open for all callers, with or without a trial.
@@ -303,7 +311,15 @@ impl CircuitBreaker {
 
 impl OpenBreaker {
     fn new(settings: &Settings, only: Option<u64>, now: Instant) -> OpenBreaker {
-        OpenBreaker { since: now, lasts: settings.open, trial: None, only, tried_by: None, again: None }
+        OpenBreaker {
+            since: now,
+            lasts: settings.open,
+            trial: None,
+            is_heard: false,
+            only,
+            tried_by: None,
+            again: None,
+        }
     }
 
     /// When `caller` may try it.
@@ -329,7 +345,7 @@ impl OpenBreaker {
             return;
         }
         self.lasts = self.lasts.saturating_mul(2).min(settings.open_max);
-        (self.since, self.tried_by, self.again) = (sent, caller, None);
+        (self.since, self.tried_by, self.again, self.is_heard) = (sent, caller, None, false);
     }
 }
 

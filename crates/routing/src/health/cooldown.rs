@@ -155,12 +155,7 @@ impl Cooldowns {
         now: Instant,
         jitter: f64,
     ) -> Duration {
-        let scope = match (aside, key_scope(target)) {
-            (CooldownReason::RateLimited, _) => model_scope(target),
-            (CooldownReason::AccountRateLimited | CooldownReason::KeyRefused, Some(key)) => key,
-            _ => CooldownScope::Upstream(target.clone()),
-        };
-        let entry = self.entry(scope, aside, now);
+        let entry = self.entry(scope_of(aside, target), aside, now);
         (entry.set, entry.ask_again) = (now, now + ASK_AGAIN_FOR);
         entry.witnesses.clear();
         if now >= entry.until + if aside.is_refusal() { REFUSED_MAX } else { STRIKES_FOR } {
@@ -228,10 +223,14 @@ impl Cooldowns {
         }
     }
 
+    /// Whether it still cools down for this reason.
+    pub fn stands(&self, why: CooldownReason, target: &CooldownTarget, now: Instant) -> bool {
+        self.get(&scope_of(why, target)).is_some_and(|entry| entry.why == why && entry.until > now)
+    }
+
     /// The rest of the cool-down of `target`; none if there is none.
     pub fn wait(&self, target: &CooldownTarget, now: Instant) -> Option<CooldownPeriod> {
-        let table = |scope: &CooldownScope| if scope.is_made_up() { &self.made_up } else { &self.entries };
-        let latest = scopes(target).filter_map(|scope| table(&scope).get(&scope)).max_by_key(|entry| entry.until)?;
+        let latest = scopes(target).filter_map(|scope| self.get(&scope)).max_by_key(|entry| entry.until)?;
         let wait = latest.until.checked_duration_since(now).filter(|wait| !wait.is_zero())?;
         Some(CooldownPeriod { wait, why: latest.why })
     }
@@ -255,6 +254,10 @@ impl Cooldowns {
             }
         }
         true
+    }
+
+    fn get(&self, scope: &CooldownScope) -> Option<&CooldownEntry> {
+        if scope.is_made_up() { self.made_up.get(scope) } else { self.entries.get(scope) }
     }
 
     fn table_mut(&mut self, scope: &CooldownScope) -> &mut HashMap<CooldownScope, CooldownEntry> {
@@ -299,6 +302,15 @@ fn make_room(entries: &mut HashMap<CooldownScope, CooldownEntry>, now: Instant) 
 /// All scopes that may block `target`.
 fn scopes(target: &CooldownTarget) -> impl Iterator<Item = CooldownScope> {
     key_scope(target).into_iter().chain([model_scope(target), CooldownScope::Upstream(target.clone())])
+}
+
+/// What cools down for this reason.
+fn scope_of(why: CooldownReason, target: &CooldownTarget) -> CooldownScope {
+    match (why, key_scope(target)) {
+        (CooldownReason::RateLimited, _) => model_scope(target),
+        (CooldownReason::AccountRateLimited | CooldownReason::KeyRefused, Some(key)) => key,
+        _ => CooldownScope::Upstream(target.clone()),
+    }
 }
 
 fn key_scope(target: &CooldownTarget) -> Option<CooldownScope> {

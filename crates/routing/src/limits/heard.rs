@@ -42,6 +42,8 @@ pub(super) struct HeardUse {
     pub ids: Vec<i64>,
     /// The number of the turn. None: between two turns.
     pub turn: Option<i64>,
+    /// By the clock of the store.
+    pub store_us: i64,
     pub now_us: i64,
 }
 
@@ -57,7 +59,7 @@ impl HeardUse {
         ids.sort_unstable();
         let is_open = store_us.rem_euclid(TURN_US) < TURN_US / 4 * 3;
         let turn = is_open.then(|| store_us.div_euclid(TURN_US));
-        Arc::new(HeardUse { own, own_use, others, ids, turn, now_us: now.us })
+        Arc::new(HeardUse { own, own_use, others, ids, turn, store_us, now_us: now.us })
     }
 
     /// The same, without what runs.

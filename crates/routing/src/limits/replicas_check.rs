@@ -60,6 +60,8 @@ struct Replica {
     skew_us: i64,
     attendance: Attendance,
     heard_us: Option<i64>,
+    /// Its last exchange failed.
+    has_failed: bool,
 }
 
 impl Replica {
@@ -76,6 +78,7 @@ impl Replica {
             skew_us,
             attendance: Attendance::default(),
             heard_us: None,
+            has_failed: false,
         }
     }
 
@@ -166,6 +169,7 @@ impl World {
                 replica.book.begin_outage(ALLOWANCE, store_us, now);
             }
             replica.book.miss_others(now);
+            replica.has_failed = true;
             return;
         }
         let stored = self.store.entry(replica.id).or_default();
@@ -173,9 +177,11 @@ impl World {
         stored.told = replica.told.clone();
         // The commit may be lost, or its answer: then it hears nothing this time.
         if self.random.u8(0..20) == 0 {
+            replica.has_failed = true;
             return;
         }
-        if replica.attendance.last_us().is_some_and(|told_us| before_us < told_us) {
+        let is_older = replica.attendance.last_us().is_some_and(|told_us| before_us < told_us);
+        if std::mem::take(&mut replica.has_failed) || is_older {
             replica.book.tell_all_budgets();
         }
         let since = replica.attendance.since(store_us);
@@ -446,4 +452,28 @@ fn what_another_gateway_took_lately_counts_at_once_for_a_subject_that_comes() {
         book.hear(Heard { own: 1, others, store_us: BEGIN_US, ..Heard::default() }, now);
         assert!(admitted() <= expected, "{counted} {is_known}");
     }
+}
+
+/// After a failover to a machine whose clock is a minute behind.
+#[test]
+fn what_others_take_counts_also_after_the_store_s_clock_went_back() {
+    let limits = Arc::new(Limits { rpm: Some(Rate { per_minute: 60, burst: 20 }), ..Limits::default() });
+    let now = LimitClock { us: 1_000_000, wall_us: BEGIN_US };
+    let book = UsageBook::default();
+    let levels = book.levels_of([(ann(), limits)]);
+    let hear = |counted: i64, beat_at: i64, store_us: i64| {
+        let of = SubjectUse { counted: [counted, 0], lately: [0, 0], demand: 1.0, streams: 0 };
+        let others = vec![ReplicaUse { id: 2, beat_at, subjects: [(ann(), of)].into() }];
+        book.hear(Heard { own: 1, others, store_us, ..Heard::default() }, now);
+    };
+    let admit_one = |_| admit(levels.clone(), 0, &[AttemptCost::default()], now).ok();
+    let _first = admit_one(0);
+    let back_us = BEGIN_US - 60_000_000;
+    hear(100, BEGIN_US, BEGIN_US);
+    // It has told nothing since, then it tells twice.
+    hear(100, BEGIN_US, back_us);
+    hear(110, back_us + 400_000, back_us + 500_000);
+    hear(120, back_us + 900_000, back_us + 1_000_000);
+    let admitted = (0..50).map_while(admit_one).collect::<Vec<_>>().len();
+    assert!(admitted <= 1, "{admitted}");
 }

@@ -67,6 +67,8 @@ pub struct Period {
     pub estimated: i64,
     /// Since [`BudgetWindow::take_changes`].
     changed: bool,
+    /// It was among the changes before: the store may have what is here no more.
+    told: bool,
 }
 
 impl Period {
@@ -223,6 +225,7 @@ impl BudgetWindow {
         let mut changed = Vec::new();
         for period in self.over.iter_mut().chain([&mut self.current]) {
             if std::mem::take(&mut period.changed) {
+                period.told = true;
                 changed.push(*period);
             }
         }
@@ -230,11 +233,11 @@ impl BudgetWindow {
         changed
     }
 
-    /// [`BudgetWindow::take_changes`] has every period again that has anything. False: there is none.
+    /// [`BudgetWindow::take_changes`] has every period again that has or had anything. False: there is none.
     pub fn tell_again(&mut self) -> bool {
         let mut any = false;
         for period in self.over.iter_mut().chain([&mut self.current]) {
-            period.changed |= period.spent != 0 || period.reserved != 0;
+            period.changed |= period.told || period.spent != 0;
             any |= period.changed;
         }
         any
@@ -289,6 +292,19 @@ mod tests {
             changed.iter().map(|over| (over.start_us, over.spent, over.reserved, over.estimated)).collect();
         assert_eq!(over, [(us("2026-11-27T00:00:00Z"), 70, 0, 70)]);
         assert!(window.period(number).is_none() && window.take_changes().is_empty());
+    }
+
+    #[test]
+    fn a_reservation_that_was_told_and_given_back_is_told_again() {
+        let mut window = BudgetWindow::new(Calendar::Day);
+        assert!(!window.tell_again());
+        for amount in [100, -100] {
+            window.at(us("2026-11-27T12:00:00Z")).reserve(amount);
+            assert_eq!(window.take_changes().len(), 1);
+        }
+        assert!(window.tell_again());
+        let told: Vec<_> = window.take_changes().iter().map(|period| (period.start_us, period.reserved)).collect();
+        assert_eq!(told, [(us("2026-11-27T00:00:00Z"), 0)]);
     }
 
     #[test]

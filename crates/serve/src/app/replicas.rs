@@ -29,6 +29,10 @@ use photofinish_wire::Surface;
 const EXCHANGE_EVERY: Duration = Duration::from_millis(500);
 /// How long the database may not answer before budgets are held to their allowance.
 const AWAY_AFTER: Duration = Duration::from_secs(3);
+/// How long it is known which hints of a gateway were taken over, after it was heard last: longer than most cool-downs.
+const HINTED_FOR: Duration = Duration::from_secs(600);
+/// Gateways of which it is known: twice as many as are heard at once.
+const HINTED_MAX: usize = 200;
 /// A clock that differs from the database's by more than this is named in the log, in microseconds.
 const CLOCK_US: i64 = 2_000_000;
 
@@ -44,8 +48,9 @@ pub(super) struct ReplicaTask {
     /// None: nothing was heard yet.
     heard_at: Option<Instant>,
     is_away: bool,
-    /// Of each other gateway: the last hint that was taken over.
-    hinted: HashMap<i64, u64>,
+    /// The last exchange failed.
+    has_failed: bool,
+    hinted: HeardHints,
     /// The configuration in force, and its digest.
     configuration: (Arc<LiveConfig>, String),
     /// What the log was told: gateways whose configuration differs, and whether the clock does.
@@ -68,7 +73,8 @@ impl ReplicaTask {
             told: HashMap::new(),
             heard_at: None,
             is_away: false,
-            hinted: HashMap::new(),
+            has_failed: false,
+            hinted: HeardHints::default(),
             differing: BTreeSet::new(),
             clock_differs: false,
         })
@@ -94,6 +100,7 @@ impl ReplicaTask {
                 self.hear(heard);
             }
             Err(error) => {
+                self.has_failed = true;
                 // Another gateway may have made a key that is not known here.
                 self.gateway.set_keys_away(true);
                 if self.heard_at.is_none_or(|heard| heard.elapsed() >= AWAY_AFTER) {
@@ -174,6 +181,9 @@ impl ReplicaTask {
             .collect();
         if heard.is_older {
             tracing::warn!("the database has an older state than this gateway left: what it has spent is told again");
+        }
+        // A failover may have lost budgets that were written after the last exchange.
+        if std::mem::take(&mut self.has_failed) || heard.is_older {
             self.gateway.usage().tell_all_budgets();
         }
         let uses = heard.others.iter().zip(&told);
@@ -216,14 +226,11 @@ impl ReplicaTask {
 
     /// What they found out about upstreams, each once.
     fn hear_hints(&mut self, told: &[(i64, Value)]) {
-        let before = std::mem::take(&mut self.hinted);
         for (id, told) in told {
-            let last = before.get(id).copied().unwrap_or(0);
             let hints = told["hints"].as_array().into_iter().flatten().filter_map(hint);
-            let new: Vec<HealthHint> = hints.filter(|hint| hint.number > last).collect();
-            new.iter().for_each(|hint| self.gateway.hear_hint(hint));
-            self.hinted.insert(*id, new.iter().map(|hint| hint.number).max().unwrap_or(last));
+            self.hinted.new_of(*id, hints.collect()).iter().for_each(|hint| self.gateway.hear_hint(hint));
         }
+        self.hinted.forget();
     }
 
     /// Tells the operator what should be the same everywhere and is not.
@@ -249,6 +256,30 @@ impl ReplicaTask {
             );
         }
         self.clock_differs = clock_differs;
+    }
+}
+
+/// Of each other gateway: the last hint that was taken over, and when it was heard last. One that is missed for a moment has nothing new to
+/// tell by that.
+#[derive(Default)]
+struct HeardHints(HashMap<i64, (u64, Instant)>);
+
+impl HeardHints {
+    /// Those that the gateway had not told before.
+    fn new_of(&mut self, id: i64, mut hints: Vec<HealthHint>) -> Vec<HealthHint> {
+        let last = self.0.get(&id).map_or(0, |(last, _)| *last);
+        hints.retain(|hint| hint.number > last);
+        self.0.insert(id, (hints.iter().map(|hint| hint.number).fold(last, u64::max), Instant::now()));
+        hints
+    }
+
+    /// Those that were not heard for long, and the earliest of too many.
+    fn forget(&mut self) {
+        self.0.retain(|_, (_, heard)| heard.elapsed() < HINTED_FOR);
+        while self.0.len() > HINTED_MAX {
+            let earliest = self.0.iter().min_by_key(|(id, (_, heard))| (*heard, **id)).map(|(id, _)| *id);
+            earliest.map(|id| self.0.remove(&id));
+        }
     }
 }
 
@@ -281,22 +312,22 @@ fn subjects(told: &Value) -> HashMap<LevelName, SubjectUse> {
 }
 
 fn told_hint(hint: &HealthHint) -> Value {
-    let CooldownTarget { provider, model, surface, key_id, own_key, named: _ } = &hint.target;
+    let CooldownTarget { provider, model, surface, key_id, own_key: _, named: _ } = &hint.target;
     let cooldown =
         hint.cooldown.map(|CooldownPeriod { wait, why }| (why, u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)));
-    json!([hint.number, provider, model, surface.as_str(), key_id, own_key, cooldown])
+    json!([hint.number, provider, model, surface.as_str(), key_id, cooldown])
 }
 
 /// The reverse of [`told_hint`]. None: of another version.
 fn hint(told: &Value) -> Option<HealthHint> {
     let surface = Surface::ALL.into_iter().find(|surface| told[3] == surface.as_str())?;
-    let cooldown: Option<(CooldownReason, u64)> = serde_json::from_value(told[6].clone()).ok()?;
+    let cooldown: Option<(CooldownReason, u64)> = serde_json::from_value(told[5].clone()).ok()?;
     let target = CooldownTarget {
         provider: told[1].as_str()?.to_owned(),
         model: told[2].as_str()?.to_owned(),
         surface,
         key_id: told[4].as_str().map(str::to_owned),
-        own_key: told[5].as_bool()?,
+        own_key: false,
         named: false,
     };
     let cooldown = cooldown.map(|(why, wait)| CooldownPeriod { wait: Duration::from_millis(wait), why });
@@ -327,6 +358,39 @@ mod tests {
         assert_eq!(locked(&state).0, 4);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_that_was_missed_for_a_moment_is_not_heard_twice() {
+        let target = CooldownTarget {
+            provider: "groq".to_owned(),
+            model: "m".to_owned(),
+            surface: Surface::Chat,
+            key_id: None,
+            own_key: false,
+            named: false,
+        };
+        let hints = |numbers: &[u64]| -> Vec<HealthHint> {
+            numbers
+                .iter()
+                .map(|number| HealthHint { number: *number, target: target.clone(), cooldown: None })
+                .collect()
+        };
+        let mut heard = HeardHints::default();
+        assert_eq!(heard.new_of(1, hints(&[3, 4])), hints(&[3, 4]));
+        tokio::time::advance(Duration::from_secs(9)).await;
+        heard.forget();
+        assert_eq!(heard.new_of(1, hints(&[4, 5])), hints(&[5]), "it was missed for 9 s");
+        assert_eq!(heard.new_of(2, hints(&[1])), hints(&[1]), "another one");
+        tokio::time::advance(HINTED_FOR).await;
+        heard.new_of(2, Vec::new());
+        heard.forget();
+        assert_eq!(heard.0.keys().collect::<Vec<_>>(), [&2]);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        (10..=HINTED_MAX as i64 + 10).for_each(|id| drop(heard.new_of(id, Vec::new())));
+        heard.forget();
+        assert_eq!(heard.0.len(), HINTED_MAX);
+        assert!(!heard.0.contains_key(&2) && !heard.0.contains_key(&10), "the earliest");
+    }
+
     #[test]
     fn hints_come_back_as_they_were() {
         let target = CooldownTarget {
@@ -334,7 +398,7 @@ mod tests {
             model: "a/b".to_owned(),
             surface: Surface::Responses,
             key_id: Some("k".to_owned()),
-            own_key: true,
+            own_key: false,
             named: false,
         };
         let cooldown = CooldownPeriod { wait: Duration::from_millis(1_500), why: CooldownReason::AccountRateLimited };
@@ -342,6 +406,6 @@ mod tests {
             let told = HealthHint { number: 7, target: target.clone(), cooldown };
             assert_eq!(hint(&told_hint(&told)), Some(told));
         }
-        assert_eq!(hint(&json!([1, "groq", "a", "telepathy", null, false, null])), None);
+        assert_eq!(hint(&json!([1, "groq", "a", "telepathy", null, null])), None);
     }
 }

@@ -194,10 +194,9 @@ fn write_once<R: TableRow>(
     Ok(())
 }
 
-/// Rows of this process that went into the table `stray`.
 static STRAY_ROWS: AtomicU64 = AtomicU64::new(0);
 
-/// See [`STRAY_ROWS`].
+/// Rows that this process put into the table `stray`.
 pub fn stray_rows() -> u64 {
     STRAY_ROWS.load(Relaxed)
 }

@@ -20,6 +20,12 @@ fn report(name: &str) -> ReplicaReport {
 /// A process writes its rows with one number: one test at a time tells.
 static TELLS: Mutex<()> = Mutex::new(());
 
+/// An exchange gets as far as its commit.
+const REFUSE_COMMITS: &str = "\
+    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'on purpose'; END $$; \
+    CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON replica DEFERRABLE INITIALLY DEFERRED \
+    FOR EACH ROW EXECUTE FUNCTION refuse()";
+
 #[test]
 fn gateways_hear_what_others_tell_record_and_spend() {
     let _alone = TELLS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,6 +65,12 @@ fn gateways_hear_what_others_tell_record_and_spend() {
     store.write(&batch).unwrap();
     // Sent again, because its answer was lost.
     store.write(&batch).unwrap();
+    // The commit of an exchange fails: nothing was heard by it.
+    let session = PostgresSession::connect(&server).unwrap();
+    session.wait_until(std::time::Instant::now() + std::time::Duration::from_secs(60));
+    session.batch(REFUSE_COMMITS).unwrap();
+    one.exchange(&report("one")).unwrap_err();
+    session.batch("DROP TRIGGER refuse ON replica").unwrap();
     let heard = one.exchange(&report("one")).unwrap();
     let ids: Vec<&str> = heard.requests.iter().map(|request| request.race_id.as_str()).collect();
     assert_eq!(ids, [race.race_id.as_str()]);
