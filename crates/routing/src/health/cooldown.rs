@@ -224,7 +224,7 @@ impl Cooldowns {
     }
 
     /// Whether it still cools down for this reason.
-    pub fn stands(&self, why: CooldownReason, target: &CooldownTarget, now: Instant) -> bool {
+    pub fn cools_for(&self, why: CooldownReason, target: &CooldownTarget, now: Instant) -> bool {
         self.get(&scope_of(why, target)).is_some_and(|entry| entry.why == why && entry.until > now)
     }
 

@@ -44,7 +44,7 @@ impl UpstreamHealth {
         let (cooldowns, breakers, now) = (lock(&self.cooldowns), lock(&self.breakers), Instant::now());
         let mut hints = lock(&self.hints);
         hints.kept.retain(|kept| match kept.cooldown {
-            Some((why, until)) => until > now && cooldowns.stands(why, &kept.target, now),
+            Some((why, until)) => until > now && cooldowns.cools_for(why, &kept.target, now),
             None => breakers.is_open(scope_of(&kept.target, &name_of(&kept.target))),
         });
         // One whose wait is over may be well again, and nobody has tried it here.
