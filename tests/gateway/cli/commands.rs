@@ -122,8 +122,8 @@ async fn check_fails_where_the_database_cannot_be_used() {
     }
     let ran = setup.run(&["check"]).await;
     assert!(ran.code == Some(0) && ran.out.contains("is locked"), "{}", ran.out);
-    // The version before can still be read.
-    let older = "DELETE FROM _sqlx_migrations WHERE version >= (SELECT max(version) - 1 FROM _sqlx_migrations)";
+    // From version 20 on a file can be read.
+    let older = "DELETE FROM _sqlx_migrations WHERE version >= 20";
     for statement in [older, "COMMIT"] {
         sqlx::query(statement).execute(&mut held).await.unwrap();
     }

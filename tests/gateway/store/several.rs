@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
@@ -23,6 +24,8 @@ async fn database() -> Option<String> {
     postgres::url_of(&name)
 }
 
+const PAUSE: Duration = Duration::from_millis(25);
+
 /// Two gateways with this configuration, which know of each other.
 async fn two(config: &str) -> Option<[RunningGateway; 2]> {
     let config = format!("store.url = \"{}\"\n{config}", database().await?);
@@ -37,20 +40,17 @@ async fn two(config: &str) -> Option<[RunningGateway; 2]> {
     Some(pair)
 }
 
-async fn json_of(gateway: &RunningGateway, path: &str) -> Value {
-    let answer = gateway.get(path, &[ANN]).await;
-    assert_eq!(answer.status, 200, "{}", answer.body);
-    serde_json::from_str(&answer.body).unwrap()
-}
-
-/// Asks until the answer is so.
+/// Asks until the answer is so. A gateway that starts while its database is slow has none at first. The pauses leave the processors to
+/// the gateways and their database.
 async fn until(gateway: &RunningGateway, path: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     let asking = async {
         loop {
-            let answer = json_of(gateway, path).await;
-            if is_so(&answer) {
-                return answer;
+            let answer = gateway.get(path, &[ANN]).await;
+            let told = serde_json::from_str(&answer.body).unwrap();
+            if answer.status == 200 && is_so(&told) {
+                return told;
             }
+            tokio::time::sleep(PAUSE).await;
         }
     };
     soon(what, asking).await
