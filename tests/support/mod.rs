@@ -28,6 +28,11 @@ pub use sse::{SseReader, sse_events};
 /// How long a test waits for an event before it fails. Reached only by failing tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Between two questions to another process, which needs the processors to get there.
+pub async fn pause() {
+    tokio::time::sleep(Duration::from_millis(25)).await;
+}
+
 /// Waits for `event`; panics with `what` if it does not come within [`PATIENCE`].
 pub async fn soon<T>(what: &str, event: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, event).await {

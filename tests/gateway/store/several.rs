@@ -2,14 +2,13 @@
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 use crate::harness::postgres;
 use crate::harness::process::{CHAT, RunningGateway, Setup, provider};
-use crate::support::{FakeProvider, Gate, RawClient, Script, soon};
+use crate::support::{FakeProvider, Gate, RawClient, Script, pause, soon};
 
 const ANN: (&str, &str) = ("authorization", "Bearer token-of-ann");
 const USERS: &str = "[users.ann]\ntoken = \"token-of-ann\"\nadmin = true\n";
@@ -23,8 +22,6 @@ async fn database() -> Option<String> {
     connection.execute(sqlx::raw_sql(AssertSqlSafe(format!("CREATE DATABASE {name}")))).await.unwrap();
     postgres::url_of(&name)
 }
-
-const PAUSE: Duration = Duration::from_millis(25);
 
 /// Two gateways with this configuration, which know of each other.
 async fn two(config: &str) -> Option<[RunningGateway; 2]> {
@@ -40,8 +37,7 @@ async fn two(config: &str) -> Option<[RunningGateway; 2]> {
     Some(pair)
 }
 
-/// Asks until the answer is so. A gateway that starts while its database is slow has none at first. The pauses leave the processors to
-/// the gateways and their database.
+/// Asks until the answer is so. A gateway that starts while its database is slow has none at first.
 async fn until(gateway: &RunningGateway, path: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     let asking = async {
         loop {
@@ -50,7 +46,7 @@ async fn until(gateway: &RunningGateway, path: &str, what: &str, is_so: impl Fn(
             if answer.status == 200 && is_so(&told) {
                 return told;
             }
-            tokio::time::sleep(PAUSE).await;
+            pause().await;
         }
     };
     soon(what, asking).await
