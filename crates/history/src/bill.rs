@@ -148,7 +148,7 @@ impl BillBounds {
     }
 }
 
-/// To a whole number of steps, but for a cost that would change by a thousandth.
+/// Rounds to a whole number of steps. A cost of fewer than a thousand of them stays: it would change too much.
 fn rounded(usd: f64) -> f64 {
     let steps = (usd * COST_STEPS).round();
     if steps < 1_000.0 { usd } else { steps / COST_STEPS }

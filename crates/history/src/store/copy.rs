@@ -216,8 +216,8 @@ fn lines(source: &Connection<'_>, table: &PlainTable, condition: &str) -> Result
     Ok(lines)
 }
 
-/// As [`insert`]: both databases may have given a number to a line of their own, so what is the same decides, and a line whose number is
-/// taken gets the next one.
+/// As [`insert`], but both databases may have given the same number to different lines. So a line is left out if one that is equal in all but
+/// its number is there, and gets a new number if its own is taken.
 fn insert_audit(target: &Connection<'_>, lines: &[Line]) -> Result<usize> {
     let times =
         lines.iter().filter_map(|line| if let Some(Cell::Integer(at)) = line.get(1) { Some(*at) } else { None });

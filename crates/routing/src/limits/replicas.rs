@@ -129,8 +129,7 @@ impl Used {
             let Some(told) = other.subjects.get(name) else { continue };
             let first = || (i64::MIN, [0, 1].map(|kind| told.counted[kind] - told.lately[kind]));
             let (told_at, before) = others.counted.get(&other.id).copied().unwrap_or_else(first);
-            // After a failover the store may have an older telling for a moment.
-            // Or its clock went back: then what is told by the new clock counts.
+            // After a failover the store may have an older telling for a moment. If its clock went back, what is told by the new clock counts.
             if other.beat_at >= told_at || told_at > heard.store_us && other.beat_at <= heard.store_us {
                 for (kind, rate) in rates.iter_mut().enumerate() {
                     rate.hear(told.counted[kind].saturating_sub(before[kind]));

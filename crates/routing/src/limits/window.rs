@@ -67,7 +67,7 @@ pub struct Period {
     pub estimated: i64,
     /// Since [`BudgetWindow::take_changes`].
     changed: bool,
-    /// It was among the changes before: the store may have what is here no more.
+    /// It was among the changes before, so the store may have amounts that are zero here by now.
     told: bool,
 }
 

@@ -259,8 +259,8 @@ impl ReplicaTask {
     }
 }
 
-/// Of each other gateway: the last hint that was taken over, and when it was heard last. One that is missed for a moment has nothing new to
-/// tell by that.
+/// Of each other gateway: the last hint that was taken over, and when the gateway was heard last. Kept while it is not heard, so that its old
+/// hints are not taken over again when it is back.
 #[derive(Default)]
 struct HeardHints(HashMap<i64, (u64, Instant)>);
 
@@ -283,8 +283,8 @@ impl HeardHints {
     }
 }
 
-/// Takes turns, each on a thread for blocking work, until it is cancelled. A turn that panics, which is in the log, is the last of no gateway:
-/// the others would miss it.
+/// Takes turns, each on a thread for blocking work, until it is cancelled. After a turn that panicked, which the log says, the next one
+/// follows: else the others would take this gateway for dead.
 async fn take_turns<T: Send + 'static>(state: T, turn: fn(&mut T), shutdown: &Shutdown) -> Arc<Mutex<T>> {
     let state = Arc::new(Mutex::new(state));
     let mut ending = std::pin::pin!(shutdown.cancelled());
