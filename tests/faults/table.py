@@ -15,7 +15,7 @@ says how to run it.
 
 - **Cases**: {cases}, of {faults} faults on {surfaces} surfaces under {policies} policies. With a healthy upstream {whole} of {beside} requests got the whole answer without `retries` and `rescue`; the others broke off after a part of it, or were refused by a content policy.
 - **First token after a failure**, with a healthy upstream that answers at once: {after_ms:.1f} ms at the median (at most 10 wanted), 95 % within {after_p95_ms:.1f} ms, of {afters}. After silence it takes `first_token` and {late_ms:.0f} ms (median of {lates}, many at once).
-- **A favourite that answers 503 for {outage} s**, under each policy, asked every 0.4 s, with a breaker's `open` of {open:g} s: it was asked {asked} times meanwhile, and again {back} s after its recovery. {flapped}, the worst wait for a first token {worst} ms.
+- **A favourite that answers 503 for {outage} s**, under each policy, asked every 0.4 s, with a breaker's `open` of {open:g} s: it was asked {asked} times meanwhile, and again {back} after its recovery. {flapped}, the worst wait for a first token {worst} ms.
 - **Public scenarios**: {solved} of the {scenarios} scenarios of [failoverbench](https://github.com/failoverbench/failoverbench), with its {times} times and one configuration for all (`tests/faults/failover.toml`), were solved{unsolved}.
 
 ## Every fault
@@ -76,7 +76,7 @@ def write(path, command, profile, plain, onward, results, flaps, waits):
         command=command, day=datetime.date.today(), cases=len(plain) + len(onward), faults=len(FAULTS), surfaces=len(ALL), policies=len(POLICIES),
         whole=sum(case.judged.kind == "whole" for case in beside), beside=len(beside),
         after_ms=statistics.median(every), after_p95_ms=every[int(len(every) * 0.95)], afters=len(every), late_ms=statistics.median(late), lates=len(late),
-        outage=TIMES[profile]["outage"], open=OPENS[profile], asked=span([one["asked"] for one in flaps.values()]), back="never" if None in backs else span(backs, 1),
+        outage=TIMES[profile]["outage"], open=OPENS[profile], asked=span([one["asked"] for one in flaps.values()]), back="never" if None in backs else span(backs, 1) + " s",
         flapped="Not all was as expected" if any(one["problems"] for one in flaps.values()) else "Every answer was whole",
         worst=span([one["worst"] * 1000 for one in flaps.values()]), solved=len(results) - len(unsolved), scenarios=len(results),
         times={"full": "published", "quick": "fast"}[profile], unsolved=f", not {', '.join(unsolved)}" if unsolved else "",
