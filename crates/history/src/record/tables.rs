@@ -55,7 +55,7 @@ table! {
         done_us: Option<i64>,
         /// `ok`, `error`, `client_gone`, `rejected` (by the gateway), `shutdown`
         outcome: RaceOutcome = RaceOutcome::ClientGone,
-        /// status that the client received: 200 where the head was sent early (`keepalive`)
+        /// status that the client received: 200 where the head was sent early (`keepalive`); null if it left before
         http_status: Option<i64>,
         /// other races that ran when this one began, probes included
         in_flight: i64,
