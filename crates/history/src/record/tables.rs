@@ -158,7 +158,7 @@ table! {
         /// why it is censored: `lost`, `client_gone`, `timeout`, `shutdown`
         censor_cause: Option<CensorCause>,
         /// `won` (served the client to its end), `lost` (cancelled for another), `drained` (a loser read to its end),
-        /// `failed` (before its first token), `failed_mid` (after it), `empty` (nothing but white space or reasoning),
+        /// `failed` (before its first token), `failed_mid` (after it), `empty` (no [answer](answers.md#failures)),
         /// `refused` (by a content policy), `timeout`, `client_gone`, `shutdown`, `shed` (no descriptor or memory was
         /// left)
         outcome: AttemptOutcome = AttemptOutcome::ClientGone,
