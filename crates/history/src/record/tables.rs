@@ -20,26 +20,26 @@ table! {
     RaceRecord is "race" {
         /// UUID v7, as in the header `x-photofinish-race`; its text sorts by time
         race_id: String,
-        /// when the request was read; microseconds since 1970, UTC
+        /// when the request was read; µs since 1970, UTC
         started_at: i64,
-        /// the caller's name under `[users]`; null without users
+        /// the caller's name under `[users]`
         user: Option<String>,
-        /// the surface, such as `chat`, `responses` or `messages`; `provider` for a path of a provider
+        /// the surface, such as `chat`; `provider` for a path of a provider
         api: &'static str,
-        /// the model that the client asked for; an alias counts as its model. Of a path of a provider its first word, such as `files`
+        /// as the client asked for it (an alias counts as its model); of a path of a provider its first word
         model: String,
-        /// 1 when the client asked to stream
+        /// 1: the client asked to stream
         stream: bool,
-        /// `adaptive`, `race`, `hedge`, `fallback`, `weighted`, and in rows of older versions `rule`, `fastest`; null when the
-        /// request was rejected before it had a plan
+        /// `adaptive`, `race`, `hedge`, `fallback`, `weighted`, in older rows `rule`, `fastest`; null: rejected before
+        /// it had a plan
         policy: Option<&'static str>,
-        /// what "best" meant: `auto`, `ttft`, `completion`, `goodput`; null when the request was rejected before it had a plan
+        /// what "best" meant: `auto`, `ttft`, `completion`, `goodput`; null where `policy` is null
         optimise: Option<&'static str>,
-        /// `n` of the request; null where the request had none, which means 1
+        /// `n` of the request; null means 1
         n_choices: Option<i64>,
         /// `max_tokens` of the request
         max_tokens: Option<i64>,
-        /// 1 when the request offered tools
+        /// 1: the request offered tools
         has_tools: bool,
         /// size of the request's body
         input_bytes: i64,
@@ -47,7 +47,7 @@ table! {
         input_tokens_estimate: i64,
         /// how many attempts were started
         attempts: i64,
-        /// `ordinal` of the attempt that the client's answer came from; null when none won
+        /// `ordinal` of the attempt that the client's answer came from
         winner: Option<i64>,
         /// first payload byte handed to the client; µs since the request was read
         first_token_sent_us: Option<i64>,
@@ -55,52 +55,42 @@ table! {
         done_us: Option<i64>,
         /// `ok`, `error`, `client_gone`, `rejected` (by the gateway), `shutdown`
         outcome: RaceOutcome = RaceOutcome::ClientGone,
-        /// status that the client received: always 200 if the head of the answer was sent early (`keepalive`); null if
-        /// the client left before the race had an answer
+        /// status that the client received: 200 where the head was sent early (`keepalive`); null if it left before
         http_status: Option<i64>,
-        /// other races that ran when this one began, including those of probes
+        /// other races that ran when this one began, probes included
         in_flight: i64,
         /// version of photofinish
         gateway_version: &'static str = env!("CARGO_PKG_VERSION"),
-        /// the plan at the start: the upstreams in order, each with its earliest start, such as
-        /// `groq/llama@0 cerebras/llama@412ms openrouter/x@failure`; `@last` when no other is left; at most 512 characters, `…` marks a cut; null when
-        /// the request was rejected before it had a plan, and in rows of older versions
+        /// the upstreams in order with their earliest start, such as `groq/llama@0 cerebras/llama@412ms x/y@failure`;
+        /// `@last`: when no other is left; cut at 512 characters (`…`)
         plan: Option<String>,
-        /// short codes for the reasons of the plan, separated by spaces; `listed`: the configured order, nothing learned;
-        /// null where `plan` is null
+        /// codes for the reasons of the plan, separated by spaces
         why: Option<String>,
-        /// `ordinal` of the attempt that continued a streamed answer which broke off (`rescue`), the last if there were
-        /// several; null when there was no rescue
+        /// `ordinal` of the last attempt that continued a broken answer
         rescued_by: Option<i64>,
-        /// upstreams of the model that this race could not start, each with the reason: `dialect` (it does not serve the
-        /// surface), `capability` (its dialect cannot express all of the request, or according to the catalogue the model lacks
-        /// tools, a kind of input or JSON schemas), `too_long` (prompt and answer certainly exceed its context, or the answer
-        /// exceeds its limit), `unlisted` (its provider does not list it now), `cooling_down`, `breaker`, `failovers` (as
-        /// many as may replace another were listed before it), `forbidden`, `limit` (by the [limits](limits.md) of its caller), `quality` (it answers [worse](quality.md)), such as `groq/llama@cooling_down openrouter/x@breaker`; at most 512 characters, `…` marks a cut; a
-        /// list in `/api/races`. Also set when the request was rejected because no upstream was left; null when no upstream was
-        /// left out, when the request was rejected for another reason, and in rows of older versions. Upstreams without a key
-        /// are not listed. The budget of a model is no reason, because it excludes no upstream; `why` has `budget` where an extra attempt
-        /// exceeded it
+        /// upstreams that could not start, with the reason, such as `groq/llama@breaker`: `dialect` (it does not serve
+        /// the surface), `capability` (it cannot take all of the request), `too_long`, `unlisted` (by its provider),
+        /// `cooling_down`, `breaker`, `failovers` (enough others were listed before it), `forbidden`, `limit` (of the
+        /// [caller](limits.md)), `quality` (it is [worse](quality.md)); cut at 512 characters. Upstreams without a key
+        /// are not listed
         left_out: Option<String>,
-        /// who asked: `client`, `probe`, `bench` or [`shadow`](quality.md#a-newcomer-beside-the-race). Figures count clients only, unless a question asks for others
+        /// who asked: `client`, `probe`, `bench` or [`shadow`](quality.md#a-newcomer-beside-the-race)
         source: RaceSource,
         /// the run that asked, as in the table `run`; null for clients and probes
         run_id: Option<String>,
         /// the kind of prompt and answer, such as `1k`; null for clients
         workload: Option<String>,
-        /// planned start; µs relative to `started_at`, so 0 or less if it started late. Null for clients, and for requests
-        /// without a planned start
+        /// planned start; µs relative to `started_at`; null for clients
         scheduled_us: Option<i64>,
-        /// probability with which this request drew each upstream of its model to be looked at; null where none could be drawn: the
-        /// client does not stream, names its upstreams, or the model has one upstream
+        /// probability with which each upstream was drawn for a look
         p_look: Option<f64>,
-        /// the upstream that it drew; null in most rows
+        /// the upstream that was drawn
         look: Option<String>,
-        /// why the drawn upstream did not start: as in `left_out`, or `budget`; null if it started
+        /// why it did not start: as in `left_out`, or `budget`
         look_out: Option<&'static str>,
-        /// the team of the user at that time; null without one
+        /// the user's team at that time
         team: Option<String>,
-        /// the id of the key that the user sent; null for the token of the configuration
+        /// id of the key that the user sent; null for the token of the configuration
         caller_key: Option<String>,
     }
 }
@@ -120,27 +110,24 @@ table! {
         model_reported: Option<String>,
         /// wire format: `openai`, `responses`, `anthropic`, `gemini`, `bedrock`, `ollama`
         dialect: &'static str = "openai",
-        /// a short hash of the key, never the key; null where no key was sent
+        /// a short hash of the key, never the key
         key_id: Option<String>,
-        /// `first`, `hedge` (the others were late), `fallback` (another failed), `retry` (the same upstream again: with
-        /// another key, with a changed request, over a new connection after a pooled one died, after a wait (`retries`),
-        /// or in a race that lost its winner), `rescue` (to continue a streamed answer that broke off; nothing is
-        /// learned about TTFT from it, and its cost counts as extra)
+        /// `first`, `hedge` (the others were late), `fallback` (another failed), `retry` (the same upstream again),
+        /// `rescue` (to continue a broken answer: its TTFT teaches nothing, and its cost is extra)
         start_reason: StartReason = StartReason::First,
         /// when it was started; µs since the client's request was read
         dispatch_us: i64,
-        /// probability that the plan put this upstream at this position: 1 except for `weighted`
+        /// probability of this upstream at this position: 1 except for `weighted`
         p_include: Option<f64>,
-        /// probability of an audit if it loses; 1 for a look, a revisit, and a trial of an upstream whose breaker is open; a
-        /// drained loser is not audited
+        /// probability of an audit if it loses; 1 for looks, revisits and trials
         p_audit: Option<f64>,
-        /// 1: it lost, and ran on to its own first token so that the history stays unbiased
+        /// 1: it lost, and ran on to its first token
         audited: bool,
         /// 1: its connection came from the pool
         conn_reused: Option<bool>,
         /// `1.1` or `2`
         http_version: Option<&'static str>,
-        /// a connection was ready (name look-up, TCP, a proxy's tunnel and TLS, or the pool)
+        /// a connection was ready, new or from the pool
         connect_us: Option<i64>,
         /// status and headers read
         headers_us: Option<i64>,
@@ -164,18 +151,16 @@ table! {
         eof_us: Option<i64>,
         /// the gateway dropped it
         cancel_us: Option<i64>,
-        /// the TTFT, or the time without a token until observation ended; null if the attempt failed
+        /// the TTFT, or the time without a token; null if it failed
         ttft_obs_us: Option<i64>,
         /// 1: `ttft_obs_us` is the TTFT; 0: it is censored
         ttft_event: Option<i64>,
         /// why it is censored: `lost`, `client_gone`, `timeout`, `shutdown`
         censor_cause: Option<CensorCause>,
-        /// `won` (served the client to its end), `lost` (cancelled for another), `drained` (a loser read to its end,
-        /// because its provider bills it in full anyway, or because its rest is shorter than a new connection takes),
-        /// `failed` (before its first token), `failed_mid` (after it),
-        /// `empty` (finished without a token or, for a client that does not stream, with only white space or reasoning),
-        /// `refused` (by a content policy), `timeout`, `client_gone`, `shutdown`, `shed` (given up by the gateway because
-        /// descriptors or memory ran out: not a failure of its upstream)
+        /// `won` (served the client to its end), `lost` (cancelled for another), `drained` (a loser read to its end),
+        /// `failed` (before its first token), `failed_mid` (after it), `empty` (no [answer](answers.md#failures)),
+        /// `refused` (by a content policy), `timeout`, `client_gone`, `shutdown`, `shed` (no descriptor or memory was
+        /// left)
         outcome: AttemptOutcome = AttemptOutcome::ClientGone,
         /// status of the provider's answer
         http_status: Option<i64>,
@@ -189,7 +174,7 @@ table! {
         retry_after_ms: Option<i64>,
         /// events with payload
         payload_events: i64,
-        /// events with reasoning, counted in `payload_events` too
+        /// events with reasoning, also in `payload_events`
         reasoning_events: i64,
         /// Unicode characters of payload
         chars_total: i64,
@@ -197,79 +182,70 @@ table! {
         chars_first: i64,
         /// comments and pings
         keepalives: i64,
-        /// between events with payload: median
+        /// time between events with payload: median
         gap_p50_us: Option<i64>,
-        /// between events with payload: 99th percentile
+        /// time between events with payload: 99th percentile
         gap_p99_us: Option<i64>,
-        /// between events with payload: the longest
+        /// time between events with payload: the longest
         gap_max_us: Option<i64>,
-        /// 1: the provider buffered the answer, so it has no tok/s; null if this cannot be decided
+        /// 1: the provider buffered the answer, so it has no tok/s
         burst: Option<bool>,
-        /// 1: reading stopped because the client was slower than the provider
+        /// 1: the client read more slowly than the provider sent
         client_stalled: bool,
-        /// tokens of the request, as the provider counts
+        /// tokens of the request, by the provider's count
         input_tokens: Option<i64>,
         /// part of `input_tokens` that the provider read from its cache
         cached_input_tokens: Option<i64>,
-        /// generated tokens, as the provider counts, including reasoning even if the provider counts it separately
+        /// generated tokens with reasoning, by the provider's count
         output_tokens: Option<i64>,
-        /// part of `output_tokens` that was reasoning, as the provider counts
+        /// part of `output_tokens` that was reasoning
         reasoning_tokens: Option<i64>,
-        /// where the counts come from: `usage`, `partial` (usage of a stream that was cut), `none`; `tokenizer`, `chars`
-        /// and `events` are not used yet
+        /// source of the counts: `usage`, `partial` (usage of a stream that was cut), `none`
         tok_src: TokenSource,
         /// as the provider reports it
         finish_reason: Option<String>,
-        /// time of waiting, as the provider reports it
+        /// waiting, as reported by the provider
         server_queue_us: Option<i64>,
-        /// time of reading the prompt, as the provider reports it
+        /// reading the prompt, as reported by the provider
         server_prefill_us: Option<i64>,
-        /// time of generating, as the provider reports it
+        /// generating, as reported by the provider
         server_decode_us: Option<i64>,
-        /// total time, as the provider reports it; if only a header reports it (`openai-processing-ms`,
-        /// `x-envoy-upstream-service-time`), up to the head of the answer
+        /// total time, as reported by the provider; if only a header reports it, up to the head of the answer
         server_total_us: Option<i64>,
-        /// requests left, by the provider's headers; the tightest of several limits
+        /// requests left, by the provider's headers
         ratelimit_remaining_requests: Option<i64>,
-        /// tokens left, by the provider's headers; the tightest of several limits
+        /// tokens left, by the provider's headers
         ratelimit_remaining_tokens: Option<i64>,
-        /// cost of this attempt; `cost_basis` states how exact it is
+        /// its cost; `cost_basis` states how exact it is
         cost_usd: Option<f64>,
-        /// `reported` (by the provider, if from 0 to 1,000,000 USD), `computed` (tokens × price, cached input tokens ×
-        /// `cached_price`, those written into the cache × `cache_write_price`; or it is certain that nothing is billed),
-        /// `at_least` (the lower bound), `at_most` (the upper bound, where the lower is 0), `unknown`
+        /// `reported` (by the provider), `computed` (tokens × prices, or certainly free), `at_least` (the lower bound),
+        /// `at_most` (the upper bound, where the lower is 0), `unknown`
         cost_basis: CostBasis,
-        /// other attempts that ran at this upstream at dispatch, including those of probes
+        /// other attempts that ran at this upstream at dispatch, probes included
         in_flight_upstream: i64,
         /// edition of these definitions: 1
         definition_version: i64 = DEFINITION_VERSION,
-        /// lower bound of its cost; null where its upstream has no price and reported no cost, and in rows of older
-        /// versions
+        /// lower bound of its cost
         cost_usd_min: Option<f64>,
-        /// upper bound of its cost; null where nothing bounds it
+        /// upper bound of its cost; null: none
         cost_usd_max: Option<f64>,
-        /// where the price comes from: `config`, `catalogue 2026-11-22` (the day of its facts), `reported` (by the
-        /// provider, as a cost); null where its upstream has no price
+        /// `config`, `catalogue 2026-11-22` (the day of its facts), `reported`
         price_source: Option<String>,
         /// part of `input_tokens` that the provider wrote into its cache
         cache_write_tokens: Option<i64>,
-        /// the tier that served it, as its answer says: `flex`, `priority`, `ultrafast`, `fast` (Anthropic's mode), `us`
-        /// (Anthropic: only in the United States), `reserved` (capacity that was paid for in advance), `other`; null for the
-        /// usual tier, and where the answer names no tier
+        /// the tier that the answer names: `flex`, `priority`, `ultrafast`, `fast`, `us`, `reserved`, `other`; null for
+        /// the usual one
         service_tier: Option<&'static str>,
-        /// 1: the answer was requested in one piece, and was not streamed. It has no token times and no TTFT; `eof_us` is the
-        /// time to the whole answer
+        /// 1: requested in one piece: no token times; `eof_us` is the time to the whole answer
         plain: bool,
-        /// the time to its first token (of a plain answer: to all of it) that was predicted when it was started: the geometric mean
-        /// of what was expected, µs. Null where too little was known of its upstream, for rescues, and in rows of older versions
+        /// predicted time to its first token (of a plain answer: to all of it); geometric mean
         predicted_us: Option<i64>,
-        /// the tool calls of an answer that came whole, where the request offered tools: `valid`, `not_json` (arguments that are no
-        /// JSON), `unknown_name` (a tool that was not offered), `breaks_schema` (arguments that break the schema of their tool),
-        /// `none` (no call), `not_checked`; the first defect counts: see [Quality](quality.md)
+        /// tool calls of a whole answer: `valid`, `not_json`, `unknown_name`, `breaks_schema`, `none`, `not_checked`:
+        /// see [Quality](quality.md)
         calls: Option<&'static str>,
-        /// the answer, where the request gave a schema for it: `valid`, `invalid`, `not_checked`; null if it made calls or refused
+        /// the answer, where the request gave a schema: `valid`, `invalid`, `not_checked`
         structured: Option<&'static str>,
-        /// equal for requests with the same tools and schema: a checksum of their text
+        /// a checksum of the request's tools and schema
         tool_set: Option<i64>,
     }
 }
@@ -283,21 +259,21 @@ table! {
         kind: RunKind,
         /// the name that the operator gave it
         label: Option<String>,
-        /// when it began; microseconds since 1970, UTC (indexed)
+        /// when it began; µs since 1970, UTC (indexed)
         started_at: i64,
-        /// when it ended; null while it runs, and where it was killed; microseconds since 1970, UTC
+        /// when it ended; µs since 1970, UTC; null while it runs, and where it was killed
         ended_at: Option<i64>,
-        /// what was measured, such as `groq/openai/gpt-oss-120b`; several are separated by spaces
+        /// what was measured, separated by spaces
         target: String,
-        /// what was asked for: a JSON object without keys and prompts
+        /// what was asked for: JSON without keys and prompts
         spec: String = "{}".to_owned(),
-        /// the machine of the client: processor and system
+        /// processor and system of the client
         machine: Option<String>,
-        /// `trusted`, or why the client may have spoiled the figures; null where this was not checked
+        /// `trusted`, or why the client may have spoiled the figures
         trust: Option<String>,
-        /// cost of its requests; null if unknown
+        /// cost of its requests
         cost_usd: Option<f64>,
-        /// the figures: a JSON object; null while it runs
+        /// the figures: JSON; null while it runs
         result: Option<String>,
     }
 }
@@ -305,42 +281,42 @@ table! {
 table! {
     /// A stretch of time in which an upstream failed or was slow. Written when it is found, every five minutes, and when it ends.
     IncidentRecord is "incident" {
-        /// when it was found (microseconds since 1970), its kind and its upstream; its text sorts by time
+        /// when it was found (µs since 1970), its kind and its upstream
         incident_id: String,
-        /// `provider` / `model_sent`; null for an incident of the gateway: half of the providers at once
+        /// `provider` / `model_sent`; null for an incident of the gateway
         upstream: Option<String>,
-        /// `failures` (failed or refused attempts, or an open breaker), `slower` (first tokens), `tok_s` (tokens after the first), `changed` (the model behind it says other things first: see
+        /// `failures`, `slower` (first tokens), `tok_s` (tokens after the first), `changed` (see
         /// [Quality](quality.md#a-change-over-time))
         kind: IncidentKind = IncidentKind::Failures,
-        /// `open`, `ended`, or `end_unknown`: the upstream was not asked after `last_at`
+        /// `open`, `ended`, or `end_unknown`: not asked after `last_at`
         state: IncidentState = IncidentState::Open,
-        /// when it began; microseconds since 1970, UTC (indexed)
+        /// when it began; µs since 1970, UTC (indexed)
         began_at: i64,
-        /// when it ended; null in the other states; microseconds since 1970, UTC
+        /// when it ended; null in the other states; µs since 1970, UTC
         ended_at: Option<i64>,
-        /// start of the newest race with an attempt of it, or when its breaker was last seen open; microseconds since 1970, UTC
+        /// when it was last asked, or its breaker last seen open; µs since 1970, UTC
         last_at: i64,
-        /// when this row was written; microseconds since 1970, UTC
+        /// when this row was written; µs since 1970, UTC
         updated_at: i64,
-        /// how many times as long first tokens took, or tokens after the first; null for `failures`
+        /// how many times as long tokens took
         factor: Option<f64>,
-        /// 1: `factor` is a lower bound, because all attempts were cut before their first token
+        /// 1: `factor` is a lower bound
         at_least: bool,
-        /// attempts within it; of `failures` those that failed or had a first token or plain answer
+        /// attempts within it (of `failures`: that failed or had an answer)
         attempts: i64,
-        /// attempts of them that failed or were refused
+        /// those that failed or were refused
         failures: i64,
-        /// failures of them that a content policy refused
+        /// failures by a content policy
         refusals: i64,
-        /// the usual share of failures: of the 7 days before
+        /// the usual share of failures
         usual_share: f64,
-        /// first tokens that were seen within the usual 95th percentile
+        /// first tokens that were seen
         seen: i64,
-        /// first tokens that would usually have come in the time that was waited
+        /// first tokens that would usually have come
         expected: f64,
         /// 1: its breaker was open for a minute
         breaker: bool,
-        /// how many upstreams it is of: more than 1 for an incident of the gateway
+        /// how many upstreams it is of
         upstreams: i64 = 1,
         /// the incident of the gateway that it belongs to
         part_of: Option<String>,
