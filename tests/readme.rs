@@ -275,9 +275,8 @@ fn the_bounds_are_in_their_page() {
         })
         .collect();
     let internal = INTERNAL_BOUNDS.lines().filter_map(|line| line.split_once(' '));
-    let internal: BTreeSet<String> = internal
-        .flat_map(|(path, names)| names.split(' ').map(move |name| format!("`{path}` `{name}`")))
-        .collect();
+    let internal: BTreeSet<String> =
+        internal.flat_map(|(path, names)| names.split(' ').map(move |name| format!("`{path}` `{name}`"))).collect();
     let twice = &documented & &internal;
     assert!(twice.is_empty(), "docs/bounds.md and tests/internal_bounds.txt both name {twice:?}");
     let named = &documented | &internal;
