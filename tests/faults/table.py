@@ -10,8 +10,7 @@ from scenarios import OPENS, TIMES
 
 PAGE = """# Faults
 
-What a client sees when a provider fails. `{command}` wrote this page on {day}, with scripted providers on raw sockets and clients that check every byte; it also checks how often each provider is asked, and the rows. `tests/faults/README.md`
-says how to run it.
+What a client sees when a provider fails. `{command}` wrote this page on {day}, with scripted providers on raw sockets and clients that check every byte. `tests/faults/README.md` says how to run it.
 
 - **Cases**: {cases}, of {faults} faults on {surfaces} surfaces under {policies} policies. With a healthy upstream {whole} of {beside} requests got the whole answer without `retries` and `rescue`; the others broke off after a part of it, or were refused by a content policy.
 - **First token after a failure**, with a healthy upstream that answers at once: {after_ms:.1f} ms at the median (at most 10 wanted), 95 % within {after_p95_ms:.1f} ms, of {afters}. After silence it takes `first_token` and {late_ms:.0f} ms (median of {lates}, many at once).
@@ -20,12 +19,11 @@ says how to run it.
 
 ## Every fault
 
-*Alone*: the model has only this upstream. *Healthy*: another one follows, under policies that ask one after the other; under `race`, `hedge` and `adaptive` the client sees the same or better. *Going on*: the same with `retries = 2` and `rescue = "continue"`, where that changes it; then
-{once} faults that happen once are also whole alone. Two values: the first for clients that stream, the second for others.
+`tests/faults/run --list` says what each fault is. *Alone*: the model has only this upstream. *Healthy*: another one follows, under policies that ask one after the other; under `race`, `hedge` and `adaptive` the client sees the same or better. *Going on*: the same with `retries = 2` and `rescue = "continue"`, where that changes it; then {once} faults that happen once are also whole alone. Two values: the first for clients that stream, the second for others.
 
 "whole": the complete answer. "broken": the stream ends in the error event of its surface. "empty": an answer without a token. A number: the status. `first_token` was {first:g} s, `idle` {idle:g} s, `total` {total:g} s.
 
-| what the provider does | alone | healthy | going on |
+| faults | alone | healthy | going on |
 | --- | --- | --- | --- |
 {rows}
 """
@@ -53,9 +51,9 @@ def cell(seen):
     return streamed if streamed == plain else f"{streamed}, {plain}"
 
 
-def row(what, alone, healthy, onward):
+def outcome(alone, healthy, onward):
     changed = cell(onward) if onward and onward != healthy else ""
-    return f"| {what} | {cell(alone)} | {cell(healthy)} | {changed} |"
+    return cell(alone), cell(healthy), changed
 
 
 def span(values, digits=0):
@@ -68,7 +66,11 @@ def write(path, command, profile, plain, onward, results, flaps, waits):
     late = [case.after_ms for case in plain if case.after_ms is not None and case.fault.silent]
     beside = [case for case in plain if case.beside]
     played, gone_on = {case.fault.name for case in plain}, {case.fault.name for case in onward}
-    rows = [row(fault.what, seen_of(plain, name, False), seen_of(plain, name, True), name in gone_on and seen_of(onward, name, True)) for name, fault in FAULTS.items() if name in played]
+    outcomes = collections.defaultdict(list)
+    for name in FAULTS:
+        if name in played:
+            outcomes[outcome(seen_of(plain, name, False), seen_of(plain, name, True), name in gone_on and seen_of(onward, name, True))].append(f"`{name}`")
+    rows = [f"| {', '.join(names)} | {' | '.join(cells)} |" for cells, names in outcomes.items()]
     once = [name for name in gone_on if FAULTS[name].once and set(seen_of(onward, name, False)) == {"whole"}]
     unsolved = [name for name, result in results.items() if result.problems]
     backs = [one["back"] for one in flaps.values()]

@@ -1,6 +1,6 @@
 //! What the tier that served an attempt does to its price. Prices are those of the usual tier.
 //!
-//! The factors and their sources: `docs/records/tiers.md`.
+//! The factors and their sources: `docs/records/catalogue.md`.
 
 use crate::record::AttemptRecord;
 
