@@ -60,8 +60,8 @@ table! {
         in_flight: i64,
         /// version of photofinish
         gateway_version: &'static str = env!("CARGO_PKG_VERSION"),
-        /// the upstreams in order with their earliest start, such as `groq/llama@0 cerebras/llama@412ms x/y@failure`; cut
-        /// at 512 characters
+        /// the upstreams in order with their earliest start, such as `groq/llama@0 cerebras/llama@412ms x/y@failure`;
+        /// cut at 512 characters
         plan: Option<String>,
         /// [codes](routing.md#why-was-it-chosen) for the reasons of the plan
         why: Option<String>,
@@ -110,8 +110,8 @@ table! {
         dialect: &'static str = "openai",
         /// a short hash of the key
         key_id: Option<String>,
-        /// `first`, `hedge` (the others were late), `fallback` (another failed), `retry` (the same upstream again), `rescue`
-        /// (to continue a broken answer)
+        /// `first`, `hedge` (the others were late), `fallback` (another failed), `retry` (the same upstream again),
+        /// `rescue` (to continue a broken answer)
         start_reason: StartReason = StartReason::First,
         /// when it was started; µs since the client's request was read
         dispatch_us: i64,
@@ -155,9 +155,9 @@ table! {
         ttft_event: Option<i64>,
         /// why it is censored: `lost`, `client_gone`, `timeout`, `shutdown`
         censor_cause: Option<CensorCause>,
-        /// `won`, `lost` (cancelled for another), `drained` (a loser read to its end), `failed` (before its first token),
-        /// `failed_mid` (after it), `empty`, `refused` (by a content policy), `timeout`, `client_gone`, `shutdown`, `shed`
-        /// (no descriptor or memory was left)
+        /// `won`, `lost` (cancelled for another), `drained` (a loser read to its end), `failed` (before its first
+        /// token), `failed_mid` (after it), `empty`, `refused` (by a content policy), `timeout`, `client_gone`,
+        /// `shutdown`, `shed` (no descriptor or memory was left)
         outcome: AttemptOutcome = AttemptOutcome::ClientGone,
         /// status of the provider's answer
         http_status: Option<i64>,
@@ -213,7 +213,8 @@ table! {
         ratelimit_remaining_tokens: Option<i64>,
         /// its cost; `cost_basis` states how exact it is
         cost_usd: Option<f64>,
-        /// `reported` (by the provider), `computed` (tokens × prices, or certainly free), `at_least`, `at_most`, `unknown`
+        /// `reported` (by the provider), `computed` (tokens × prices, or certainly free), `at_least`, `at_most`,
+        /// `unknown`
         cost_basis: CostBasis,
         /// other attempts that ran at this upstream at dispatch
         in_flight_upstream: i64,
