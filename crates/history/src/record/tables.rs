@@ -18,7 +18,7 @@ pub const DEFINITION_VERSION: i64 = 1;
 table! {
     /// One client request. A new one ends as `client_gone` until another outcome is known.
     RaceRecord is "race" {
-        /// UUID v7, as in the header `x-photofinish-race`; its text sorts by time
+        /// UUID v7, as in the header `x-photofinish-race`
         race_id: String,
         /// when the request was read; µs since 1970, UTC
         started_at: i64,
@@ -44,7 +44,7 @@ table! {
         input_bytes: i64,
         /// `input_bytes` / 4
         input_tokens_estimate: i64,
-        /// how many attempts were started
+        /// attempts that were started
         attempts: i64,
         /// `ordinal` of the attempt that the client got
         winner: Option<i64>,
@@ -54,7 +54,7 @@ table! {
         done_us: Option<i64>,
         /// `ok`, `error`, `client_gone`, `rejected` (by the gateway), `shutdown`
         outcome: RaceOutcome = RaceOutcome::ClientGone,
-        /// status that the client received; null if it left before
+        /// status that the client received
         http_status: Option<i64>,
         /// other races that ran when this one began
         in_flight: i64,
@@ -76,11 +76,11 @@ table! {
         source: RaceSource,
         /// the benchmark that asked, as in the table `run`
         run_id: Option<String>,
-        /// the kind of prompt of a probe or benchmark, such as `1k`
+        /// kind of prompt, such as `1k`
         workload: Option<String>,
-        /// planned start of a probe or benchmark; µs relative to `started_at`
+        /// planned start; µs relative to `started_at`
         scheduled_us: Option<i64>,
-        /// probability with which each upstream was drawn for a look
+        /// probability of a look at each upstream
         p_look: Option<f64>,
         /// the upstream that was drawn
         look: Option<String>,
@@ -115,9 +115,9 @@ table! {
         start_reason: StartReason = StartReason::First,
         /// when it was started; µs since the client's request was read
         dispatch_us: i64,
-        /// probability of this upstream at this position: 1 except for `weighted`
+        /// probability of this upstream at this position
         p_include: Option<f64>,
-        /// probability of an audit if it loses; 1 for looks, revisits and trials
+        /// probability of an audit if it loses
         p_audit: Option<f64>,
         /// 1: it lost, and ran on to its first token
         audited: bool,
@@ -183,7 +183,7 @@ table! {
         gap_p99_us: Option<i64>,
         /// the longest
         gap_max_us: Option<i64>,
-        /// 1: the provider buffered the answer, so it has no tok/s
+        /// 1: the provider buffered the answer
         burst: Option<bool>,
         /// 1: the client read more slowly than the provider sent
         client_stalled: bool,
@@ -211,7 +211,7 @@ table! {
         ratelimit_remaining_requests: Option<i64>,
         /// tokens left, by the headers
         ratelimit_remaining_tokens: Option<i64>,
-        /// its cost; `cost_basis` states how exact it is
+        /// its [cost](#costs)
         cost_usd: Option<f64>,
         /// `reported` (by the provider), `computed` (tokens × prices, or certainly free), `at_least`, `at_most`,
         /// `unknown`
@@ -222,7 +222,7 @@ table! {
         definition_version: i64 = DEFINITION_VERSION,
         /// lower bound of its cost
         cost_usd_min: Option<f64>,
-        /// upper bound of its cost; null: none
+        /// upper bound of its cost
         cost_usd_max: Option<f64>,
         /// `config`, `catalogue 2026-11-22` (the day of its facts), `reported`
         price_source: Option<String>,
@@ -230,9 +230,9 @@ table! {
         cache_write_tokens: Option<i64>,
         /// the tier that the answer names, such as `flex` or `priority`; null for the usual one
         service_tier: Option<&'static str>,
-        /// 1: requested in one piece: no token times; `eof_us` is the time to the whole answer
+        /// 1: requested in one piece, so it has no token times
         plain: bool,
-        /// predicted time to its first token, or to a whole plain answer; geometric mean
+        /// predicted time to its first token, or to a whole plain answer
         predicted_us: Option<i64>,
         /// its tool calls, [checked](quality.md#broken-calls-in-your-traffic)
         calls: Option<&'static str>,
@@ -294,7 +294,7 @@ table! {
         factor: Option<f64>,
         /// 1: `factor` is a lower bound
         at_least: bool,
-        /// attempts within it (of `failures`: that failed or had an answer)
+        /// attempts within it
         attempts: i64,
         /// those that failed or were refused
         failures: i64,
