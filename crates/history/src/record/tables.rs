@@ -211,7 +211,7 @@ table! {
         ratelimit_remaining_requests: Option<i64>,
         /// tokens left, by the headers
         ratelimit_remaining_tokens: Option<i64>,
-        /// its [cost](#costs)
+        /// its cost, as far as `cost_basis` says
         cost_usd: Option<f64>,
         /// `reported` (by the provider), `computed` (tokens × prices, or certainly free), `at_least`, `at_most`,
         /// `unknown`
