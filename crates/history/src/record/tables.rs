@@ -18,22 +18,21 @@ pub const DEFINITION_VERSION: i64 = 1;
 table! {
     /// One client request. A new one ends as `client_gone` until another outcome is known.
     RaceRecord is "race" {
-        /// UUID v7, as in the header `x-photofinish-race`; its text sorts by time
+        /// UUID v7, as in the header `x-photofinish-race`
         race_id: String,
         /// when the request was read; µs since 1970, UTC
         started_at: i64,
-        /// the caller's name under `[users]`
+        /// the caller's name
         user: Option<String>,
-        /// the surface, such as `chat`; `provider` for a path of a provider
+        /// the surface, such as `chat`
         api: &'static str,
-        /// as the client asked for it (an alias counts as its model); of a path of a provider its first word
+        /// as the client asked for it; an alias counts as its model
         model: String,
         /// 1: the client asked to stream
         stream: bool,
-        /// `adaptive`, `race`, `hedge`, `fallback`, `weighted`, in older rows `rule`, `fastest`; null: rejected before
-        /// it had a plan
+        /// the policy, in older rows also `rule` or `fastest`; null: rejected before it had a plan
         policy: Option<&'static str>,
-        /// what "best" meant: `auto`, `ttft`, `completion`, `goodput`; null where `policy` is null
+        /// `auto`, `ttft`, `completion` or `goodput`; null where `policy` is null
         optimise: Option<&'static str>,
         /// `n` of the request; null means 1
         n_choices: Option<i64>,
@@ -41,13 +40,13 @@ table! {
         max_tokens: Option<i64>,
         /// 1: the request offered tools
         has_tools: bool,
-        /// size of the request's body
+        /// size of the body
         input_bytes: i64,
-        /// `input_bytes` / 4: an estimate, never used as a count
+        /// `input_bytes` / 4
         input_tokens_estimate: i64,
-        /// how many attempts were started
+        /// attempts that were started
         attempts: i64,
-        /// `ordinal` of the attempt that the client's answer came from
+        /// `ordinal` of the attempt that the client got
         winner: Option<i64>,
         /// first payload byte handed to the client; µs since the request was read
         first_token_sent_us: Option<i64>,
@@ -55,34 +54,33 @@ table! {
         done_us: Option<i64>,
         /// `ok`, `error`, `client_gone`, `rejected` (by the gateway), `shutdown`
         outcome: RaceOutcome = RaceOutcome::ClientGone,
-        /// status that the client received: 200 where the head was sent early (`keepalive`); null if it left before
+        /// status that the client received
         http_status: Option<i64>,
-        /// other races that ran when this one began, probes included
+        /// other races that ran when this one began
         in_flight: i64,
         /// version of photofinish
         gateway_version: &'static str = env!("CARGO_PKG_VERSION"),
         /// the upstreams in order with their earliest start, such as `groq/llama@0 cerebras/llama@412ms x/y@failure`;
-        /// `@last`: when no other is left; cut at 512 characters (`…`)
+        /// cut at 512 characters
         plan: Option<String>,
-        /// codes for the reasons of the plan, separated by spaces
+        /// [codes](routing.md#why-was-it-chosen) for the reasons of the plan
         why: Option<String>,
         /// `ordinal` of the last attempt that continued a broken answer
         rescued_by: Option<i64>,
         /// upstreams that could not start, with the reason, such as `groq/llama@breaker`: `dialect` (it does not serve
         /// the surface), `capability` (it cannot take all of the request), `too_long`, `unlisted` (by its provider),
         /// `cooling_down`, `breaker`, `failovers` (enough others were listed before it), `forbidden`, `limit` (of the
-        /// [caller](limits.md)), `quality` (it is [worse](quality.md)); cut at 512 characters. Upstreams without a key
-        /// are not listed
+        /// caller), `quality` (it is worse); cut at 512 characters
         left_out: Option<String>,
-        /// who asked: `client`, `probe`, `bench` or [`shadow`](quality.md#a-newcomer-beside-the-race)
+        /// who asked: `client`, `probe`, `bench` or `shadow`
         source: RaceSource,
-        /// the run that asked, as in the table `run`; null for clients and probes
+        /// the benchmark that asked, as in the table `run`
         run_id: Option<String>,
-        /// the kind of prompt and answer, such as `1k`; null for clients
+        /// kind of prompt, such as `1k`
         workload: Option<String>,
-        /// planned start; µs relative to `started_at`; null for clients
+        /// planned start; µs relative to `started_at`
         scheduled_us: Option<i64>,
-        /// probability with which each upstream was drawn for a look
+        /// probability of a look at each upstream
         p_look: Option<f64>,
         /// the upstream that was drawn
         look: Option<String>,
@@ -90,7 +88,7 @@ table! {
         look_out: Option<&'static str>,
         /// the user's team at that time
         team: Option<String>,
-        /// id of the key that the user sent; null for the token of the configuration
+        /// id of the key that the user sent
         caller_key: Option<String>,
     }
 }
@@ -104,22 +102,22 @@ table! {
         ordinal: i64,
         /// name of the provider in the config
         provider: String,
-        /// the `model` that was sent; the upstream is `provider` / `model_sent`
+        /// the `model` that was sent
         model_sent: String,
         /// the `model` field of the answer
         model_reported: Option<String>,
         /// wire format: `openai`, `responses`, `anthropic`, `gemini`, `bedrock`, `ollama`
         dialect: &'static str = "openai",
-        /// a short hash of the key, never the key
+        /// a short hash of the key
         key_id: Option<String>,
         /// `first`, `hedge` (the others were late), `fallback` (another failed), `retry` (the same upstream again),
-        /// `rescue` (to continue a broken answer: its TTFT teaches nothing, and its cost is extra)
+        /// `rescue` (to continue a broken answer)
         start_reason: StartReason = StartReason::First,
         /// when it was started; µs since the client's request was read
         dispatch_us: i64,
-        /// probability of this upstream at this position: 1 except for `weighted`
+        /// probability of this upstream at this position
         p_include: Option<f64>,
-        /// probability of an audit if it loses; 1 for looks, revisits and trials
+        /// probability of an audit if it loses
         p_audit: Option<f64>,
         /// 1: it lost, and ran on to its first token
         audited: bool,
@@ -157,16 +155,13 @@ table! {
         ttft_event: Option<i64>,
         /// why it is censored: `lost`, `client_gone`, `timeout`, `shutdown`
         censor_cause: Option<CensorCause>,
-        /// `won` (served the client to its end), `lost` (cancelled for another), `drained` (a loser read to its end),
-        /// `failed` (before its first token), `failed_mid` (after it), `empty` (no [answer](answers.md#failures)),
-        /// `refused` (by a content policy), `timeout`, `client_gone`, `shutdown`, `shed` (no descriptor or memory was
-        /// left)
+        /// `won`, `lost` (cancelled for another), `drained` (a loser read to its end), `failed` (before its first
+        /// token), `failed_mid` (after it), `empty`, `refused` (by a content policy), `timeout`, `client_gone`,
+        /// `shutdown`, `shed` (no descriptor or memory was left)
         outcome: AttemptOutcome = AttemptOutcome::ClientGone,
         /// status of the provider's answer
         http_status: Option<i64>,
-        /// `dns`, `connect`, `tls`, `reset`, `closed`, `timeout`, `idle_timeout`, `rate_limited`, `overloaded`,
-        /// `server_error`, `unauthorized`, `forbidden`, `not_found`, `bad_request`, `context_length`, `content_policy`,
-        /// `too_large`, `in_stream_error`, `malformed`, `endless`, `protocol`
+        /// one of the [failures](answers.md#failures)
         failure: Option<&'static str>,
         /// `connect`, `headers`, `first_token`, `stream`
         failure_phase: Option<&'static str>,
@@ -174,76 +169,74 @@ table! {
         retry_after_ms: Option<i64>,
         /// events with payload
         payload_events: i64,
-        /// events with reasoning, also in `payload_events`
+        /// those of them with reasoning
         reasoning_events: i64,
         /// Unicode characters of payload
         chars_total: i64,
-        /// Unicode characters in the first event with payload
+        /// characters in the first of these events
         chars_first: i64,
         /// comments and pings
         keepalives: i64,
-        /// time between events with payload: median
+        /// median time between events with payload
         gap_p50_us: Option<i64>,
-        /// time between events with payload: 99th percentile
+        /// its 99th percentile
         gap_p99_us: Option<i64>,
-        /// time between events with payload: the longest
+        /// the longest
         gap_max_us: Option<i64>,
-        /// 1: the provider buffered the answer, so it has no tok/s
+        /// 1: the provider buffered the answer
         burst: Option<bool>,
         /// 1: the client read more slowly than the provider sent
         client_stalled: bool,
         /// tokens of the request, by the provider's count
         input_tokens: Option<i64>,
-        /// part of `input_tokens` that the provider read from its cache
+        /// those that the provider read from its cache
         cached_input_tokens: Option<i64>,
         /// generated tokens with reasoning, by the provider's count
         output_tokens: Option<i64>,
-        /// part of `output_tokens` that was reasoning
+        /// those of them that were reasoning
         reasoning_tokens: Option<i64>,
-        /// source of the counts: `usage`, `partial` (usage of a stream that was cut), `none`
+        /// source of the counts: `usage`, `partial` (of a stream that was cut), `none`
         tok_src: TokenSource,
         /// as the provider reports it
         finish_reason: Option<String>,
-        /// waiting, as reported by the provider
+        /// waiting, by the provider's clock
         server_queue_us: Option<i64>,
-        /// reading the prompt, as reported by the provider
+        /// reading the prompt
         server_prefill_us: Option<i64>,
-        /// generating, as reported by the provider
+        /// generating
         server_decode_us: Option<i64>,
-        /// total time, as reported by the provider; if only a header reports it, up to the head of the answer
+        /// total time
         server_total_us: Option<i64>,
-        /// requests left, by the provider's headers
+        /// requests left, by the headers
         ratelimit_remaining_requests: Option<i64>,
-        /// tokens left, by the provider's headers
+        /// tokens left, by the headers
         ratelimit_remaining_tokens: Option<i64>,
-        /// its cost; `cost_basis` states how exact it is
+        /// its cost, as far as `cost_basis` says
         cost_usd: Option<f64>,
-        /// `reported` (by the provider), `computed` (tokens × prices, or certainly free), `at_least` (the lower bound),
-        /// `at_most` (the upper bound, where the lower is 0), `unknown`
+        /// `reported` (by the provider), `computed` (tokens × prices, or certainly free), `at_least`, `at_most`,
+        /// `unknown`
         cost_basis: CostBasis,
-        /// other attempts that ran at this upstream at dispatch, probes included
+        /// other attempts that ran at this upstream at dispatch
         in_flight_upstream: i64,
         /// edition of these definitions: 1
         definition_version: i64 = DEFINITION_VERSION,
         /// lower bound of its cost
         cost_usd_min: Option<f64>,
-        /// upper bound of its cost; null: none
+        /// upper bound of its cost
         cost_usd_max: Option<f64>,
         /// `config`, `catalogue 2026-11-22` (the day of its facts), `reported`
         price_source: Option<String>,
-        /// part of `input_tokens` that the provider wrote into its cache
+        /// those of `input_tokens` that the provider wrote into its cache
         cache_write_tokens: Option<i64>,
-        /// the tier that the answer names: `flex`, `priority`, `ultrafast`, `fast`, `us`, `reserved`, `other`; null for
-        /// the usual one
+        /// the tier that the answer names, such as `flex` or `priority`; null for the usual one
         service_tier: Option<&'static str>,
-        /// 1: requested in one piece: no token times; `eof_us` is the time to the whole answer
+        /// 1: requested in one piece, so it has no token times
         plain: bool,
-        /// predicted time to its first token (of a plain answer: to all of it); geometric mean
+        /// predicted time to its first token, or to a whole plain answer
         predicted_us: Option<i64>,
-        /// tool calls of a whole answer: `valid`, `not_json`, `unknown_name`, `breaks_schema`, `none`, `not_checked`:
-        /// see [Quality](quality.md)
+        /// its tool calls, [checked](quality.md#broken-calls-in-your-traffic)
         calls: Option<&'static str>,
-        /// the answer, where the request gave a schema: `valid`, `invalid`, `not_checked`
+        /// its answer by the request's schema: `valid`, `invalid`, `not_checked`
         structured: Option<&'static str>,
         /// a checksum of the request's tools and schema
         tool_set: Option<i64>,
@@ -257,7 +250,7 @@ table! {
         run_id: String,
         /// `bench`
         kind: RunKind,
-        /// the name that the operator gave it
+        /// its name
         label: Option<String>,
         /// when it began; µs since 1970, UTC (indexed)
         started_at: i64,
@@ -285,24 +278,23 @@ table! {
         incident_id: String,
         /// `provider` / `model_sent`; null for an incident of the gateway
         upstream: Option<String>,
-        /// `failures`, `slower` (first tokens), `tok_s` (tokens after the first), `changed` (see
-        /// [Quality](quality.md#a-change-over-time))
+        /// `failures`, `slower`, `tok_s` or `changed`
         kind: IncidentKind = IncidentKind::Failures,
         /// `open`, `ended`, or `end_unknown`: not asked after `last_at`
         state: IncidentState = IncidentState::Open,
         /// when it began; µs since 1970, UTC (indexed)
         began_at: i64,
-        /// when it ended; null in the other states; µs since 1970, UTC
+        /// when it ended; null in the other states
         ended_at: Option<i64>,
-        /// when it was last asked, or its breaker last seen open; µs since 1970, UTC
+        /// when it was last asked, or its breaker last seen open
         last_at: i64,
-        /// when this row was written; µs since 1970, UTC
+        /// when this row was written
         updated_at: i64,
         /// how many times as long tokens took
         factor: Option<f64>,
         /// 1: `factor` is a lower bound
         at_least: bool,
-        /// attempts within it (of `failures`: that failed or had an answer)
+        /// attempts within it
         attempts: i64,
         /// those that failed or were refused
         failures: i64,
