@@ -1,8 +1,8 @@
-//! The simple rule of `adaptive` with a small budget: the smallest prediction first, and the second as a hedge after 1.75 predicted
-//! medians or more. Below two per cent it gains more than the optimiser, whose λ is then hardly known. Not for weighing money against time.
+//! The simple rule of `adaptive` with a small budget: the best prediction first, and the second as a hedge after 1.5 predicted
+//! medians or more. Below three per cent it gains more than the optimiser, whose λ is then hardly known. Not for weighing money against time.
 
 use super::question::{AdaptiveQuestion, AttemptView, CandidateOrder, EMPTY_AGAIN_US, NextDecision, Opening};
-use super::value::order;
+use super::value::{CandidateScores, SurvivalWeights, order};
 use photofinish_history::reason::DecisionReason;
 
 /// A hedge starts after this many predicted medians of the previous attempt, and up to one more the emptier the bucket is.
@@ -10,7 +10,7 @@ const HEDGE_MEDIANS: f64 = 1.5;
 
 /// Like [`open`](super::adaptive::open()).
 pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
-    let ordered = order(question);
+    let ordered = ordered(question);
     let unknown = ordered.iter().find(|place| question.candidates[*place].forecast.is_unknown(question.now));
     let primary = unknown.or(ordered.first()).unwrap_or(0);
     let (next, why) = hedge(question, &ordered, &[AttemptView::waiting(primary, 0)]);
@@ -21,7 +21,16 @@ pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
 
 /// Like [`next`](super::adaptive::next()).
 pub fn next(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> (NextDecision, DecisionReason) {
-    hedge(question, &order(question), running)
+    hedge(question, &ordered(question), running)
+}
+
+/// By the same weights as the optimiser, because few hedges mend what a primary with stragglers costs; without any, by the mean.
+fn ordered(question: &AdaptiveQuestion<'_>) -> CandidateOrder {
+    if question.terms.budget > 0.0 {
+        CandidateScores::new(question, &SurvivalWeights::new(question)).best
+    } else {
+        order(question)
+    }
 }
 
 fn hedge(

@@ -301,3 +301,14 @@ fn the_rule_takes_the_smallest_and_hedges_later_the_emptier_the_bucket() {
     );
     assert_eq!(rule::next(&asked, &[]).0, NextDecision::Start(1), "a fallback is no extra");
 }
+
+#[test]
+fn the_rule_avoids_stragglers_where_it_can_hedge_few() {
+    // A straggler's ten medians pass the tracked p99; its mean is still the smaller.
+    let (stragglers, steady) = (known(Nature(200.0, 0.15, 0.05), 2e4), known(Nature(320.0, 0.15, 0.0), 2e4));
+    let candidates = [candidate(&steady), candidate(&stragglers)];
+    let with = |budget| question(&candidates, BudgetSnapshot { budget, ..terms(1e9) });
+    assert_eq!(order(&with(0.01)).first(), Some(1), "its mean is smaller");
+    assert_eq!(open(&with(0.01)).primary, 0);
+    assert_eq!(open(&with(0.0)).primary, 1, "by the mean, where no hedge may start");
+}
