@@ -2,7 +2,7 @@
 //! medians or more. Below three per cent it gains more than the optimiser, whose λ is then hardly known. Not for weighing money against time.
 
 use super::question::{AdaptiveQuestion, AttemptView, CandidateOrder, EMPTY_AGAIN_US, NextDecision, Opening};
-use super::value::{CandidateScores, SurvivalWeights, order};
+use super::value::{CandidateScores, SurvivalWeights};
 use photofinish_history::reason::DecisionReason;
 
 /// A hedge starts after this many predicted medians of the previous attempt, and up to one more the emptier the bucket is.
@@ -24,13 +24,11 @@ pub fn next(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> (NextDe
     hedge(question, &ordered(question), running)
 }
 
-/// By the same weights as the optimiser, because few hedges mend what a primary with stragglers costs; without any, by the mean.
+/// By the optimiser's weights: there are few hedges to make up for a primary with stragglers. Where there is none at all, by the mean.
 fn ordered(question: &AdaptiveQuestion<'_>) -> CandidateOrder {
-    if question.terms.budget > 0.0 {
-        CandidateScores::new(question, &SurvivalWeights::new(question)).best
-    } else {
-        order(question)
-    }
+    let may_hedge = question.terms.budget > 0.0;
+    let weights = if may_hedge { SurvivalWeights::new(question) } else { SurvivalWeights::alone(question) };
+    CandidateScores::new(question, &weights).best
 }
 
 fn hedge(
