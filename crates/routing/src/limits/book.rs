@@ -15,6 +15,8 @@ use photofinish_config::config::{Config, Limits, User};
 /// The levels of a request after everybody, in the order in which they are checked and locked.
 const NAMED: [fn(Arc<str>) -> LevelName; LEVELS_MAX - 1] = [LevelName::Team, LevelName::User, LevelName::Key];
 pub(super) const LEVELS_MAX: usize = 4;
+/// As many tellings are "lately": a gateway that missed one hears of it in the next ones, some two seconds long.
+const LATELY: usize = 4;
 
 /// All subjects that were ever limited.
 pub struct UsageBook {
@@ -42,8 +44,8 @@ pub(super) struct Used {
     /// Requests since this gateway told of them, and those before that still count as demand.
     pub asked: u64,
     pub demand: f64,
-    /// Requests and tokens that it told last.
-    pub reported: [i64; 2],
+    /// Requests and tokens that it told lately, the newest first.
+    pub reported: [[i64; 2]; LATELY],
     /// None: no other gateway shares these limits.
     pub others: Option<Box<Others>>,
     /// In the order of [`Calendar::ALL`].
@@ -298,7 +300,7 @@ impl Subject {
             streams: 0,
             asked: 0,
             demand: 0.0,
-            reported: [0; 2],
+            reported: Default::default(),
             others: None,
             windows: Calendar::ALL.map(BudgetWindow::new),
             is_noted: false,

@@ -15,8 +15,10 @@ pub(super) const TURN_US: i64 = 4_000_000;
 pub struct SubjectUse {
     /// Requests and tokens since its start, less those given back.
     pub counted: [i64; 2],
-    /// Of these, since it told before.
+    /// Of these, in the last two seconds.
     pub lately: [i64; 2],
+    /// What its limits let in each minute, for one that knows no limit of this subject yet. 0: no limit.
+    pub per_minute: [u64; 2],
     /// Requests that were asked for lately, let in or not.
     pub demand: f64,
     /// At once, now.
@@ -29,6 +31,8 @@ pub struct ReplicaUse {
     pub id: i64,
     /// When it told this, by the clock of the store, microseconds since 1970.
     pub beat_at: i64,
+    /// When it had heard the others last before that, by the same clock. `i64::MIN`: never.
+    pub heard_at: i64,
     pub subjects: HashMap<LevelName, SubjectUse>,
 }
 
@@ -45,6 +49,8 @@ pub(super) struct HeardUse {
     /// By the clock of the store.
     pub store_us: i64,
     pub now_us: i64,
+    /// Each of the others has heard what was told before this, by the clock of the store.
+    pub agreed_us: i64,
 }
 
 impl HeardUse {
@@ -59,7 +65,8 @@ impl HeardUse {
         ids.sort_unstable();
         let is_open = store_us.rem_euclid(TURN_US) < TURN_US / 4 * 3;
         let turn = is_open.then(|| store_us.div_euclid(TURN_US));
-        Arc::new(HeardUse { own, own_use, others, ids, turn, store_us, now_us: now.us })
+        let agreed_us = others.iter().map(|other| other.heard_at).min().unwrap_or(i64::MAX);
+        Arc::new(HeardUse { own, own_use, others, ids, turn, store_us, now_us: now.us, agreed_us })
     }
 
     /// The same, without what runs.

@@ -17,8 +17,8 @@ pub(super) struct RateUse {
     /// Taken here since the start, less what was given back.
     counted: i64,
     part: Option<Part>,
-    /// The limit, as it was last.
-    rate: Option<Rate>,
+    /// What the limit lets in each minute, as it was last. 0: it is not known.
+    per_minute: u64,
 }
 
 /// This gateway's part of a rate.
@@ -38,11 +38,14 @@ struct Part {
 
 impl Part {
     fn of(&self, rate: Rate) -> Rate {
-        let part = |amount: u64| amount.saturating_mul(u64::from(self.share));
-        let (per_minute, burst) = (part(rate.per_minute), part(heard_late(rate).burst));
+        let (per_minute, burst) = (self.of_whole(rate.per_minute), self.of_whole(heard_late(rate).burst));
         // One at a time, where that drains soon.
         let least = if per_minute >= 30 * millionths(1) { millionths(1) } else { 0 };
         Rate { per_minute, burst: burst.max(least) }
+    }
+
+    fn of_whole(&self, amount: u64) -> u64 {
+        amount.saturating_mul(u64::from(self.share))
     }
 }
 
@@ -58,10 +61,14 @@ fn millionths(amount: u64) -> u64 {
 impl RateUse {
     /// The time passes.
     pub fn drain(&mut self, rate: Rate, now_us: i64) {
-        self.rate = Some(rate);
-        self.all.drain(rate, now_us);
+        self.per_minute = rate.per_minute;
+        self.pass(now_us);
+    }
+
+    fn pass(&mut self, now_us: i64) {
+        self.all.drain(self.per_minute, now_us);
         if let Some(part) = &mut self.part {
-            part.own.drain(part.of(rate), now_us);
+            part.own.drain(part.of_whole(self.per_minute), now_us);
         }
     }
 
@@ -69,16 +76,12 @@ impl RateUse {
     pub fn wait_us(&self, rate: Rate, amount: u64) -> i64 {
         let Some(part) = &self.part else { return self.all.wait_us(rate, amount) };
         let own = part.of(rate);
+        let of_own = || part.own.wait_us(own, millionths(amount));
         // What it does not fit into may also be left by the others: as long as all that they may use of their parts still fits.
-        let left_by_others = || (own.burst / u64::from(WHOLE)).checked_sub(amount);
-        let of_part = match millionths(amount) <= own.burst {
-            true => {
-                let of_own = part.own.wait_us(own, millionths(amount));
-                left_by_others()
-                    .filter(|_| !part.is_missed)
-                    .map_or(of_own, |used| of_own.min(self.all.drains_within(rate, used)))
-            }
-            false if part.is_turn => 0,
+        let left_by_others = self.all.drains_within(rate, (own.burst / u64::from(WHOLE)).saturating_sub(amount));
+        let of_part = match millionths(amount) <= own.burst || part.is_turn {
+            true if part.is_missed => of_own(),
+            true => of_own().min(left_by_others),
             false => part.turn_within_us,
         };
         self.all.wait_us(heard_late(rate), amount).max(of_part)
@@ -105,18 +108,26 @@ impl RateUse {
         self.counted
     }
 
-    /// Before [`RateUse::hear`]: what was used before has drained, what is heard now has not.
-    pub fn begin_hearing(&mut self, now_us: i64) {
-        match self.rate {
-            Some(rate) => self.all.drain(rate, now_us),
-            None => self.all = Bucket::at(now_us),
+    /// See the field.
+    pub fn per_minute(&self) -> u64 {
+        self.per_minute
+    }
+
+    /// Before [`RateUse::hear`]: what was used before has drained, what is heard now has not. Others told what the limit lets in each minute.
+    pub fn begin_hearing(&mut self, told_per_minute: u64, now_us: i64) {
+        if self.per_minute == 0 {
+            self.per_minute = told_per_minute;
+        }
+        match self.per_minute {
+            0 => self.all = Bucket::at(now_us),
+            per_minute => self.all.drain(per_minute, now_us),
         }
     }
 
     /// Another gateway took so much, or gave it back.
     pub fn hear(&mut self, amount: i64) {
         match u64::try_from(amount) {
-            Ok(more) => self.all.take_late(self.rate.map_or(0, |rate| rate.per_minute), more),
+            Ok(more) => self.all.take_late(self.per_minute, more),
             Err(_) => self.all.give_back(amount.unsigned_abs()),
         }
     }
@@ -128,9 +139,7 @@ impl RateUse {
 
     /// The others are not heard.
     pub fn miss(&mut self, now_us: i64) {
-        if let Some(rate) = self.rate {
-            self.drain(rate, now_us);
-        }
+        self.pass(now_us);
         if let Some(part) = self.part.as_mut().filter(|part| !part.is_missed) {
             part.is_missed = true;
             part.own.fill(&self.all, part.share);

@@ -1,8 +1,9 @@
 //! Limits that several gateways on one store share. Each tells what it uses; from what all have told, each finds its own part of every
 //! limit, so no request waits for another machine.
 //!
-//! A part follows demand, by how many requests were asked for lately. All gateways find the same parts in what was told, so the parts add
-//! up to the limit. Not for who tells whom: see the server's `replicas`.
+//! A part follows demand, by how many requests were asked for lately. All gateways find the same parts in what was told, and one grows only
+//! when all others have heard that theirs are smaller: so the parts never add up to more than the limit. Not for who tells whom: see the
+//! server's `replicas`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub struct Heard {
     pub others: Vec<ReplicaUse>,
     /// Spent and reserved by all other gateways, also those that ended, in each period.
     pub budgets: Vec<BudgetChange>,
-    /// By the clock of the store, microseconds since 1970.
+    /// By the clock of the store, microseconds since 1970: no earlier than when the others can read what this gateway told.
     pub store_us: i64,
 }
 
@@ -45,13 +46,16 @@ impl UsageBook {
             used.demand = (used.demand + used.asked as f64) * DEMAND_KEPT;
             used.asked = 0;
             let counted = [used.requests.counted(), used.tokens.counted()];
-            let before = std::mem::replace(&mut used.reported, counted);
+            let before = used.reported[used.reported.len() - 1];
+            used.reported.rotate_right(1);
+            used.reported[0] = counted;
             if used.demand < DEMAND_LEAST {
                 used.demand = 0.0;
             }
             if used.demand > 0.0 || used.streams > 0 {
                 let lately = [0, 1].map(|kind| counted[kind] - before[kind]);
-                let told_of = SubjectUse { counted, lately, demand: used.demand, streams: used.streams };
+                let per_minute = [used.requests.per_minute(), used.tokens.per_minute()];
+                let told_of = SubjectUse { counted, lately, per_minute, demand: used.demand, streams: used.streams };
                 told.push((subject.name.clone(), told_of));
             }
         });
@@ -122,7 +126,10 @@ impl Used {
     pub fn hear(&mut self, heard: &HeardUse, name: &LevelName) {
         let mut others = self.others.take().unwrap_or_default();
         let mut rates = [&mut self.requests, &mut self.tokens];
-        rates.iter_mut().for_each(|rate| rate.begin_hearing(heard.now_us));
+        for (kind, rate) in rates.iter_mut().enumerate() {
+            let of = heard.others.iter().filter_map(|other| other.subjects.get(name));
+            rate.begin_hearing(of.map(|told| told.per_minute[kind]).max().unwrap_or_default(), heard.now_us);
+        }
         // Who tells nothing of it now may tell again.
         others.counted.retain(|id, _| heard.ids.binary_search(id).is_ok());
         for other in &heard.others {
@@ -158,7 +165,8 @@ impl Used {
         others.own = heard.ids.iter().position(|id| *id == heard.own).unwrap_or_default();
         others.turn = heard.turn.map(|turn| holder(&shares, turn));
         others.parts = told.iter().map(|told| told.streams).zip(shares.iter().copied()).collect();
-        let part = (shares[others.own], others.turn == Some(others.own), TURN_US);
+        let share = others.agree(heard);
+        let part = (share, others.turn == Some(others.own), TURN_US);
         self.requests.set_part(Some(part));
         self.tokens.set_part(Some(part));
         self.others = Some(others);

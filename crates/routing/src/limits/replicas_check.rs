@@ -46,6 +46,7 @@ fn ann() -> LevelName {
 struct Stored {
     told: HashMap<LevelName, SubjectUse>,
     beat_us: i64,
+    heard_us: Option<i64>,
     budgets: HashMap<(LevelName, super::Calendar, i64), BudgetChange>,
 }
 
@@ -175,6 +176,7 @@ impl World {
         let stored = self.store.entry(replica.id).or_default();
         let before_us = std::mem::replace(&mut stored.beat_us, store_us);
         stored.told = replica.told.clone();
+        stored.heard_us = replica.heard_us.map(|heard_us| BEGIN_US + heard_us);
         // The commit may be lost, or its answer: then it hears nothing this time.
         if self.random.u8(0..20) == 0 {
             replica.has_failed = true;
@@ -191,6 +193,7 @@ impl World {
         let told = |(id, stored): (&i64, &Stored)| ReplicaUse {
             id: *id,
             beat_at: stored.beat_us,
+            heard_at: stored.heard_us.unwrap_or(i64::MIN),
             subjects: stored.told.clone(),
         };
         let mut budgets: HashMap<(LevelName, super::Calendar, i64), BudgetChange> = HashMap::new();
@@ -260,6 +263,32 @@ impl World {
 /// Where requests go: nearly all to one, or anywhere.
 fn place(random: &mut Rng, count: usize, is_one_sided: bool) -> usize {
     if is_one_sided && random.u8(0..100) < 95 { 0 } else { random.usize(0..count) }
+}
+
+/// All requests of a moment go to one gateway, another one each time. Long after the others told what they want, or right after.
+#[test]
+fn a_rate_is_kept_while_demand_jumps() {
+    play(|seed| {
+        let mut random = Rng::with_seed(seed ^ 0x7e57);
+        let count = random.usize(2..=6);
+        let per_minute = [1, 6, 60, 600][random.usize(0..4)];
+        let burst = random.u64(1..=per_minute.max(12));
+        let limits = Limits { rpm: Some(Rate { per_minute, burst }), ..Limits::default() };
+        let mut world = World::new(seed, count, limits, random.bool());
+        let pause = random.u32(1..200);
+        for _ in 0..(150_000_000 / STEP_US) {
+            world.step();
+            if world.now_us > 2_000_000 && random.u32(0..=pause) == 0 {
+                let place = random.usize(0..count);
+                for _ in 0..random.u64(1..=2 * burst) {
+                    world.ask(place, 0, 100_000);
+                }
+            }
+        }
+        let most = world.most_in_a_minute() as u64;
+        let what = format!("seed {seed}: {count} gateways, {per_minute} a minute, burst {burst}, pause {pause}");
+        holds(most <= per_minute + burst + per_minute.div_ceil(60), || format!("{what}: {most} in a minute"))
+    });
 }
 
 #[test]
@@ -355,25 +384,37 @@ fn streams_of_all_together_stay_below_their_limit() {
         let limits = Limits { streams: Some(limit), ..Limits::default() };
         let mut world = World::new(seed, count, limits, random.bool());
         let is_one_sided = random.bool();
-        let (mut sum, mut steps) = (0, 0);
+        // All go to one gateway, then to another one.
+        let stays = random.bool().then(|| random.u32(1..200));
+        let (mut sum, mut steps, mut only) = (0, 0, 0);
         for _ in 0..(60_000_000 / STEP_US) {
             world.step();
+            if stays.is_some_and(|stays| random.u32(0..stays) == 0) {
+                only = random.usize(0..count);
+            }
             for _ in 0..limit.div_ceil(4) {
-                let place = place(&mut random, count, is_one_sided);
+                let place = if stays.is_some() { only } else { place(&mut random, count, is_one_sided) };
                 let for_us = random.i64(100_000..2_000_000);
                 world.ask(place, 0, for_us);
             }
             let running = world.running();
             if world.now_us > 5_000_000 {
-                let most = limit as usize + limit as usize / 8 + 3;
+                let most = limit as usize + 3;
                 holds(running <= most, || format!("seed {seed}: {running} of {limit} at {count}"))?;
                 sum += running;
                 steps += 1;
             }
         }
         let mean = sum as f64 / f64::from(steps);
-        let what = format!("seed {seed}: {count} gateways, {limit} streams, one-sided: {is_one_sided}");
-        let least = if limit as usize >= 2 * count { 0.6 } else { 0.4 };
+        let what =
+            format!("seed {seed}: {count} gateways, {limit} streams, one-sided: {is_one_sided}, stays: {stays:?}");
+        let least = if stays.is_some() {
+            0.1
+        } else if limit as usize >= 2 * count {
+            0.6
+        } else {
+            0.4
+        };
         holds(mean >= least * f64::from(limit), || format!("{what}: {mean} on average"))
     });
 }
@@ -402,7 +443,7 @@ fn what_others_used_counts_in_its_own_period_and_an_outage_limits_whoever_comes(
         };
         (0..=1_000).rev().map(|part| part * 1_000).find(|cost| fits(*cost)).unwrap()
     };
-    let other = || ReplicaUse { id: 2, beat_at: BEGIN_US, subjects: HashMap::new() };
+    let other = || ReplicaUse { id: 2, beat_at: BEGIN_US, heard_at: BEGIN_US, subjects: HashMap::new() };
     let heard = |others: Vec<ReplicaUse>| Heard {
         own: 1,
         others,
@@ -446,9 +487,15 @@ fn what_another_gateway_took_lately_counts_at_once_for_a_subject_that_comes() {
             levels();
         }
         let lately = counted.min(20);
-        let of = SubjectUse { counted: [counted, 0], lately: [lately, 0], demand: lately as f64, streams: 0 };
+        let of = SubjectUse {
+            counted: [counted, 0],
+            lately: [lately, 0],
+            per_minute: [60, 0],
+            demand: lately as f64,
+            streams: 0,
+        };
         let subjects = [(ann(), of)].into_iter().filter(|_| counted > 0).collect();
-        let others = vec![ReplicaUse { id: 2, beat_at: 1, subjects }];
+        let others = vec![ReplicaUse { id: 2, beat_at: 1, heard_at: 1, subjects }];
         book.hear(Heard { own: 1, others, store_us: BEGIN_US, ..Heard::default() }, now);
         assert!(admitted() <= expected, "{counted} {is_known}");
     }
@@ -462,8 +509,8 @@ fn what_others_take_counts_also_after_the_store_s_clock_went_back() {
     let book = UsageBook::default();
     let levels = book.levels_of([(ann(), limits)]);
     let hear = |counted: i64, beat_at: i64, store_us: i64| {
-        let of = SubjectUse { counted: [counted, 0], lately: [0, 0], demand: 1.0, streams: 0 };
-        let others = vec![ReplicaUse { id: 2, beat_at, subjects: [(ann(), of)].into() }];
+        let of = SubjectUse { counted: [counted, 0], lately: [0, 0], per_minute: [60, 0], demand: 1.0, streams: 0 };
+        let others = vec![ReplicaUse { id: 2, beat_at, heard_at: beat_at, subjects: [(ann(), of)].into() }];
         book.hear(Heard { own: 1, others, store_us, ..Heard::default() }, now);
     };
     let admit_one = |_| admit(levels.clone(), 0, &[AttemptCost::default()], now).ok();

@@ -47,6 +47,8 @@ pub(super) struct ReplicaTask {
     told: HashMap<LevelName, SubjectUse>,
     /// None: nothing was heard yet.
     heard_at: Option<Instant>,
+    /// By the clock of the store, when it was read.
+    read_us: Option<i64>,
     is_away: bool,
     /// The last exchange failed.
     has_failed: bool,
@@ -72,6 +74,7 @@ impl ReplicaTask {
             clock_us: 0,
             told: HashMap::new(),
             heard_at: None,
+            read_us: None,
             is_away: false,
             has_failed: false,
             hinted: HeardHints::default(),
@@ -94,10 +97,11 @@ impl ReplicaTask {
 
     fn turn(&mut self) {
         let report = self.tell();
+        let begin = Instant::now();
         match self.replicas.exchange(&report) {
             Ok(heard) => {
                 self.clock_us = heard.clock_us;
-                self.hear(heard);
+                self.hear(heard, begin.elapsed());
             }
             Err(error) => {
                 self.has_failed = true;
@@ -144,7 +148,9 @@ impl ReplicaTask {
                 of.demand,
                 of.streams,
                 of.lately[0],
-                of.lately[1]
+                of.lately[1],
+                of.per_minute[0],
+                of.per_minute[1]
             ])
         });
         let upstreams = self.gateway.learning().upstreams();
@@ -160,6 +166,7 @@ impl ReplicaTask {
             draining: self.gateway.is_leaving(),
             configuration: self.configuration.1.clone(),
             uses: json!({
+                "heard": self.read_us,
                 "limits": limits.collect::<Vec<_>>(),
                 "upstreams": running.collect::<serde_json::Map<_, _>>(),
                 "hints": self.gateway.hints().iter().map(told_hint).collect::<Vec<_>>(),
@@ -168,7 +175,8 @@ impl ReplicaTask {
         }
     }
 
-    fn hear(&mut self, heard: HeardReplicas) {
+    /// The exchange took so long.
+    fn hear(&mut self, heard: HeardReplicas, took: Duration) {
         self.heard_at = Some(Instant::now());
         self.gateway.set_keys_away(false);
         if std::mem::take(&mut self.is_away) {
@@ -191,11 +199,16 @@ impl ReplicaTask {
             own: heard.number,
             own_use: self.told.clone(),
             others: uses
-                .map(|(other, (id, told))| ReplicaUse { id: *id, beat_at: other.beat_at, subjects: subjects(told) })
+                .map(|(other, (id, told))| {
+                    // An older version does not say.
+                    let heard_at = told.get("heard").map_or(other.beat_at, |at| at.as_i64().unwrap_or(i64::MIN));
+                    ReplicaUse { id: *id, beat_at: other.beat_at, heard_at, subjects: subjects(told) }
+                })
                 .collect(),
             budgets: heard.budgets.iter().filter_map(budgets::change).collect(),
-            store_us: heard.store_us,
+            store_us: heard.store_us + took.as_micros() as i64,
         };
+        self.read_us = Some(heard.store_us);
         self.gateway.usage().hear(limits, self.clock());
         self.hear_load(&told);
         self.hear_hints(&told);
@@ -305,7 +318,9 @@ fn subjects(told: &Value) -> HashMap<LevelName, SubjectUse> {
         let whole = |at: usize| entry[at].as_i64().unwrap_or(0);
         let streams = u32::try_from(whole(4)).unwrap_or(0);
         let demand = entry[3].as_f64().filter(|demand| demand.is_finite()).unwrap_or(0.0).max(0.0);
-        let told = SubjectUse { counted: [whole(1), whole(2)], lately: [whole(5), whole(6)], demand, streams };
+        let per_minute = [7, 8].map(|at| entry[at].as_u64().unwrap_or(0));
+        let told =
+            SubjectUse { counted: [whole(1), whole(2)], lately: [whole(5), whole(6)], per_minute, demand, streams };
         Some((budgets::level(entry[0].as_str()?)?, told))
     };
     told["limits"].as_array().into_iter().flatten().filter_map(of).collect()
