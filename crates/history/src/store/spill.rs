@@ -25,7 +25,7 @@ use photofinish_config::config::postgres_url::local_file;
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Races that are moved back in one transaction.
-const MOVED_MAX: i64 = 300;
+const MOVED_MAX: i64 = 1_000;
 
 /// The file, if it exists.
 pub struct Spill {

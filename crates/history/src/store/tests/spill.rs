@@ -21,9 +21,9 @@ async fn rows_come_back_in_order_by_whole_races_and_the_file_goes() {
     let spill = Spill::of(&path);
     assert_eq!(spill.rows().unwrap(), 0);
     assert!(!spill.path().exists(), "it is made only when it is needed");
-    spill.append(&races(0..700)).unwrap();
-    spill.append(&races(700..1_000)).unwrap();
-    assert_eq!(spill.rows().unwrap(), 3_000);
+    spill.append(&races(0..1_700)).unwrap();
+    spill.append(&races(1_700..2_300)).unwrap();
+    assert_eq!(spill.rows().unwrap(), 6_900);
     let mut moved = 0;
     loop {
         let step = spill.move_some(&store).unwrap();
@@ -39,7 +39,7 @@ async fn rows_come_back_in_order_by_whole_races_and_the_file_goes() {
             moved as i64 / 3 * 1_000
         );
     }
-    assert_eq!(moved, 3_000);
+    assert_eq!(moved, 6_900);
     assert!(number(&path, "SELECT count(*) FROM rollup_span").await >= 2, "its hours are to be rolled up");
     let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().contains("spill")), "{left:?}");
@@ -126,7 +126,7 @@ fn refused(store: &Store) -> Vec<serde_json::Value> {
 async fn a_row_that_no_database_takes_holds_up_no_other() {
     let (_directory, path, store) = new_store().await;
     let spill = Spill::of(&path);
-    spill.append(&races(0..700)).unwrap();
+    spill.append(&races(0..2_300)).unwrap();
     spill.append(&[run(RunRecord { run_id: "r".into(), ..sample::run(0) })]).unwrap();
     spill.close();
     // A text that is none, and a race that the database refuses.
@@ -135,7 +135,7 @@ async fn a_row_that_no_database_takes_holds_up_no_other() {
         "UPDATE race_row SET model = CAST(x'ff' AS TEXT) WHERE race_id = (SELECT race_id FROM race LIMIT 1 OFFSET 5)";
     sqlx::raw_sql(garbled).execute(&mut other).await.unwrap();
     other.close().await.unwrap();
-    let bad = sample::race_id(400);
+    let bad = sample::race_id(1_400);
     let refuse = format!(
         "CREATE TRIGGER bad BEFORE INSERT ON attempt_row WHEN NEW.race_id = '{bad}' BEGIN SELECT RAISE(ABORT, 'never'); END"
     );
@@ -149,8 +149,8 @@ async fn a_row_that_no_database_takes_holds_up_no_other() {
         }
     }
     assert_eq!(taken, [(3, 0), (3, 0), (0, 0)]);
-    assert_eq!(number(&path, "SELECT count(*) FROM race").await, 698);
-    assert_eq!(number(&path, "SELECT count(*) FROM attempt").await, 2 * 698);
+    assert_eq!(number(&path, "SELECT count(*) FROM race").await, 2_298);
+    assert_eq!(number(&path, "SELECT count(*) FROM attempt").await, 2 * 2_298);
     assert_eq!(number(&path, "SELECT count(*) FROM run").await, 1);
     assert!(!spill.path().exists());
     let refused = refused(&store);
