@@ -5,6 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use super::heard::HeardUse;
 use super::rate::WHOLE;
 
+/// Parts that are remembered while another gateway has not heard of them: half a minute of them.
+const FOUND_MAX: usize = 60;
+
 /// What a subject knows of other gateways.
 #[derive(Debug, Default)]
 pub(super) struct Others {
@@ -14,7 +17,7 @@ pub(super) struct Others {
     pub parts: Vec<(u32, u32)>,
     pub own: usize,
     /// Parts of this gateway, and when each was found. All others have heard of the first one, not of the rest.
-    pub found: VecDeque<(i64, u32)>,
+    found: VecDeque<(i64, u32)>,
     /// Whose turn it is. None: between two turns.
     pub turn: Option<usize>,
 }
@@ -33,6 +36,11 @@ impl Others {
         while self.found.get(1).is_some_and(|(at_us, _)| *at_us < heard.agreed_us) {
             self.found.pop_front();
         }
+        while self.found.len() > FOUND_MAX {
+            let oldest = self.found.pop_front().map_or(share, |(_, share)| share);
+            let next = &mut self.found[0].1;
+            *next = oldest.min(*next);
+        }
         self.share()
     }
 
@@ -47,7 +55,7 @@ impl Others {
         }
         let part = |share: u32| (u64::from(limit) * u64::from(share) / u64::from(WHOLE)) as u32;
         let mut allowed: Vec<u32> = self.parts.iter().map(|(_, share)| part(*share)).collect();
-        let not_agreed = allowed[self.own] - part(self.share());
+        let not_agreed = allowed[self.own].saturating_sub(part(self.share()));
         // What is left goes round in turn.
         let left = limit.saturating_sub(allowed.iter().sum());
         for place in self.turn.into_iter().flat_map(|turn| turn..turn + left as usize) {
