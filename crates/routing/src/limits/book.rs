@@ -15,7 +15,7 @@ use photofinish_config::config::{Config, Limits, User};
 /// The levels of a request after everybody, in the order in which they are checked and locked.
 const NAMED: [fn(Arc<str>) -> LevelName; LEVELS_MAX - 1] = [LevelName::Team, LevelName::User, LevelName::Key];
 pub(super) const LEVELS_MAX: usize = 4;
-/// As many tellings are "lately": a gateway that missed one hears of it in the next ones, some two seconds long.
+/// Each telling says what was used since so many tellings before, some two seconds: a gateway that missed one still hears of it.
 const LATELY: usize = 4;
 
 /// All subjects that were ever limited.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use super::heard::HeardUse;
 use super::rate::WHOLE;
 
-/// Parts that are remembered while another gateway has not heard of them: half a minute of them.
+/// Parts of this gateway that are remembered while another one has not heard of them: those of half a minute.
 const FOUND_MAX: usize = 60;
 
 /// What a subject knows of other gateways.
@@ -16,14 +16,14 @@ pub(super) struct Others {
     /// Of all that live, by id, this one among them: running streams, and the part of the limit.
     pub parts: Vec<(u32, u32)>,
     pub own: usize,
-    /// Parts of this gateway, and when each was found. All others have heard of the first one, not of the rest.
+    /// Parts of this gateway, and when each was found. The others may not have heard yet of those after the first.
     found: VecDeque<(i64, u32)>,
     /// Whose turn it is. None: between two turns.
     pub turn: Option<usize>,
 }
 
 impl Others {
-    /// This gateway's part: a smaller one at once, a larger one when all others have heard of it, because they use theirs until then.
+    /// This gateway's part: a smaller one at once, a larger one when all others have heard of it. Until then they may still use theirs, which were larger.
     pub fn agree(&mut self, heard: &HeardUse) -> u32 {
         let share = self.parts[self.own].1;
         if self.found.back().is_some_and(|(at_us, _)| *at_us > heard.store_us) {

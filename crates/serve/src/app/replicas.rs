@@ -47,7 +47,7 @@ pub(super) struct ReplicaTask {
     told: HashMap<LevelName, SubjectUse>,
     /// None: nothing was heard yet.
     heard_at: Option<Instant>,
-    /// By the clock of the store, when it was read.
+    /// When the others were read last, by the clock of the store. The others are told.
     read_us: Option<i64>,
     is_away: bool,
     /// The last exchange failed.
@@ -175,7 +175,7 @@ impl ReplicaTask {
         }
     }
 
-    /// The exchange took so long.
+    /// `took`: the exchange, at the end of which the others can read what was told.
     fn hear(&mut self, heard: HeardReplicas, took: Duration) {
         self.heard_at = Some(Instant::now());
         self.gateway.set_keys_away(false);
