@@ -186,13 +186,15 @@ impl PlayedRace<'_> {
     }
 
     /// The part of it that the budget may refuse, as far as the gateway sees it: without breaker probes, and without races in which
-    /// an attempt failed or was overdue, so that the next one had to start.
+    /// an attempt failed or was overdue, so that the next one had to start. If the chosen extra won, it is what the others cost.
     pub fn bought(&self) -> f64 {
         let replaced = self.attempts.iter().any(|attempt| attempt.reason == StartReason::Fallback);
         if replaced || self.reasons.contains(DecisionReason::Overdue) {
             return 0.0;
         }
-        self.extras().filter(|attempt| !attempt.trial).map(|attempt| attempt.cost - attempt.after_cut).sum()
+        let seen = |attempt: &PlayedAttempt| attempt.cost - attempt.after_cut;
+        let chosen = self.attempts.iter().skip(1).filter(|attempt| !attempt.trial).map(seen).sum::<f64>();
+        chosen.min(self.extras().filter(|attempt| !attempt.trial).map(seen).sum())
     }
 
     fn extras(&self) -> impl Iterator<Item = &PlayedAttempt> {

@@ -129,9 +129,8 @@ fn only_an_upstream_with_whole_answers_has_statistics_of_them() {
 fn a_race_pays_for_what_is_billed() {
     let learning = Arc::new(Learning::new());
     let cost_budget = learning.cost_budget("m", 0.5, false);
-    lock(&cost_budget).settle(140.0, 0.0, 0.0);
     // Empty enough to hold all that comes.
-    assert!(lock(&cost_budget).reserve(7_000.0));
+    lock(&cost_budget).settle(140.0, 0.0, 7_000.0);
     let spent = |endings: [ObservedEnd; 2]| {
         let before = bucket(&cost_budget);
         let race_budget = Arc::new(RaceBudget::new(cost_budget.clone(), true));

@@ -10,7 +10,7 @@ use super::question::{AdaptiveQuestion, AttemptView, CandidateOrder, NextDecisio
 use super::rule;
 use super::rules::{ExtraStarts, PolicyRules, PolicySetting};
 use super::state::PolicyState;
-use super::value::{AttemptForecast, CandidateScores, SurvivalWeights, share_of_mean};
+use super::value::{self, AttemptForecast, CandidateScores, SurvivalWeights, share_of_mean};
 use crate::forecast::grid::{self, GridRow, TIMES, grid};
 use photofinish_config::config::RaceSettings;
 use photofinish_history::reason::DecisionReason;
@@ -95,6 +95,12 @@ pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
     let running = [AttemptView::waiting(primary, 0)];
     let hedge = hedge.map(|hedge| hedges.refined(question, &weights, &scores.prospects[primary], &running, hedge));
     opening(question, primary, hedge)
+}
+
+/// The opening's first, then the others in the order in which they replace it if it fails.
+pub fn starts(question: &AdaptiveQuestion<'_>) -> CandidateOrder {
+    let first = open(question).primary;
+    std::iter::once(first).chain(value::order(question).iter().filter(|other| *other != first)).collect()
 }
 
 /// At a timer, or after a failure. With none running it names the best that is left.

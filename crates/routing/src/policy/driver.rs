@@ -69,10 +69,11 @@ impl PolicyDriver {
         if reason == StartReason::Hedge && !is_rescue {
             self.state.reasons.add(DecisionReason::Hedged);
         }
-        if ordinal > 0 && !is_rescue && reason != StartReason::Fallback {
+        let state = &mut self.state.parts.candidates[candidate];
+        // A breaker's trial comes on top of the budget, like what replaces a failed or a late attempt.
+        if ordinal > 0 && !is_rescue && reason != StartReason::Fallback && !state.trial {
             race_budget.chose(ordinal);
         }
-        let state = &mut self.state.parts.candidates[candidate];
         let sent = state.sent();
         state.started = Some(sent);
         if state.last {

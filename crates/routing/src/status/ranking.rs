@@ -11,8 +11,7 @@ use crate::money::BudgetSnapshot;
 use crate::policy::question::{
     AdaptiveQuestion, CANDIDATES_MAX, CandidateForecast, Minimise, READING, TPOT_US, us_per_cost,
 };
-use crate::policy::rules;
-use crate::policy::value::order;
+use crate::policy::{adaptive, rules};
 use photofinish_base::clock::micros;
 use photofinish_config::config::{Objective, RaceSettings};
 
@@ -141,7 +140,7 @@ impl RankedFigures<'_> {
             now: self.now_us,
             elapsed_us: 0,
         };
-        order(&question).iter().filter_map(|place| able.get(place).copied()).collect()
+        adaptive::starts(&question).iter().filter_map(|place| able.get(place).copied()).collect()
     }
 
     fn waits_for_all(&self) -> bool {
@@ -151,10 +150,10 @@ impl RankedFigures<'_> {
     fn why(&self, contender: &RankedUpstream, best: &RankedUpstream, alone: bool) -> (&'static str, String) {
         let forecast = &contender.forecast;
         if forecast.is_unknown(self.now_us) {
-            let then = if rules(self.settings.policy).tries_unknown() {
-                "; it runs next to the best until there are more samples"
-            } else {
-                ""
+            let then = match rules(self.settings.policy).tries_unknown() {
+                true if contender.name == best.name => "; it is tried first",
+                true => "; it runs next to the best until there are more samples",
+                false => "",
             };
             return ("unknown", format!("too few samples{then}"));
         }
@@ -191,17 +190,15 @@ impl RankedFigures<'_> {
         misses.then(|| format!("TPOT {:.0} ms, over the target of {:.0} ms", tpot_us / 1e3, target_us / 1e3))
     }
 
-    /// The quantile by which it is slowest, if it is slower.
+    /// The quantile by which it is slowest, if it is slower. Only if nothing else tells them apart the p99, which few samples bear out.
     fn slower(&self, contender: &RankedUpstream, best: &RankedUpstream) -> Option<String> {
-        let shares: [(f64, &str); 2] = [(0.5, "p50"), (0.95, "p95")];
-        let worst = shares
-            .into_iter()
-            .filter_map(|(q, name)| {
-                let us = self.time_us(contender, q)?;
-                Some((us / self.time_us(best, q)?, us, name))
-            })
-            .max_by(|one, other| one.0.total_cmp(&other.0));
-        let (ratio, us, name) = worst.filter(|(ratio, ..)| *ratio > EQUAL)?;
+        let slower_by = |(q, name)| {
+            let us = self.time_us(contender, q)?;
+            Some((us / self.time_us(best, q)?, us, name)).filter(|(ratio, ..)| *ratio > EQUAL)
+        };
+        let shares = [(0.5, "p50"), (0.95, "p95")];
+        let worst = shares.into_iter().filter_map(slower_by).max_by(|one, other| one.0.total_cmp(&other.0));
+        let (ratio, us, name) = worst.or_else(|| slower_by((0.99, "p99")))?;
         let what = match self.settings.optimise {
             _ if self.waits_for_all() => "whole answer",
             Objective::Completion => "whole answer",

@@ -6,8 +6,8 @@ use std::path::Path;
 use super::*;
 use crate::forecast::SendConditions;
 use crate::learning::{AttemptObserver, ObservedEnd, RequestMemory};
-use crate::money::CostBudget;
 use crate::money::tariff::{PromptTokens, Tariff};
+use crate::money::{CostBudget, SpentLately};
 use crate::policy::plan::StartRule;
 use crate::policy::{CandidateState, ContextFits, LookDraw};
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
@@ -333,6 +333,32 @@ fn a_look_that_the_budget_does_not_hold_does_not_start() {
     assert!(plan.entries.iter().all(|entry| !entry.trial), "{plan:?}");
     assert!(!driver.is_watched(1) && !driver.reasons().contains(DecisionReason::Look));
     assert!(driver.reasons().contains(DecisionReason::Budget));
+}
+
+#[test]
+fn a_breakers_trial_is_no_chosen_extra_even_if_it_wins() {
+    let learning = taught(by_streams);
+    let spent = |trial: bool| {
+        let mut driver = driver(&learning, "policy = \"adaptive\"", &[], false);
+        driver.state.parts.candidates[1].trial = trial;
+        let race_budget = driver.race_budget().clone();
+        race_budget.requested(learning.now_us());
+        for ordinal in [0, 1] {
+            driver.started(ordinal, (ordinal, StartReason::First), &learning, PrefixBlocks::default(), 2_000);
+        }
+        race_budget.paid(0, 3.0);
+        race_budget.paid(1, 10.0);
+        race_budget.won(1);
+        let before = lately(&learning);
+        drop((driver, race_budget));
+        let after = lately(&learning);
+        [after.base - before.base, after.extras - before.extras, after.rescues - before.rescues]
+    };
+    assert_eq!((spent(true), spent(false)), ([10.0, 0.0, 3.0], [10.0, 3.0, 0.0]));
+}
+
+fn lately(learning: &Learning) -> SpentLately {
+    learning.cost_budget("m", 0.1, false).lock().unwrap().spent_lately(learning.now_us())
 }
 
 #[test]

@@ -100,6 +100,28 @@ fn what_is_best_depends_on_the_aim() {
 }
 
 #[test]
+fn who_is_first_is_whom_a_request_would_ask_first() {
+    let mut learner = Learner::new();
+    for n in 0..200_i32 {
+        let at = NOW - i64::from(200 - n) * 1_000_000;
+        learner.launched(at);
+        // One of thirteen takes two seconds: a smaller mean, and a longer tail.
+        learner.first_token(SENT, if n % 13 == 0 { 2_000_000 } else { 150_000 }, at);
+    }
+    let contenders = [contender("straggles/m", &learner), seen("steady/m", 300.0, 20.0)];
+    let (order, why) = ranked(&contenders, "optimise = \"ttft\"\nbudget = 0.02");
+    assert_eq!(order, ["steady/m", "straggles/m"], "its tail weighs more");
+    assert!(why[1].2.starts_with("TTFT p9"), "{}", why[1].2);
+    assert_eq!(
+        ranked(&contenders, "optimise = \"ttft\"\nbudget = 0").0,
+        ["straggles/m", "steady/m"],
+        "its mean is smaller"
+    );
+    let (order, why) = ranked(&[seen("a/m", 300.0, 20.0), contender("new/m", &Learner::new())], "budget = 0");
+    assert_eq!((order[0].as_str(), why[0].2.as_str()), ("new/m", "too few samples; it is tried first"));
+}
+
+#[test]
 fn who_cannot_be_asked_stands_behind_with_the_reason() {
     let with = |name: &str, obstacles: Obstacles| RankedUpstream { obstacles, ..seen(name, 50.0, 20.0) };
     let open = |breaker| Obstacles { off: None, unlisted: None, cooling: None, breaker };
