@@ -198,13 +198,7 @@ impl ReplicaTask {
         let limits = Heard {
             own: heard.number,
             own_use: self.told.clone(),
-            others: uses
-                .map(|(other, (id, told))| {
-                    // An older version does not say.
-                    let heard_at = told.get("heard").map_or(other.beat_at, |at| at.as_i64().unwrap_or(i64::MIN));
-                    ReplicaUse { id: *id, beat_at: other.beat_at, heard_at, subjects: subjects(told) }
-                })
-                .collect(),
+            others: uses.map(|(other, (_, told))| replica_use(other, told)).collect(),
             budgets: heard.budgets.iter().filter_map(budgets::change).collect(),
             store_us: heard.store_us + took.as_micros() as i64,
         };
@@ -312,6 +306,13 @@ fn locked<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What a gateway told of itself.
+fn replica_use(other: &ReplicaRow, told: &Value) -> ReplicaUse {
+    // An older version does not say when it heard the others.
+    let heard_at = told.get("heard").map_or(other.beat_at, |at| at.as_i64().unwrap_or(i64::MIN));
+    ReplicaUse { id: other.number, beat_at: other.beat_at, heard_at, subjects: subjects(told) }
+}
+
 /// What a gateway told of limits.
 fn subjects(told: &Value) -> HashMap<LevelName, SubjectUse> {
     let of = |entry: &Value| {
@@ -357,7 +358,36 @@ fn digest_of(config: &Config) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use photofinish_config::config::parse;
+    use photofinish_history::recorder::Recorder;
+    use photofinish_transport::upstream::{UpstreamClient, system_resolver};
+
+    /// Of a gateway whose database is never asked.
+    fn task() -> ReplicaTask {
+        let config = parse("store.url = \"postgres://u@127.0.0.1:1/nothing\"", Path::new("config.toml"), &|_| None);
+        let live = LiveConfig::new(config.unwrap(), &HashMap::new()).unwrap();
+        let shutdown = Shutdown::new();
+        let client = UpstreamClient::with_resolver(shutdown.clone(), system_resolver()).unwrap();
+        ReplicaTask::new(Arc::new(Gateway::new(live, client, Recorder::without_store(), shutdown))).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_gateway_tells_when_it_heard_the_others() {
+        let mut task = task();
+        let heard_at = |report: ReplicaReport| {
+            let told = serde_json::from_str(&report.uses).unwrap();
+            replica_use(&ReplicaRow { number: 2, started_at: 0, beat_at: 9, report }, &told).heard_at
+        };
+        assert_eq!(heard_at(task.tell()), i64::MIN, "it has heard nothing yet");
+        task.hear(HeardReplicas { store_us: 5, ..HeardReplicas::default() }, Duration::ZERO);
+        // Where this is missing, what it told at 9 would count as heard.
+        assert_eq!(heard_at(task.tell()), 5);
+        let of_an_older_version = ReplicaReport { uses: "{}".to_owned(), ..ReplicaReport::default() };
+        assert_eq!(heard_at(of_an_older_version), 9);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_that_panics_is_not_the_last() {
