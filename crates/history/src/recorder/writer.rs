@@ -564,7 +564,15 @@ impl WriterState {
                 return self.doubt(Witness::Writer(symptom), &reason);
             }
             Ok(Err(MoveError::Spill(error))) if self.spill_is_set_aside(&error).await => return,
-            Ok(Err(MoveError::Database(error) | MoveError::Spill(error))) | Err(error) => error,
+            Ok(Err(MoveError::Database(error))) => {
+                if self.stuck.is_due() {
+                    let path = self.spill.path().display();
+                    tracing::warn!(%path, %error, "the database does not take the rows of the file now: they stay there");
+                }
+                self.back_at = Instant::now() + RETRY_LAST;
+                return;
+            }
+            Ok(Err(MoveError::Spill(error))) | Err(error) => error,
         };
         self.back_at = Instant::now() + RETRY_LAST;
         self.complain(&error);
