@@ -29,6 +29,9 @@ struct Options {
     /// Path of the database. An existing one is reused. Without it, a temporary directory.
     #[arg(long)]
     path: Option<PathBuf>,
+    /// A Postgres database to write the attempts to, instead of all other measurements.
+    #[arg(long, conflicts_with = "path")]
+    url: Option<String>,
     /// Attempts in the history.
     #[arg(long, default_value_t = 10_000_000)]
     attempts: usize,
@@ -49,6 +52,10 @@ struct Options {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let options = Options::parse();
+    if let Some(url) = &options.url {
+        let config = parse(&format!("store.url = {}", serde_json::json!(url)), Path::new("config.toml"), &|_| None)?;
+        return make(&options, &config.store.path, &mut std::io::stdout()).await;
+    }
     let directory = tempfile::tempdir()?;
     let path = options.path.clone().unwrap_or_else(|| directory.path().join("history.db"));
     let mut out = std::io::stdout();
