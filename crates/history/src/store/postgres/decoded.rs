@@ -13,6 +13,8 @@ pub(in crate::store) struct DecodedRow {
     text: String,
     blobs: Vec<u8>,
     names: Vec<String>,
+    /// The numbers of the columns' types.
+    types: Vec<u32>,
 }
 
 enum Cell {
@@ -43,23 +45,24 @@ impl DecodedRow {
     pub(super) fn fill(&mut self, row: &PgRow) -> Result<(), PostgresError> {
         if self.names.is_empty() {
             self.names = row.columns().iter().map(|column| column.name().to_owned()).collect();
+            self.types = row.columns().iter().map(|of| of.type_info().oid().map_or(0, |oid| oid.0)).collect();
         }
         self.cells.clear();
         self.text.clear();
         self.blobs.clear();
         for at in 0..row.len() {
-            let cell = self.decode(&row.try_get_raw(at)?)?;
+            let oid = self.types.get(at).copied().unwrap_or_default();
+            let cell = self.decode(&row.try_get_raw(at)?, oid)?;
             self.cells.push(cell);
         }
         Ok(())
     }
 
-    fn decode(&mut self, value: &PgValueRef<'_>) -> Result<Cell, PostgresError> {
+    fn decode(&mut self, value: &PgValueRef<'_>, oid: u32) -> Result<Cell, PostgresError> {
         if value.is_null() {
             return Ok(Cell::Null);
         }
         let bytes = value.as_bytes().map_err(|error| PostgresError::Lost(error.to_string()))?;
-        let oid = value.type_info().oid().map_or(0, |oid| oid.0);
         let integer = |bytes: &[u8]| {
             bytes.iter().fold(if bytes.first().is_some_and(|first| *first > 127) { -1 } else { 0 }, |sum: i64, byte| {
                 sum << 8 | i64::from(*byte)

@@ -139,7 +139,7 @@ impl PostgresSession {
     pub fn query(&self, sql: &str, parameters: &[Value<'_>]) -> Result<CursorRows<'_>, PostgresError> {
         self.cursors.set(self.cursors.get() + 1);
         let cursor = format!("piece_{}", self.cursors.get());
-        self.execute(&format!("DECLARE {cursor} NO SCROLL CURSOR FOR {sql}"), parameters)?;
+        self.execute(&format!("DECLARE {cursor} BINARY NO SCROLL CURSOR FOR {sql}"), parameters)?;
         Ok(CursorRows::new(self, Some(cursor), Vec::new()))
     }
 
@@ -207,7 +207,9 @@ impl<'s> CursorRows<'s> {
         if self.piece.len() == 0
             && let Some(cursor) = &self.cursor
         {
-            let piece = self.session.fetch(&format!("FETCH {PIECE} FROM {cursor}"), &[])?;
+            // One exchange, as it has no parameters; the cursor sends the binary form.
+            let fetch = sqlx::raw_sql(AssertSqlSafe(format!("FETCH {PIECE} FROM {cursor}")));
+            let piece = self.session.run(async |connection| connection.fetch_all(fetch).await)?;
             if piece.len() < PIECE {
                 self.cursor = None;
             }
