@@ -11,8 +11,11 @@ use super::selection::{Selection, SourceFilter};
 /// The newest part of the history that is always read as rows, and so is exact; microseconds.
 const NEWEST_US: i64 = HOUR_US;
 
-/// Number of pieces for the newest period.
-const NEWEST_PIECES: i64 = 16;
+/// Attempts of a piece, about: several threads share the pieces.
+const PIECE: u64 = 5_000;
+
+/// Pieces of one hour, or of the newest period, at most.
+const PIECES_MAX: u64 = 16;
 
 /// Attempts assumed for an hour when no hour is rolled up yet.
 const UNKNOWN_HOUR: u64 = 10_000;
@@ -57,7 +60,7 @@ pub(super) struct RowStretch {
 /// What to read for one question.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ReadPlan {
-    /// Oldest first. No piece contains more than one rolled-up hour.
+    /// Oldest first. No piece contains more than one rolled-up hour; an hour of many rows has several.
     pub pieces: Vec<RowStretch>,
     /// Starts of the days that are read as cells; `hours` has those of hours.
     pub days: Vec<i64>,
@@ -197,27 +200,34 @@ fn whole_hours(hours: &BTreeMap<i64, RolledHour>, (from_us, until_us): (i64, i64
     }
 }
 
-/// Cuts the newest stretch into pieces for several threads, and estimates its attempts from the newest rolled-up hour.
+/// Cuts the newest stretch into pieces, and estimates its attempts from the newest rolled-up hour.
 fn cut_newest(pieces: &mut Vec<RowStretch>, hours: &BTreeMap<i64, RolledHour>, now_us: i64) -> u64 {
     let rolled = hours.last_key_value();
     let Some(last) = pieces.pop_if(|last| rolled.is_none_or(|(start, _)| last.from_us >= start + HOUR_US)) else {
         return 0;
     };
-    let length_us = (last.until_us.min(now_us) - last.from_us).max(0);
-    let step_us = (length_us / NEWEST_PIECES).max(1_000_000);
-    let mut from_us = last.from_us;
-    for _ in 1..NEWEST_PIECES {
-        if from_us + step_us < last.until_us {
-            pieces.push(RowStretch { from_us, until_us: from_us + step_us });
-            from_us += step_us;
-        }
-    }
-    pieces.push(RowStretch { from_us, ..last });
+    let end_us = last.until_us.min(now_us).max(last.from_us);
     let of_hour = rolled.map_or(UNKNOWN_HOUR, |(_, rolled)| rolled.attempts);
-    (of_hour as f64 * length_us as f64 / HOUR_US as f64) as u64
+    let attempts = (of_hour as f64 * (end_us - last.from_us) as f64 / HOUR_US as f64) as u64;
+    pieces.extend(cut(RowStretch { until_us: end_us, ..last }, attempts));
+    // Clocks differ: there may be rows of a later time.
+    if let Some(newest) = pieces.last_mut() {
+        newest.until_us = last.until_us;
+    }
+    attempts
 }
 
-/// The periods between the cells, cut at hours with rows so that several threads can share them.
+/// Cuts a stretch into pieces of the same length.
+fn cut(whole: RowStretch, attempts: u64) -> impl Iterator<Item = RowStretch> {
+    let count = (attempts / PIECE).clamp(1, PIECES_MAX) as i64;
+    let step_us = (whole.until_us - whole.from_us) / count;
+    (0..count).map(move |place| {
+        let from_us = whole.from_us + place * step_us;
+        RowStretch { from_us, until_us: if place + 1 < count { from_us + step_us } else { whole.until_us } }
+    })
+}
+
+/// The periods between the cells, cut so that several threads can share them: at hours with rows, and these into pieces.
 fn rows_between(
     cells: &BTreeMap<i64, RolledHour>,
     rows: &BTreeMap<i64, RolledHour>,
@@ -231,11 +241,15 @@ fn rows_between(
         if from_us >= until_us {
             return;
         }
-        for (start, _) in rows.range(from_us.saturating_add(1)..until_us) {
-            pieces.push(RowStretch { from_us, until_us: *start });
-            from_us = *start;
+        let in_rows = |at_us: i64| rows.get(&start_of(at_us, HOUR_US)).map_or(0, |rolled| rolled.attempts);
+        let starts = rows.range(from_us.saturating_add(1)..until_us).map(|(start, _)| *start);
+        // What follows the last of them is not rolled up.
+        let end = rows.last_key_value().map(|(start, _)| start + HOUR_US);
+        for next_us in starts.chain(end.filter(|end| (from_us + 1..until_us).contains(end))) {
+            pieces.extend(cut(RowStretch { from_us, until_us: next_us }, in_rows(from_us)));
+            from_us = next_us;
         }
-        pieces.push(RowStretch { from_us, until_us });
+        pieces.extend(cut(RowStretch { from_us, until_us }, in_rows(from_us)));
     };
     for start in cells.keys() {
         gap(at, *start);

@@ -28,6 +28,9 @@ pub const EXACT_MAX: u64 = 150_000;
 /// Threads that read rows for one question.
 const THREADS_MAX: usize = 4;
 
+/// The same over connections to a server, which has others to answer.
+const CONNECTIONS_MAX: usize = 2;
+
 /// Virtual machine steps of SQLite between two checks of the clock; well under a millisecond.
 const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 
@@ -74,6 +77,19 @@ impl OpenDatabase {
             OpenDatabase::Sqlite(connection) => Connection::Sqlite(connection),
             OpenDatabase::Postgres(session) => Connection::Postgres(session),
         }
+    }
+
+    /// Limits what runs from now on by the deadline and by `stop`.
+    fn limit(&self, deadline: Instant, stop: &Arc<AtomicBool>) -> database::Result<()> {
+        let stop = Arc::clone(stop);
+        match self {
+            OpenDatabase::Sqlite(connection) => {
+                let is_over = move || stop.load(Relaxed) || Instant::now() >= deadline;
+                connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(is_over))?;
+            }
+            OpenDatabase::Postgres(session) => session.limit(Some(deadline), move || stop.load(Relaxed)),
+        }
+        Ok(())
     }
 }
 
@@ -174,13 +190,8 @@ impl StoreReader {
         // The plan and the cells come from one snapshot.
         let state = self.opened.connection().snapshot()?;
         let plan = ReadPlan::new(&state, selection, self.exact_max)?;
-        cells::read(&state, selection, &plan, &mut gathered)?;
         let pieces = &plan.pieces;
-        let others = match std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) {
-            _ if plan.rows_expected < EXACT_MAX / 20 || matches!(self.opened, OpenDatabase::Postgres(_)) => 0,
-            threads => threads.min(pieces.len()).saturating_sub(1),
-        };
-        let next = AtomicUsize::new(0);
+        let (next, (path, stop)) = (AtomicUsize::new(0), (&self.path, &self.stop));
         let work = |connection: &Connection<'_>, gathered: &mut G| -> database::Result<()> {
             loop {
                 let place = next.fetch_add(1, Relaxed);
@@ -189,21 +200,24 @@ impl StoreReader {
                 scan::scan(connection, (from_us, until_us), &selection.filter, first_race, gathered)?;
             }
         };
-        let (path, stop) = (&self.path, &self.stop);
         std::thread::scope(|scope| {
             let helper = || -> database::Result<G> {
                 let mut gathered = make();
-                let connection = open::connect(path)?;
-                interrupt(&connection, deadline, stop)?;
-                let state = Connection::Sqlite(&connection).snapshot()?;
+                let Some(opened) = helping(path, deadline, stop)? else { return Ok(gathered) };
+                let state = opened.connection().snapshot()?;
                 // If planned rows were removed since, only the snapshot of the first thread still has them.
                 if plan::removed(&state)? == plan.removed {
                     work(&state, &mut gathered)?;
                 }
                 Ok(gathered)
             };
-            let helpers: Vec<_> = (0..others).map(|_| scope.spawn(helper)).collect();
-            work(&state, &mut gathered)?;
+            let helpers: Vec<_> = (0..self.helpers(&plan)).map(|_| scope.spawn(helper)).collect();
+            let own = cells::read(&state, selection, &plan, &mut gathered).and_then(|()| work(&state, &mut gathered));
+            if own.is_err() {
+                // The others need not go on.
+                next.store(pieces.len(), Relaxed);
+            }
+            own?;
             for helper in helpers {
                 let joined = helper.join().map_err(|_| DatabaseError::Content("a thread panicked".to_owned()))?;
                 gathered.merge(joined?);
@@ -213,21 +227,23 @@ impl StoreReader {
         Ok((gathered, Coverage { rolled_until: plan.rolled_until, whole_hours: plan.whole_hours }))
     }
 
+    /// How many other threads read rows too.
+    fn helpers(&self, plan: &ReadPlan) -> usize {
+        if plan.rows_expected < EXACT_MAX / 20 {
+            return 0;
+        }
+        let most = if matches!(self.opened, OpenDatabase::Postgres(_)) { CONNECTIONS_MAX } else { THREADS_MAX };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most);
+        threads.min(plan.pieces.len()).saturating_sub(1)
+    }
+
     fn limit_time(&self) -> Result<Instant, ReadError> {
         // A short query may end before its first check.
         if self.stop.load(Relaxed) {
             return Err(ReadError::Stopped { path: self.path.clone() });
         }
         let deadline = Instant::now() + self.time_limit;
-        match &self.opened {
-            OpenDatabase::Sqlite(connection) => {
-                interrupt(connection, deadline, &self.stop).map_err(|error| self.explain(error.into()))?;
-            }
-            OpenDatabase::Postgres(session) => {
-                let stop = Arc::clone(&self.stop);
-                session.limit(Some(deadline), move || stop.load(Relaxed));
-            }
-        }
+        self.opened.limit(deadline, &self.stop).map_err(|error| self.explain(error))?;
         Ok(deadline)
     }
 
@@ -254,10 +270,16 @@ impl StoreReader {
     }
 }
 
-/// Limits the running statement by the deadline and by `stop`.
-fn interrupt(connection: &rusqlite::Connection, deadline: Instant, stop: &Arc<AtomicBool>) -> rusqlite::Result<()> {
-    let stop = stop.clone();
-    connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || stop.load(Relaxed) || Instant::now() >= deadline))
+/// Another connection for the same question. None: the server gives no more.
+fn helping(path: &Path, deadline: Instant, stop: &Arc<AtomicBool>) -> database::Result<Option<OpenDatabase>> {
+    let opened = if postgres::is_postgres(path) {
+        let Ok(session) = postgres::reading(path) else { return Ok(None) };
+        OpenDatabase::Postgres(session)
+    } else {
+        OpenDatabase::Sqlite(open::connect(path)?)
+    };
+    opened.limit(deadline, stop)?;
+    Ok(Some(opened))
 }
 
 /// Rows that are counted one by one.
