@@ -47,6 +47,7 @@ fn released() -> Migrator {
         migration(20, "audit", include_str!("../../migrations/0020_audit.sql")),
         migration(21, "narrow", include_str!("../../migrations/0021_narrow.sql")),
         migration(22, "cost steps", include_str!("../../migrations/0022_cost_steps.sql")),
+        migration(23, "rare races", include_str!("../../migrations/0023_rare_races.sql")),
     ])
 }
 
