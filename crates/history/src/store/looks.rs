@@ -69,13 +69,17 @@ const LOOKS: &str = "\
 /// Of the index alone.
 const COUNT: &str = "SELECT count(*) FROM race WHERE look IS NOT NULL AND started_at >= ?1 AND started_at < ?2";
 
-/// The clients of these models shortly before a look, in races without one.
-const AROUND: &str = "\
-    SELECT first_token_sent_us, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, model FROM (\
-        SELECT race_id, winner, model, source, p_look, look, first_token_sent_us FROM race WHERE race_id < ?1 \
-        ORDER BY race_id DESC LIMIT ?3) AS recent \
-    LEFT JOIN attempt ON attempt.race_id = recent.race_id AND attempt.ordinal = recent.winner AND tok_src = 'usage' \
-    WHERE (CAST(?2 AS TEXT) IS NULL OR model = ?2) AND source = 'client' AND p_look > 0 AND look IS NULL AND first_token_sent_us IS NOT NULL LIMIT ?4";
+/// So many clients of these models shortly before a look, in races without one. SQLite prepares a statement anew each time a limit is bound.
+fn around(at_each: usize) -> String {
+    format!(
+        "SELECT first_token_sent_us, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, model FROM (\
+             SELECT race_id, winner, model, source, p_look, look, first_token_sent_us FROM race WHERE race_id < ?1 \
+             ORDER BY race_id DESC LIMIT {SEARCHED}) AS recent \
+         LEFT JOIN attempt ON attempt.race_id = recent.race_id AND attempt.ordinal = recent.winner AND tok_src = 'usage' \
+         WHERE (CAST(?2 AS TEXT) IS NULL OR model = ?2) AND source = 'client' AND p_look > 0 AND look IS NULL \
+           AND first_token_sent_us IS NOT NULL LIMIT {at_each}"
+    )
+}
 
 impl StoreReader {
     /// The newest first.
@@ -106,6 +110,7 @@ impl StoreReader {
     ) -> Result<Vec<ClientRow>, ReadError> {
         let at_each = (AT_EACH * models.max(1)).min(SEARCHED);
         let every = looks.len().div_ceil(AROUND_MAX.min(CLIENTS_MAX / at_each)).max(1);
+        let around = around(at_each);
         let read = |connection: &Connection<'_>| {
             let mut all = Vec::new();
             for look in looks.iter().step_by(every) {
@@ -114,7 +119,7 @@ impl StoreReader {
                     let (first_token_us, tokens, model) = (row.get(0)?, tokens(row)?, row.get(5)?);
                     Ok(ClientRow { model, first_token_us, weight: look.weight, tokens })
                 };
-                all.extend(connection.all(AROUND, params![Id(&before), model, SEARCHED, at_each], of_client)?);
+                all.extend(connection.all(&around, params![Id(&before), model], of_client)?);
             }
             Ok(all)
         };
