@@ -25,8 +25,8 @@ pub use script::{Gate, Script, Step};
 pub use secure::{Identity, NAME, secured};
 pub use sse::{SseReader, sse_events};
 
-/// How long a test waits for an event before it fails. Reached only by failing tests.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a test waits for an event before it fails. Reached only by failing tests: some move 70 MB on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Between two questions to another process, which needs the processors to get there.
 pub async fn pause() {
