@@ -69,7 +69,8 @@ const LOOKS: &str = "\
 /// Of the index alone.
 const COUNT: &str = "SELECT count(*) FROM race WHERE look IS NOT NULL AND started_at >= ?1 AND started_at < ?2";
 
-/// So many clients of these models shortly before a look, in races without one. SQLite prepares a statement anew each time a limit is bound.
+/// So many clients of these models shortly before a look, in races without one. SQLite prepares a statement anew each time a limit
+/// is bound.
 fn around(at_each: usize) -> String {
     format!(
         "SELECT first_token_sent_us, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, model FROM (\

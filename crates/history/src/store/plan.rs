@@ -244,7 +244,7 @@ fn rows_between(
         let in_rows = |at_us: i64| rows.get(&start_of(at_us, HOUR_US)).map_or(0, |rolled| rolled.attempts);
         let starts = rows.range(from_us.saturating_add(1)..until_us).map(|(start, _)| *start);
         // What follows the last of them is not rolled up.
-        let end = rows.last_key_value().map(|(start, _)| start + HOUR_US);
+        let end = rows.last_key_value().map(|(start, _)| start.saturating_add(HOUR_US));
         for next_us in starts.chain(end.filter(|end| (from_us + 1..until_us).contains(end))) {
             pieces.extend(cut(RowStretch { from_us, until_us: next_us }, in_rows(from_us)));
             from_us = next_us;

@@ -23,7 +23,8 @@ pub(super) struct Others {
 }
 
 impl Others {
-    /// This gateway's part: a smaller one at once, a larger one when all others have heard of it. Until then they may still use theirs, which were larger.
+    /// This gateway's part: a smaller one at once, a larger one when all others have heard of it. Until then they may still use
+    /// theirs, which were larger.
     pub fn agree(&mut self, heard: &HeardUse) -> u32 {
         let share = self.parts[self.own].1;
         if self.found.back().is_some_and(|(at_us, _)| *at_us > heard.store_us) {

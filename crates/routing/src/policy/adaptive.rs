@@ -99,8 +99,7 @@ pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
 
 /// The opening's first, then the others in the order in which they replace it if it fails.
 pub fn starts(question: &AdaptiveQuestion<'_>) -> CandidateOrder {
-    let first = open(question).primary;
-    std::iter::once(first).chain(value::order(question).iter().filter(|other| *other != first)).collect()
+    value::order_from(open(question).primary, question)
 }
 
 /// At a timer, or after a failure. With none running it names the best that is left.

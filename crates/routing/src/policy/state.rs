@@ -124,10 +124,6 @@ impl PolicyState {
         entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
     }
 
-    pub(super) fn order(&self, now_us: i64) -> CandidateOrder {
-        self.ask_first(now_us, value::order)
-    }
-
     /// Of what its attempts are waited for.
     pub(super) fn forecast(&self, candidate: usize) -> Guard<Arc<LatencyForecast>> {
         let state = &self.parts.candidates[candidate];
@@ -148,8 +144,7 @@ impl PolicyState {
     pub(super) fn begin(&self, plan: &mut RacePlan, opening: Opening, now_us: i64) {
         let Opening { primary, also, hedge_at_us, hedge, why } = opening;
         self.reasons.add(why);
-        let order: CandidateOrder =
-            std::iter::once(primary).chain(self.order(now_us).iter().filter(|other| *other != primary)).collect();
+        let order = self.ask_first(now_us, |question| value::order_from(primary, question));
         self.sort(&mut plan.entries, &order);
         let mut started = vec![primary];
         for candidate in also.iter().take(RUNNING_MAX - 1) {

@@ -170,6 +170,11 @@ pub(crate) fn share_of_mean(question: &AdaptiveQuestion<'_>, cost: f64) -> f32 {
     if question.terms.mean_cost > 0.0 { (cost.max(0.0) / question.terms.mean_cost) as f32 } else { 0.0 }
 }
 
+/// `first`, then the others in their order.
+pub fn order_from(first: usize, question: &AdaptiveQuestion<'_>) -> CandidateOrder {
+    std::iter::once(first).chain(order(question).iter().filter(|other| *other != first)).collect()
+}
+
 /// The startable candidates, best for the aim first; equal ones by cost, then as listed.
 pub fn order(question: &AdaptiveQuestion<'_>) -> CandidateOrder {
     CandidateScores::new(question, &SurvivalWeights::alone(question)).best

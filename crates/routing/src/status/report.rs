@@ -137,7 +137,7 @@ pub struct ModelReport {
     pub bucket_capacity: f64,
     /// What chosen extra attempts of the last hour cost, as a share of single attempts; null if nothing was asked.
     pub extras_share: Option<f64>,
-    /// What attempts cost that replaced failed and late ones, likewise.
+    /// What attempts cost that replaced failed and late ones, and breaker trials, likewise.
     pub rescues_share: Option<f64>,
     /// `usd`, or `tokens` if no upstream has a price.
     pub unit: CostUnit,
