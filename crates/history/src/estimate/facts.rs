@@ -97,7 +97,7 @@ pub struct AttemptFacts<'a> {
 }
 
 /// A race without a row counts as running for this long after its start; after that its row is lost. Microseconds.
-const RUNNING_US: i64 = 3_600_000_000;
+pub const RUNNING_US: i64 = 3_600_000_000;
 
 /// Passes the facts of each attempt of one race to `each`. `request`: none while its row is not written.
 pub fn of_race<'a>(

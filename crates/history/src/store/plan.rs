@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::columns::{DAY_US, HOUR_US, start_of};
 use super::database::{AnswerRow, Connection, Id, Result, params};
 use super::selection::{Selection, SourceFilter};
+use crate::estimate::facts::RUNNING_US;
 
-/// The newest part of the history that is always read as rows, and so is exact; microseconds.
-const NEWEST_US: i64 = HOUR_US;
+/// The newest part of the history is always read as rows: attempts of races that still run are left out, and a cell has them all.
+const NEWEST_US: i64 = RUNNING_US;
 
 /// Attempts of a piece, about: several threads share the pieces.
 const PIECE: u64 = 5_000;
@@ -257,4 +258,56 @@ fn rows_between(
     }
     gap(at, until_us);
     pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::selection::AttemptFilter;
+
+    const DAY: i64 = 20_000 * DAY_US;
+
+    /// The plan for rows of three hours with so many attempts, the last of which may not be rolled up, asked half an hour later.
+    fn plan(attempts: [u64; 3], rolled: usize, since: i64, exact_max: u64) -> ReadPlan {
+        let hour = |(place, attempts)| (DAY + place as i64 * HOUR_US, RolledHour { attempts, removed: false });
+        let hours = attempts.into_iter().enumerate().map(hour).take(rolled).collect();
+        let filter = AttemptFilter { since: Some(since), ..AttemptFilter::default() };
+        let selection = Selection { filter, now_us: DAY + 7 * HOUR_US / 2, ..Selection::default() };
+        ReadPlan::of(&hours, &BTreeSet::new(), (since, i64::MAX), DAY, &selection, exact_max)
+    }
+
+    /// Pieces of each hour, of which the last has what follows too.
+    fn pieces_of(plan: &ReadPlan) -> [usize; 4] {
+        [0, 1, 2, 3].map(|hour| {
+            let within = |piece: &&RowStretch| (piece.from_us - DAY).div_euclid(HOUR_US) == hour;
+            plan.pieces.iter().filter(within).count()
+        })
+    }
+
+    #[test]
+    fn hours_of_many_rows_have_several_pieces() {
+        let cases = [
+            ([10, 20, 30], 3, [1, 1, 1, 1]),
+            ([4_999, 12_000, 26_000], 3, [1, 2, 5, 2]),
+            ([0, 0, 10_000_000], 3, [1, 1, 16, 16]),
+            // The hour and a half without a roll-up are taken to be like the hour before them: 36,000 attempts.
+            ([10, 24_000, 99], 2, [1, 4, 5, 2]),
+            // Nothing is known: 10,000 attempts an hour.
+            ([0; 3], 0, [2, 2, 2, 1]),
+        ];
+        for (attempts, rolled, expected) in cases {
+            let plan = plan(attempts, rolled, DAY, u64::MAX);
+            assert_eq!(pieces_of(&plan), expected, "{attempts:?}, {rolled} rolled up");
+            assert!(plan.pieces.windows(2).all(|pair| pair[0].until_us == pair[1].from_us), "{:?}", plan.pieces);
+            let ends = plan.pieces.first().zip(plan.pieces.last()).map(|(first, last)| (first.from_us, last.until_us));
+            assert_eq!(ends, Some((DAY, i64::MAX)));
+        }
+    }
+
+    #[test]
+    fn a_large_window_reads_the_first_part_and_the_newest_hours_as_rows() {
+        let plan = plan([10_000, 20_000, 30_000], 3, DAY + HOUR_US / 2, 100);
+        assert_eq!((plan.hours.as_slice(), pieces_of(&plan)), ([DAY + HOUR_US].as_slice(), [2, 0, 6, 3]));
+        assert_eq!(plan.rolled_until, Some(DAY + 2 * HOUR_US));
+    }
 }

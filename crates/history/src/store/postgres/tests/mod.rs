@@ -348,6 +348,31 @@ fn each_bad_database_is_one_clear_line() {
     ));
 }
 
+#[test]
+fn a_server_that_gives_one_connection_gives_the_same_answer() {
+    let Some((directory, server)) = database("one") else { return };
+    filled(&server, &world::records(19, 4_000));
+    let one = format!("pf_one_{}", std::process::id());
+    let run = |sql: &str| PostgresSession::connect(&server).unwrap().batch(sql).unwrap();
+    run(&format!(
+        "CREATE ROLE {one} LOGIN CONNECTION LIMIT 1 PASSWORD '{0}'; GRANT SELECT ON ALL TABLES IN SCHEMA public TO {one}",
+        cluster::PASSWORD
+    ));
+    let url = cluster::url_of(&server).replace("gateway:", &format!("{one}:"));
+    let limited = cluster::named(&url, directory.path());
+    let ask = |path: &Path| {
+        let reader = StoreReader::open(path).unwrap();
+        let stats = rollup::ask(&reader, "by=upstream,model");
+        assert!(stats.attempts > EXACT_MAX / 20, "so many rows are shared by two connections");
+        (rollup::counts(&stats), reader)
+    };
+    let (answer, reader) = ask(&limited);
+    assert!(PostgresSession::connect(&limited).is_err(), "it has one");
+    assert_eq!(answer, ask(&server).0);
+    drop(reader);
+    run(&format!("DROP OWNED BY {one}"));
+}
+
 fn remember_as(url: &str, directory: &Path, migrates: bool) -> std::path::PathBuf {
     use photofinish_config::config::postgres_url::{PostgresServer, remember};
     remember(PostgresServer { url: url.into(), spill: directory.join("x.spill.db"), migrates }).unwrap()
