@@ -2,7 +2,6 @@
 
 use sqlx::postgres::{PgRow, PgValueRef};
 use sqlx::{Column as _, Row as _, ValueRef as _};
-use uuid::Uuid;
 
 use super::error::PostgresError;
 use crate::store::value::{Kind, Value};
@@ -64,13 +63,23 @@ impl DecodedRow {
             return Ok(Cell::Null);
         }
         let bytes = value.as_bytes().map_err(|error| PostgresError::Lost(error.to_string()))?;
+        let integer = |bytes: &[u8]| {
+            bytes.iter().fold(if bytes.first().is_some_and(|first| *first > 127) { -1 } else { 0 }, |sum: i64, byte| {
+                sum << 8 | i64::from(*byte)
+            })
+        };
         Ok(match oid {
             oid::BOOL | oid::INT2 | oid::INT4 | oid::INT8 => Cell::Integer(integer(bytes)),
             oid::FLOAT8 => Cell::Real(f64::from_bits(integer(bytes) as u64)),
             oid::UUID => {
                 let from = self.text.len();
-                let id = Uuid::from_slice(bytes).map_err(|error| PostgresError::Lost(error.to_string()))?;
-                self.text.push_str(id.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
+                for (at, byte) in bytes.iter().enumerate() {
+                    if [4, 6, 8, 10].contains(&at) {
+                        self.text.push('-');
+                    }
+                    self.text
+                        .extend([byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0')));
+                }
                 Cell::Text(from, self.text.len())
             }
             oid::BYTEA => {
@@ -85,16 +94,6 @@ impl DecodedRow {
             }
             oid => return Err(PostgresError::Lost(format!("a column has the type {oid}, which is not read"))),
         })
-    }
-}
-
-/// Of one, two, four or eight bytes.
-fn integer(bytes: &[u8]) -> i64 {
-    match *bytes {
-        [a] => i8::from_be_bytes([a]).into(),
-        [a, b] => i16::from_be_bytes([a, b]).into(),
-        [a, b, c, d] => i32::from_be_bytes([a, b, c, d]).into(),
-        _ => bytes.try_into().map_or(0, i64::from_be_bytes),
     }
 }
 
