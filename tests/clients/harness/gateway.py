@@ -125,6 +125,6 @@ def wrong_winner(race, attempts):
         if not won[0]["finish_reason"]:
             wrong.append("no finish reason")
     for loser in attempts:
-        if loser["outcome"] not in ("won", "lost"):
+        if loser["outcome"] not in ("won", "lost", "drained"):
             wrong.append(f"attempt {loser['ordinal']} ({loser['dialect']}): {loser['outcome']} {loser['failure']} {loser['http_status']}")
     return wrong
