@@ -59,15 +59,25 @@ pub fn local_file(store: &Path) -> PathBuf {
     of(store).map_or_else(|| store.to_owned(), |server| server.spill)
 }
 
-/// Whether a part of its password might be taken for a host or a parameter. `rest`: what follows `postgres:`.
-pub fn is_unclear(rest: &str) -> bool {
-    let Some(rest) = rest.strip_prefix("//") else { return true };
+/// What is wrong with the address of a server. `rest`: what follows `postgres:`.
+pub fn problem(rest: &str) -> Option<&'static str> {
+    const UNCLEAR: &str = "is no clear address of Postgres: write it as postgres://USER:PASSWORD@HOST/DATABASE, and in the password %40 \
+                           for @, %3F for ?, %2F for /, %23 for # and %3A for :";
+    const SEVERAL: &str =
+        "names several hosts: name one that leads to the primary, such as a proxy or a DNS name that moves with it";
+    let Some(rest) = rest.strip_prefix("//") else { return Some(UNCLEAR) };
     let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
     let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
     let host = host.split('/').next().unwrap_or_default();
+    let hosts = parameters.split('&').filter_map(|parameter| parameter.strip_prefix("host="));
+    if hosts.chain([host]).any(|host| host.contains(',')) {
+        return Some(SEVERAL);
+    }
     // An address of IPv6 has its port behind a bracket.
     let port = host.rsplit_once(']').map_or(host, |(_, port)| port).split_once(':').map_or("", |(_, port)| port);
-    parameters.contains('@') || !port.bytes().all(|byte| byte.is_ascii_digit()) || rest.contains('#')
+    // Part of a password might be taken for a host or a parameter.
+    let is_unclear = parameters.contains('@') || !port.bytes().all(|byte| byte.is_ascii_digit()) || rest.contains('#');
+    is_unclear.then_some(UNCLEAR)
 }
 
 const SCHEME: &str = "postgres://";
@@ -110,12 +120,15 @@ mod tests {
             assert_eq!(of(&path).unwrap().url.expose_secret(), url);
             assert_eq!(local_file(&path), Path::new("/s/x.spill.db"));
         }
-        for clear in ["//pf:secret@db/x", "//db:6432/x", "///x?host=/run", "//pf@[::1]:5432/x", "//pf:pl@nted@db/x"] {
-            assert!(!is_unclear(clear), "{clear}");
+        for clear in ["//pf:secret@db/x", "//db:6432/x", "///x?host=/run", "//pf@[::1]:5432/x", "//pf:pl@nted,@db/x"] {
+            assert_eq!(problem(clear), None, "{clear}");
         }
         for unclear in ["//pf:s3?cret@db/x", "//pf:secret", "pf:secret@db/x", "//pf:s/3cret@db:x/x", "//pf:s#cret@db/x"]
         {
-            assert!(is_unclear(unclear), "{unclear}");
+            assert!(problem(unclear).is_some_and(|text| text.contains("no clear address")), "{unclear}");
+        }
+        for several in ["//pf:secret@a,b/x", "//a:5432,b:5433/x", "///x?user=pf&host=/run,/tmp"] {
+            assert!(problem(several).is_some_and(|text| text.contains("several hosts")), "{several}");
         }
         assert_eq!((name_of("sqlite:x"), is_postgres(Path::new("/a/x.db"))), (None, false));
         assert_eq!(local_file(Path::new("/a/x.db")), Path::new("/a/x.db"));

@@ -434,12 +434,10 @@ fn read_url(store: &mut TomlTable<'_, '_>, key: &'static str) -> Option<StoreAdd
 fn url_problem(url: &str) -> Result<StoreAddress, String> {
     let Some(path) = url.strip_prefix("sqlite:") else {
         return Err(match url.split_once(':') {
-            Some(("postgres" | "postgresql", rest)) if postgres_url::is_unclear(rest) => {
-                "\"url\" in [store] is no clear address of Postgres: write it as postgres://USER:PASSWORD@HOST/DATABASE, and in the \
-                 password %40 for @, %3F for ?, %2F for /, %23 for # and %3A for :"
-                    .to_owned()
-            }
-            Some(("postgres" | "postgresql", _)) => return Ok(StoreAddress::Server(SecretString::from(url))),
+            Some(("postgres" | "postgresql", rest)) => match postgres_url::problem(rest) {
+                Some(problem) => format!("\"url\" in [store] {problem}"),
+                None => return Ok(StoreAddress::Server(SecretString::from(url))),
+            },
             Some((scheme, _)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
                 let scheme = super::problem::shown(scheme);
                 format!("\"url\" in [store] has the scheme \"{scheme}\"; sqlite and postgres are supported")
