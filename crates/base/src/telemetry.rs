@@ -34,13 +34,13 @@ pub const LOG_VARIABLE: &str = "PHOTOFINISH_LOG";
 /// The log filter if the variable is not set.
 pub const DEFAULT: LevelFilter = LevelFilter::INFO;
 
-/// These libraries log single frames and statements, which may contain secrets. So their level is fixed, unless the variable
-/// names a part of one, such as `h2::codec=debug`.
+/// These libraries log single frames, statements and notices of Postgres, which may contain secrets. So their level is fixed, unless the
+/// variable names a part of one, such as `h2::codec=debug`. What a notice warns of the store says in its own words.
 const QUIET: [(&str, LevelFilter); 4] = [
     ("h2", LevelFilter::WARN),
     ("hyper", LevelFilter::WARN),
     ("rustls", LevelFilter::WARN),
-    ("sqlx", LevelFilter::WARN),
+    ("sqlx", LevelFilter::ERROR),
 ];
 
 /// Starts the log; `default` is the log filter if the variable is not set. Later calls do nothing, so that tests may
