@@ -163,6 +163,27 @@ fn a_loop_over_a_provider_s_bytes_gives_other_tasks_a_turn() {
     none(&problems.collect::<Vec<_>>());
 }
 
+/// The targets for cargo-fuzz have a lock file of their own, because no build of the program includes them.
+#[test]
+fn the_fuzz_targets_have_locked_what_the_crates_need() {
+    let read = |path: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let lock = read("fuzz/Cargo.lock");
+    let mut crates = 0;
+    for package in lock.split("[[package]]") {
+        let named = |name: &str| package.contains(&format!("name = \"photofinish-{name}\""));
+        let Some(name) = ["base", "config", "wire"].into_iter().find(|name| named(name)) else { continue };
+        let manifest = read(&format!("crates/{name}/Cargo.toml"));
+        let section = manifest.split("\n[").find_map(|section| section.strip_prefix("dependencies]")).unwrap();
+        let needed = section.lines().filter_map(|line| Some(line.split_once(['.', '=', ' '])?.0));
+        for needed in needed.filter(|name| !name.is_empty() && !name.starts_with('#')) {
+            let advice = "run `cargo check --manifest-path fuzz/Cargo.toml`, and commit its lock file";
+            assert!(package.contains(&format!("\n \"{needed}")), "photofinish-{name} needs {needed}: {advice}");
+        }
+        crates += 1;
+    }
+    assert_eq!(crates, 3);
+}
+
 #[test]
 fn every_file_opens_by_saying_what_it_is_for() {
     let silent =
