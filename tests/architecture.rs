@@ -170,18 +170,20 @@ fn the_fuzz_targets_have_locked_what_the_crates_need() {
     let lock = read("fuzz/Cargo.lock");
     let mut crates = 0;
     for package in lock.split("[[package]]") {
-        let named = |name: &str| package.contains(&format!("name = \"photofinish-{name}\""));
-        let Some(name) = ["base", "config", "wire"].into_iter().find(|name| named(name)) else { continue };
+        let Some((_, named)) = package.split_once("name = \"photofinish-") else { continue };
+        let Some(name) = named.split('"').next().filter(|name| *name != "fuzz") else { continue };
         let manifest = read(&format!("crates/{name}/Cargo.toml"));
         let section = manifest.split("\n[").find_map(|section| section.strip_prefix("dependencies]")).unwrap();
         let needed = section.lines().filter_map(|line| Some(line.split_once(['.', '=', ' '])?.0));
         for needed in needed.filter(|name| !name.is_empty() && !name.starts_with('#')) {
             let advice = "run `cargo check --manifest-path fuzz/Cargo.toml`, and commit its lock file";
-            assert!(package.contains(&format!("\n \"{needed}")), "photofinish-{name} needs {needed}: {advice}");
+            // A version follows the name of a package that is locked in several.
+            let is_locked = ['"', ' '].iter().any(|end| package.contains(&format!("\n \"{needed}{end}")));
+            assert!(is_locked, "photofinish-{name} needs {needed}: {advice}");
         }
         crates += 1;
     }
-    assert_eq!(crates, 3);
+    assert!(crates >= 3, "they are where this test looks for them");
 }
 
 #[test]

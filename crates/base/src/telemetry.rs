@@ -35,7 +35,7 @@ pub const LOG_VARIABLE: &str = "PHOTOFINISH_LOG";
 pub const DEFAULT: LevelFilter = LevelFilter::INFO;
 
 /// These libraries log single frames, statements and notices of Postgres, which may contain secrets. So their level is fixed, unless the
-/// variable names a part of one, such as `h2::codec=debug`. What a notice warns of the store says in its own words.
+/// variable names a part of one, such as `h2::codec=debug`. The store reports in its own words what a notice warns of.
 const QUIET: [(&str, LevelFilter); 4] = [
     ("h2", LevelFilter::WARN),
     ("hyper", LevelFilter::WARN),

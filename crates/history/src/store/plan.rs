@@ -9,9 +9,6 @@ use super::database::{AnswerRow, Connection, Id, Result, params};
 use super::selection::{Selection, SourceFilter};
 use crate::estimate::facts::RUNNING_US;
 
-/// The newest part of the history is always read as rows: attempts of races that still run are left out, and a cell has them all.
-const NEWEST_US: i64 = RUNNING_US;
-
 /// Attempts of a piece, about: several threads share the pieces.
 const PIECE: u64 = 5_000;
 
@@ -110,7 +107,8 @@ impl ReadPlan {
         let within = |start: i64, span: i64| start >= from_us && start.saturating_add(span) <= until_us;
         let kept = hours.range(from_us..).filter(|(_, rolled)| !rolled.removed);
         let exact = selection.exact || kept.map(|(_, rolled)| rolled.attempts).sum::<u64>() <= exact_max;
-        let newest_us = selection.now_us - NEWEST_US;
+        // Of newer hours rows are read: they leave out the attempts of races that still run, and a cell has them all.
+        let newest_us = selection.now_us - RUNNING_US;
         let out_of_cells = |start: i64, rolled: &RolledHour| match rolled.removed {
             // Only whole hours are left: the hours that begin in the window belong to it.
             true => start >= from_us && start < until_us,

@@ -370,7 +370,7 @@ fn a_server_that_gives_one_connection_gives_the_same_answer() {
     assert!(PostgresSession::connect(&limited).is_err(), "it has one");
     assert_eq!(answer, ask(&server).0);
     drop(reader);
-    run(&format!("DROP OWNED BY {one}"));
+    run(&format!("DROP OWNED BY {one}; DROP ROLE {one}"));
 }
 
 fn remember_as(url: &str, directory: &Path, migrates: bool) -> std::path::PathBuf {
