@@ -28,7 +28,7 @@ use crate::stream::sse::SseEvent;
 use crate::stream::{event_reader, mended};
 use crate::translate::members::required;
 use crate::translate::signature::RemovedReasoning;
-use crate::translate::{Conversation, Losses, ReadPieces, WritePieces, bounds};
+use crate::translate::{Conversation, InTurn, Losses, ReadPieces, WritePieces, bounds};
 use ollama::{OllamaForm, OllamaWriter};
 
 impl Surface {
@@ -102,9 +102,9 @@ impl Surface {
                 Box::new(openai::OpenAiWriter::new(model, include_usage, legacy_functions))
             }
             Dialect::Responses => Box::new(responses::ResponsesWriter::new(model, echo.clone())),
-            Dialect::Anthropic => Box::new(anthropic::AnthropicWriter::new(model)),
-            Dialect::Ollama => Box::new(OllamaWriter::new(OllamaForm::of(self), model)),
-            Dialect::Gemini => Box::new(gemini::GeminiWriter::new(model)),
+            Dialect::Anthropic => Box::new(InTurn::new(anthropic::AnthropicWriter::new(model))),
+            Dialect::Ollama => Box::new(InTurn::new(OllamaWriter::new(OllamaForm::of(self), model))),
+            Dialect::Gemini => Box::new(InTurn::new(gemini::GeminiWriter::new(model))),
         }
     }
 

@@ -1,113 +1,14 @@
-//! Checks that the arguments of every call in an answer are complete: one JSON object each.
+//! Whether the arguments of a call are complete: one JSON object.
 //!
-//! Arguments arrive in pieces of any size. Each call is scanned as it grows: every byte is scanned once, and nothing is
-//! stored. Incomplete arguments are never repaired: see [`CallArguments::is_broken`].
-
-use std::collections::HashMap;
+//! Arguments arrive in pieces of any size. They are scanned as they grow: every byte is scanned once, and nothing is stored. Incomplete
+//! arguments are never repaired: see [`super::calls::Calls::is_broken`].
 
 use crate::json::is_scalar;
-use crate::translate::{AnswerPiece, FinishReason};
 
 /// Maximum nesting, that of `serde_json`. Deeper arguments are not JSON for readers of a whole answer.
 const DEPTH_MAX: u32 = 127;
 /// Maximum bytes of a number.
 const SCALAR_MAX: usize = 1_024;
-
-/// The calls of one answer.
-#[derive(Debug, Default)]
-pub struct CallArguments {
-    /// The key is choice and number. Calls that a token limit cut are excluded.
-    calls: HashMap<(u32, u32), ScannedCall>,
-    /// The call whose arguments came last.
-    last: Option<(u32, u32)>,
-    /// Arguments may be any JSON value: they are passed on as a text.
-    any_value: bool,
-    broken: bool,
-}
-
-#[derive(Debug)]
-struct ScannedCall {
-    scan: ArgumentScan,
-    /// The function represents a free-form tool, so text that does not begin as an object is complete.
-    takes_text: bool,
-}
-
-impl CallArguments {
-    /// For calls that are passed on with the text of their arguments: any JSON value is complete. Some servers give one for
-    /// a tool that the request forces.
-    pub fn of_texts() -> CallArguments {
-        CallArguments { any_value: true, ..CallArguments::default() }
-    }
-
-    /// Adds a piece of the answer. `takes_text`: whether the function with this name represents a free-form tool.
-    pub fn add(&mut self, piece: &AnswerPiece, takes_text: impl FnOnce(&str) -> bool) {
-        match piece {
-            AnswerPiece::Call { index, call, name, custom: false, .. } => {
-                let takes_text = takes_text(name);
-                self.calls.insert((*index, *call), ScannedCall { scan: ArgumentScan::default(), takes_text });
-            }
-            AnswerPiece::Arguments { index, call, text } => {
-                self.last = Some((*index, *call));
-                if let Some(call) = self.calls.get_mut(&(*index, *call)) {
-                    call.scan.add(text);
-                }
-            }
-            // The finish reason already reports that the arguments are cut.
-            AnswerPiece::Finish { index, finish: FinishReason::Length } => {
-                self.calls.retain(|(choice, _), _| choice != index)
-            }
-            AnswerPiece::Finish { index, .. } => {
-                let any_value = self.any_value;
-                self.broken |=
-                    self.calls.iter().any(|((choice, _), call)| choice == index && !call.is_whole(any_value));
-            }
-            _ => {}
-        }
-    }
-
-    /// The next arguments may belong to another call.
-    pub fn turn(&mut self) {
-        self.last = None;
-    }
-
-    /// Choice and number of that call.
-    pub fn last(&self) -> Option<(u32, u32)> {
-        self.last
-    }
-
-    /// Adds arguments to the call that came last. `inner` is the text between the quotes of a JSON string.
-    pub fn add_quoted(&mut self, inner: &str) {
-        if let Some(call) = self.last.and_then(|last| self.calls.get_mut(&last)) {
-            call.scan.add_quoted(inner);
-        }
-    }
-
-    /// Calls so far, without those that a token limit cut.
-    pub fn len(&self) -> usize {
-        self.calls.len()
-    }
-
-    /// The answer ended as if complete, but the arguments of a call are not.
-    pub fn is_broken(&self) -> bool {
-        self.broken
-    }
-
-    /// The stream ends, with or without a finish reason.
-    pub fn end(&mut self) {
-        self.broken |= self.calls.values().any(|call| !call.is_whole(self.any_value));
-    }
-}
-
-impl ScannedCall {
-    fn is_whole(&self, any_value: bool) -> bool {
-        match self.scan.begins {
-            // Many providers send an empty text for a call without arguments.
-            None => true,
-            Some(b'{') => self.scan.is_object(),
-            Some(_) => self.takes_text || any_value && self.scan.is_value(),
-        }
-    }
-}
 
 /// The state of scanning the arguments of one call.
 #[derive(Debug, Default)]
@@ -160,8 +61,13 @@ impl ArgumentScan {
         self.begins == Some(b'{') && self.state == ScanState::End
     }
 
+    /// The first byte that is no white space.
+    pub fn begins(&self) -> Option<u8> {
+        self.begins
+    }
+
     /// Whether the text so far is one complete JSON value.
-    fn is_value(&self) -> bool {
+    pub fn is_value(&self) -> bool {
         match self.state {
             ScanState::End => true,
             ScanState::Scalar => self.depth == 0 && is_scalar(&self.scalar),
@@ -170,7 +76,7 @@ impl ArgumentScan {
     }
 
     /// Adds the text between the quotes of a valid JSON string.
-    fn add_quoted(&mut self, inner: &str) {
+    pub fn add_quoted(&mut self, inner: &str) {
         let mut bytes = inner.bytes();
         while let Some(byte) = bytes.next() {
             let byte = match byte {

@@ -2,7 +2,7 @@
 //! becomes a function with one string, and its calls become free-form again. For a caller that supports only functions,
 //! a free-form call becomes a call of such a function.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -11,8 +11,6 @@ use crate::json::values::json;
 
 /// The function's only parameter.
 const INPUT: &str = "input";
-/// Maximum bytes of a call's arguments that are collected until they are complete.
-const ARGUMENTS_MAX: usize = 8 << 20;
 
 /// The conversation with functions instead of free-form tools, and their names. None if there are no free-form tools.
 pub fn as_functions(conversation: &Conversation, losses: &mut Losses) -> Option<(Conversation, HashSet<String>)> {
@@ -68,13 +66,13 @@ pub struct Customs {
     names: HashSet<String>,
     /// The caller supports only functions.
     functions_only: bool,
-    /// The call being collected: its choice, its number, and its arguments so far.
-    open: Option<(u32, u32, String)>,
+    /// The arguments so far of calls that are turned, by choice and number. They are complete at the end of the call.
+    open: HashMap<(u32, u32), String>,
 }
 
 impl Customs {
     pub fn new(names: HashSet<String>) -> Customs {
-        Customs { names, functions_only: false, open: None }
+        Customs { names, ..Customs::default() }
     }
 
     /// For a caller that supports only functions.
@@ -82,61 +80,45 @@ impl Customs {
         Customs { functions_only: true, ..Customs::default() }
     }
 
-    /// Whether this function represents a free-form tool.
-    pub fn is_custom(&self, name: &str) -> bool {
-        self.names.contains(name)
-    }
-
     /// Passes on `piece`, or its replacement, or nothing yet.
     pub fn pass(&mut self, piece: AnswerPiece, mut out: impl FnMut(AnswerPiece)) {
-        if self.names.is_empty() && !self.functions_only {
-            return out(piece);
-        }
-        match (piece, &mut self.open) {
-            (AnswerPiece::Call { index, call, id, name, custom: true, signature }, _) if self.functions_only => {
-                self.close(&mut out);
-                self.open = Some((index, call, String::new()));
-                out(AnswerPiece::Call { index, call, id, name, custom: false, signature });
-            }
-            (AnswerPiece::Arguments { index, call, text }, Some((of, number, arguments)))
-                if index == *of && call == *number && arguments.len() + text.len() <= ARGUMENTS_MAX =>
+        match piece {
+            AnswerPiece::Call { index, call, id, name, custom, signature }
+                if self.functions_only && custom || self.names.contains(&name) =>
             {
-                arguments.push_str(&text);
+                self.open.insert((index, call), String::new());
+                out(AnswerPiece::Call { index, call, id, name, custom: !self.functions_only, signature });
             }
-            (AnswerPiece::Call { index, call, id, name, signature, .. }, _) if self.names.contains(&name) => {
-                self.close(&mut out);
-                self.open = Some((index, call, String::new()));
-                out(AnswerPiece::Call { index, call, id, name, custom: true, signature });
+            AnswerPiece::Arguments { index, call, text } => match self.open.get_mut(&(index, call)) {
+                Some(arguments) => arguments.push_str(&text),
+                None => out(AnswerPiece::Arguments { index, call, text }),
+            },
+            AnswerPiece::CallEnd { index, call } => {
+                let arguments = self.open.remove(&(index, call)).map(|arguments| self.turned(arguments));
+                if let Some(text) = arguments.filter(|text| !text.is_empty()) {
+                    out(AnswerPiece::Arguments { index, call, text });
+                }
+                out(AnswerPiece::CallEnd { index, call });
             }
-            // Usage may come at any time.
-            (piece @ AnswerPiece::Usage(_), _) => out(piece),
-            (piece, _) => {
-                self.close(&mut out);
-                out(piece);
-            }
+            other => out(other),
         }
     }
 
-    /// Passes on everything that is still held.
-    pub fn close(&mut self, mut out: impl FnMut(AnswerPiece)) {
-        let Some((index, call, arguments)) = self.open.take() else { return };
+    fn turned(&self, arguments: String) -> String {
         if self.functions_only {
-            return out(AnswerPiece::Arguments { index, call, text: json!({ INPUT: arguments }).to_string() });
+            return json!({ INPUT: arguments }).to_string();
         }
         let input = serde_json::from_str::<Value>(&arguments).ok();
         let text = input.as_ref().and_then(|value| value.get(INPUT)).and_then(Value::as_str).map(str::to_owned);
         // The model may ignore the declared parameter and write something else.
-        let text = text.unwrap_or(arguments);
-        if !text.is_empty() {
-            out(AnswerPiece::Arguments { index, call, text });
-        }
+        text.unwrap_or(arguments)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::translate::{ConversationTurn, FinishReason, Role, ToolCall};
+    use crate::translate::{ConversationTurn, Role, ToolCall};
 
     #[test]
     fn a_free_form_tool_goes_up_as_a_function() {
@@ -179,30 +161,33 @@ mod tests {
         };
         let mut customs = Customs::new(HashSet::from(["patch".to_owned()]));
         let mut got = Vec::new();
-        let finish = AnswerPiece::Finish { index: 0, finish: FinishReason::ToolCalls };
+        let end = |call| AnswerPiece::CallEnd { index: 0, call };
+        let said = || AnswerPiece::Text { index: 0, text: "hm".into() };
         for piece in [
             called(0, "other", false),
             arguments(0, "{}"),
             called(1, "patch", false),
             arguments(1, "{\"input\":\"a"),
-            AnswerPiece::Usage(Default::default()),
-            arguments(1, "\\nb\"}"),
             called(2, "patch", false),
-            arguments(2, "no JSON"),
-            finish.clone(),
+            said(),
+            arguments(2, "no "),
+            arguments(1, "\\nb\"}"),
+            end(1),
+            arguments(2, "JSON"),
+            end(2),
         ] {
             customs.pass(piece, |piece| got.push(piece));
         }
-        customs.close(|piece| got.push(piece));
         let expected = [
             called(0, "other", false),
             arguments(0, "{}"),
             called(1, "patch", true),
-            AnswerPiece::Usage(Default::default()),
-            arguments(1, "a\nb"),
             called(2, "patch", true),
+            said(),
+            arguments(1, "a\nb"),
+            end(1),
             arguments(2, "no JSON"),
-            finish,
+            end(2),
         ];
         assert_eq!(got, expected);
     }
@@ -220,10 +205,10 @@ mod tests {
             signature: None,
         };
         let arguments = |text: &str| AnswerPiece::Arguments { index: 0, call: 0, text: text.into() };
-        for piece in [called(true), arguments("a\n"), arguments("\"b\"")] {
+        let end = AnswerPiece::CallEnd { index: 0, call: 0 };
+        for piece in [called(true), arguments("a\n"), arguments("\"b\""), end.clone()] {
             customs.pass(piece, |piece| got.push(piece));
         }
-        customs.close(|piece| got.push(piece));
-        assert_eq!(got, [called(false), arguments(r#"{"input":"a\n\"b\""}"#)]);
+        assert_eq!(got, [called(false), arguments(r#"{"input":"a\n\"b\""}"#), end]);
     }
 }

@@ -7,6 +7,7 @@
 pub(crate) mod arguments;
 pub mod bounds;
 pub(crate) mod call_ids;
+pub(crate) mod calls;
 
 pub mod members;
 
@@ -17,6 +18,7 @@ pub mod response;
 
 mod conversation;
 mod custom;
+mod in_turn;
 
 mod losses;
 mod piece;
@@ -24,13 +26,15 @@ mod said;
 pub mod signature;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
+pub use calls::{Calls, Fragment};
 pub use conversation::{
     Audio, CacheHint, Conversation, ConversationTurn, Document, Effort, Format, Image, MessagePart, Reasoning,
     ReasoningPart, Role, Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult,
 };
 pub use custom::{Customs, as_functions};
+pub use in_turn::InTurn;
 pub use losses::Losses;
-pub use piece::{AnswerPiece, FinishReason, HeldCall, HeldCalls, ReadPieces, WritePieces};
+pub use piece::{AnswerPiece, Citation, FinishReason, PARAGRAPH, ReadPieces, WritePieces};
 pub use said::{SaidAnswer, SaidCall};

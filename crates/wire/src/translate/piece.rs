@@ -1,13 +1,11 @@
 //! An answer in neutral form, as it arrives.
 
 use bytes::{Bytes, BytesMut};
-use serde_json::Value;
 
+use super::calls::Calls;
 use crate::answer::ends::End;
 use crate::answer::usage::Usage;
 use crate::client_error::ErrorShape;
-use crate::json::numbers::parse;
-use crate::json::values::json;
 use crate::stream::sse::SseEvent;
 
 /// One piece of an answer, in the order of the stream. `index` is the choice of a chat answer with `n` > 1, else 0.
@@ -21,6 +19,10 @@ pub enum AnswerPiece {
     Text {
         index: u32,
         text: String,
+    },
+    /// The text goes on in another message: a paragraph, where a surface has one text.
+    NextMessage {
+        index: u32,
     },
     Refusal {
         index: u32,
@@ -60,6 +62,16 @@ pub enum AnswerPiece {
         call: u32,
         text: String,
     },
+    /// The arguments of the call are complete, or as complete as they get. Comes once for each call.
+    CallEnd {
+        index: u32,
+        call: u32,
+    },
+    /// A source that a text relies on.
+    Citation {
+        index: u32,
+        citation: Citation,
+    },
     /// Generated audio: base64, and its transcript. Either may be empty.
     Audio {
         index: u32,
@@ -82,6 +94,31 @@ pub enum AnswerPiece {
     /// Output that no other dialect has (a vendor's own tool, a citation), by the vendor's name.
     Other(String),
 }
+
+impl AnswerPiece {
+    /// The choice that it belongs to, if it belongs to one.
+    pub fn index(&self) -> Option<u32> {
+        match self {
+            AnswerPiece::Start { .. } | AnswerPiece::Usage(_) | AnswerPiece::Other(_) => None,
+            AnswerPiece::Text { index, .. }
+            | AnswerPiece::NextMessage { index }
+            | AnswerPiece::Refusal { index, .. }
+            | AnswerPiece::Thinking { index, .. }
+            | AnswerPiece::Signature { index, .. }
+            | AnswerPiece::Redacted { index, .. }
+            | AnswerPiece::Call { index, .. }
+            | AnswerPiece::Arguments { index, .. }
+            | AnswerPiece::CallEnd { index, .. }
+            | AnswerPiece::Citation { index, .. }
+            | AnswerPiece::Audio { index, .. }
+            | AnswerPiece::Image { index, .. }
+            | AnswerPiece::Finish { index, .. } => Some(*index),
+        }
+    }
+}
+
+/// What stands between two messages of one text.
+pub const PARAGRAPH: &str = "\n\n";
 
 /// Why an answer ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,53 +155,23 @@ impl FinishReason {
     }
 }
 
-/// Calls whose arguments may not be complete, for a surface that writes each call in one piece.
-#[derive(Default)]
-pub struct HeldCalls(Vec<HeldCall>);
-
-/// A call with its arguments so far.
-pub struct HeldCall {
-    index: u32,
-    call: u32,
-    pub id: Option<String>,
-    pub name: String,
-    arguments: String,
-    pub signature: Option<String>,
-}
-
-impl HeldCalls {
-    /// Adds a call, or more of its arguments.
-    pub fn hold(&mut self, piece: AnswerPiece) {
-        match piece {
-            AnswerPiece::Call { index, call, id, name, signature, .. } => {
-                let id = Some(id).filter(|id| !id.is_empty());
-                self.0.push(HeldCall { index, call, id, name, arguments: String::new(), signature });
-            }
-            AnswerPiece::Arguments { index, call, text } => {
-                let held = self.0.iter_mut().rev().find(|held| (held.index, held.call) == (index, call));
-                held.into_iter().for_each(|held| held.arguments.push_str(&text));
-            }
-            _ => {}
-        }
-    }
-
-    /// Takes the calls of a choice out.
-    pub fn take(&mut self, index: u32) -> Vec<HeldCall> {
-        self.0.extract_if(.., |held| held.index == index).collect()
-    }
-}
-
-impl HeldCall {
-    /// Arguments that are no object end a stream with an error before they are written.
-    pub fn arguments(&self) -> Value {
-        parse(self.arguments.as_bytes()).unwrap_or_else(|_| json!({}))
-    }
+/// A source on the web.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Citation {
+    pub url: String,
+    pub title: Option<String>,
+    /// The place in the text of the answer, in characters: its begin, and the character after its end. None: of the answer as a whole.
+    pub span: Option<(u64, u64)>,
+    /// The words of the source.
+    pub quote: Option<String>,
 }
 
 /// Reads the events of one stream into pieces.
 pub trait ReadPieces: Send {
     /// Adds the pieces of this event. Never fails: what cannot be read adds nothing.
     fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>);
+    /// The calls so far.
+    fn calls(&mut self) -> &mut Calls;
 }
 
 /// Writes pieces as events of a surface, for one stream.

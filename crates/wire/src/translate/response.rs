@@ -3,7 +3,6 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::arguments::CallArguments;
 use crate::PayloadKind;
 use crate::answer::assemble::ITEMS_MAX;
 use crate::answer::ends::End;
@@ -18,7 +17,7 @@ use crate::stream::framing::{FrameDecoder, Framing};
 use crate::stream::mended;
 use crate::stream::sse::SseEvent;
 use crate::translate::request::RequestTranslation;
-use crate::translate::{AnswerPiece, Customs, ReadPieces, SaidAnswer, WritePieces};
+use crate::translate::{AnswerPiece, Calls, Customs, ReadPieces, SaidAnswer, WritePieces};
 
 /// The state of one attempt's answer: the called surface, the upstream's dialect, and the translation.
 pub struct ResponseTranslation {
@@ -41,7 +40,6 @@ pub struct ResponseTranslation {
 /// Reads the calls of an untranslated answer.
 struct CallReader {
     reader: Box<dyn ReadPieces>,
-    arguments: CallArguments,
     /// Reused for each event.
     pieces: Vec<AnswerPiece>,
 }
@@ -50,7 +48,6 @@ struct AnswerTranslation {
     reader: Box<dyn ReadPieces>,
     writer: Box<dyn WritePieces>,
     customs: Customs,
-    arguments: CallArguments,
     /// Reused for each event.
     pieces: Vec<AnswerPiece>,
     /// Calls and encrypted blocks of reasoning so far.
@@ -70,16 +67,16 @@ impl ResponseTranslation {
         let (surface, dialect) = (request_translation.surface(), request_translation.dialect());
         let legacy_functions = request_translation.legacy_functions;
         let is_conversation = request_translation.is_translated() && surface.is_translated();
+        let customs = &request_translation.customs;
         let translation = is_conversation.then(|| AnswerTranslation {
             customs: match surface {
                 Surface::Messages | Surface::OllamaChat | Surface::OllamaGenerate | Surface::Gemini => {
                     Customs::for_functions()
                 }
-                _ => Customs::new(request_translation.customs.clone()),
+                _ => Customs::new(customs.clone()),
             },
-            reader: dialect.reader(),
+            reader: reader_with(dialect, Calls::taking_text(customs.clone())),
             writer: surface.writer(model, include_usage, legacy_functions, &request_translation.echo),
-            arguments: CallArguments::default(),
             pieces: Vec::new(),
             items: 0,
             bytes: 0,
@@ -201,25 +198,16 @@ impl ResponseTranslation {
         if self.translation.is_some() || !(concerns_call || keeps_text) {
             return;
         }
-        let calls = self.calls.get_or_insert_with(|| {
-            let arguments = match self.dialect {
-                Dialect::OpenAi | Dialect::Responses => CallArguments::of_texts(),
-                // The client gets an object.
-                Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => CallArguments::default(),
-            };
-            Box::new(CallReader { reader: self.dialect.reader(), arguments, pieces: Vec::new() })
-        });
-        if chunk.calls {
-            calls.arguments.turn();
-        }
+        let (dialect, fresh) = (self.dialect, || calls_of(self.dialect));
+        let reads = || Box::new(CallReader { reader: reader_with(dialect, fresh()), pieces: Vec::new() });
+        let calls = self.calls.get_or_insert_with(reads);
         calls.reader.read(event, &mut calls.pieces);
         for piece in calls.pieces.drain(..) {
             // A second start means that the server started again. The vendor's own clients discard the earlier content.
-            if self.dialect == Dialect::Anthropic && matches!(piece, AnswerPiece::Start { id: Some(_), .. }) {
-                calls.arguments = CallArguments::default();
+            if dialect == Dialect::Anthropic && matches!(piece, AnswerPiece::Start { id: Some(_), .. }) {
+                *calls.reader.calls() = fresh();
                 self.said.iter_mut().for_each(|said| said.restart());
             }
-            calls.arguments.add(&piece, |_| false);
             self.said.iter_mut().for_each(|said| said.add(&piece));
         }
     }
@@ -227,9 +215,9 @@ impl ResponseTranslation {
     /// An untranslated event has only more arguments of the call that came last.
     pub fn check_more(&mut self, quoted: &str) {
         let Some(calls) = &mut self.calls else { return };
-        calls.arguments.add_quoted(quoted);
-        if let Some((said, last)) = self.said.as_mut().zip(calls.arguments.last()) {
-            said.add_quoted_arguments(last, quoted);
+        let grown = calls.reader.calls().add_quoted(quoted);
+        if let Some((said, call)) = self.said.as_mut().zip(grown) {
+            said.add_quoted_arguments(call, quoted);
         }
     }
 
@@ -252,33 +240,37 @@ impl ResponseTranslation {
 
     /// The stream has ended, with or without a finish reason. Calls that are incomplete now stay so.
     pub fn end_calls(&mut self) {
-        if let Some(arguments) = self.arguments() {
-            arguments.end();
+        if let Some(CallReader { reader, pieces }) = self.calls.as_deref_mut() {
+            reader.calls().end(pieces);
+            let told = pieces.drain(..);
+            told.for_each(|piece| self.said.iter_mut().for_each(|said| said.add(&piece)));
+        }
+        if let Some(translation) = &mut self.translation {
+            translation.reader.calls().end(&mut translation.pieces);
         }
     }
 
     /// Whether the answer has calls that could be incomplete.
-    pub fn has_calls(&self) -> bool {
-        let of_translation = |translation: &AnswerTranslation| translation.items > 0 || translation.arguments.len() > 0;
-        self.calls.is_some() || self.translation.as_ref().is_some_and(of_translation)
+    pub fn has_calls(&mut self) -> bool {
+        let items = self.translation.as_ref().map_or(0, |translation| translation.items);
+        items > 0 || self.calls.is_some() || self.read_calls().is_some_and(|calls| !calls.is_empty())
     }
 
-    /// A call has arguments that are not a JSON object, and no token limit explains it.
-    pub fn is_broken(&self) -> bool {
-        let of_translation = self.translation.as_ref().map(|translation| &translation.arguments);
-        of_translation.or(self.calls.as_ref().map(|calls| &calls.arguments)).is_some_and(CallArguments::is_broken)
+    /// A call cannot be told for sure, or has arguments that are not a JSON object, and no token limit explains it.
+    pub fn is_broken(&mut self) -> bool {
+        self.read_calls().is_some_and(|calls| calls.is_broken())
     }
 
     /// Whether the answer exceeds the bound on items, or the bound on bytes of a translated answer. A translated answer
     /// omits everything beyond them.
-    pub fn is_overfull(&self) -> bool {
+    pub fn is_overfull(&mut self) -> bool {
         self.translation.as_ref().is_some_and(AnswerTranslation::is_overfull)
-            || self.calls.as_ref().is_some_and(|calls| calls.arguments.len() > ITEMS_MAX)
+            || self.read_calls().is_some_and(|calls| calls.len() > ITEMS_MAX)
     }
 
-    fn arguments(&mut self) -> Option<&mut CallArguments> {
-        let of_translation = self.translation.as_mut().map(|translation| &mut translation.arguments);
-        of_translation.or(self.calls.as_mut().map(|calls| &mut calls.arguments))
+    fn read_calls(&mut self) -> Option<&mut Calls> {
+        let of_translation = self.translation.as_mut().map(|translation| translation.reader.calls());
+        of_translation.or(self.calls.as_mut().map(|calls| calls.reader.calls()))
     }
 
     /// The event that ends a broken stream, continuing from the events that were passed.
@@ -321,10 +313,14 @@ impl AnswerTranslation {
         self.bytes += event.raw.len();
         self.reader.read(event, &mut self.pieces);
         for piece in &self.pieces {
-            self.arguments.add(piece, |name| self.customs.is_custom(name));
             said.iter_mut().for_each(|said| said.add(piece));
         }
-        if self.arguments.is_broken() || self.is_overfull() {
+        self.write(out);
+    }
+
+    /// Writes the pieces that were read.
+    fn write(&mut self, out: &mut BytesMut) {
+        if self.reader.calls().is_broken() || self.is_overfull() {
             // No part of it may look like an end.
             self.pieces.clear();
         }
@@ -350,10 +346,26 @@ impl AnswerTranslation {
 
     fn end(&mut self, out: &mut BytesMut) {
         if !std::mem::replace(&mut self.ended, true) {
-            self.customs.close(|piece| self.writer.write(piece, out));
+            self.reader.calls().end(&mut self.pieces);
+            self.write(out);
             self.writer.end(out);
         }
     }
+}
+
+/// How complete the arguments of calls must be that are passed on as they came.
+fn calls_of(dialect: Dialect) -> Calls {
+    match dialect {
+        Dialect::OpenAi | Dialect::Responses => Calls::of_texts(),
+        // The client gets an object.
+        Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => Calls::default(),
+    }
+}
+
+fn reader_with(dialect: Dialect, calls: Calls) -> Box<dyn ReadPieces> {
+    let mut reader = dialect.reader();
+    *reader.calls() = calls;
+    reader
 }
 
 #[cfg(test)]

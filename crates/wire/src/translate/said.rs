@@ -1,7 +1,7 @@
 //! What an answer says so far, for those who judge it: its calls and its text. Collected from the pieces as they pass, so that no
 //! event is read again. Not for passing it on.
 
-use super::{AnswerPiece, FinishReason};
+use super::{AnswerPiece, FinishReason, PARAGRAPH};
 use crate::json::unescape;
 
 /// Bytes of the arguments of all calls of an answer, and of its text.
@@ -76,6 +76,7 @@ impl SaidAnswer {
                 }
             }
             AnswerPiece::Text { index, text } if self.keeps_text => self.add_text(*index, text),
+            AnswerPiece::NextMessage { index } if self.keeps_text => self.add_text(*index, PARAGRAPH),
             AnswerPiece::Refusal { .. } => self.refuses = true,
             AnswerPiece::Finish { finish: FinishReason::Length, .. } => self.is_cut = true,
             AnswerPiece::Finish { finish: FinishReason::Refusal | FinishReason::Filtered, .. } => self.refuses = true,

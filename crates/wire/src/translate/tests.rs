@@ -7,6 +7,7 @@ mod kept;
 mod matrix;
 mod usage;
 
+use super::AnswerPiece;
 use super::signature::*;
 
 #[test]
@@ -48,4 +49,28 @@ fn a_signature_may_come_in_pieces() {
     let mut signature = String::new();
     ["ab", "c", ""].iter().for_each(|more| append(&mut signature, &tag(SignatureOwner::Anthropic, more)));
     assert_eq!(signature, "photofinish.anthropic.abc");
+}
+
+/// The pieces with the end of each call, at its finish or at the end.
+pub(crate) fn with_ends(pieces: &[AnswerPiece]) -> Vec<AnswerPiece> {
+    let (mut open, mut all) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        match piece {
+            AnswerPiece::Call { index, call, .. } => open.push((*index, *call)),
+            AnswerPiece::Finish { index: of, .. } => {
+                let ended = open.extract_if(.., |(index, _)| index == of);
+                all.extend(ended.map(|(index, call)| AnswerPiece::CallEnd { index, call }));
+            }
+            _ => {}
+        }
+        all.push(piece.clone());
+    }
+    all.extend(open.into_iter().map(|(index, call)| AnswerPiece::CallEnd { index, call }));
+    all
+}
+
+/// The pieces without the ends of calls.
+pub(crate) fn without_ends(mut pieces: Vec<AnswerPiece>) -> Vec<AnswerPiece> {
+    pieces.retain(|piece| !matches!(piece, AnswerPiece::CallEnd { .. }));
+    pieces
 }

@@ -162,7 +162,7 @@ impl DeliveredAnswer {
     fn take(&mut self, piece: AnswerPiece) {
         self.tokens += i64::from(matches!(piece, AnswerPiece::Text { .. } | AnswerPiece::Thinking { .. }));
         match piece {
-            AnswerPiece::Start { .. } => {}
+            AnswerPiece::Start { .. } | AnswerPiece::NextMessage { .. } | AnswerPiece::Citation { .. } => {}
             AnswerPiece::Usage(usage) => self.usage = usage.or(self.usage),
             AnswerPiece::Text { index: 0, text } => {
                 self.thinks = false;

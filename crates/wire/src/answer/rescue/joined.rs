@@ -116,6 +116,8 @@ impl JoinedAnswer {
                 }
             }
             AnswerPiece::Signature { .. } | AnswerPiece::Redacted { .. } if self.thoughts.is_none() => {}
+            AnswerPiece::NextMessage { .. } if !self.is_level() || self.behind.is_some() => {}
+            AnswerPiece::Citation { .. } => self.writer.write(piece, out),
             AnswerPiece::Text { index: 0, text } => {
                 if !self.thoughts.as_ref().is_none_or(Repeated::is_level) {
                     return Err(Diverged);

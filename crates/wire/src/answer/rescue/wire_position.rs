@@ -12,7 +12,7 @@ use crate::dialects::ollama::{OllamaForm, OllamaWriter};
 use crate::dialects::openai::ChunkNames;
 use crate::dialects::{anthropic, completions, gemini, openai, responses};
 use crate::stream::sse::SseEvent;
-use crate::translate::WritePieces;
+use crate::translate::{InTurn, WritePieces};
 
 /// The position of each surface.
 pub(super) enum WirePosition {
@@ -126,15 +126,15 @@ impl WirePosition {
                 Box::new(completions::CompletionContinuation::behind(&names.clone().unwrap_or_default(), include_usage))
             }
             WirePosition::Messages(blocks) => {
-                Box::new(anthropic::AnthropicWriter::behind(blocks.next, blocks.open.is_some()))
+                Box::new(InTurn::new(anthropic::AnthropicWriter::behind(blocks.next, blocks.open.is_some())))
             }
             WirePosition::Responses(items) => Box::new(items.writer(text)),
             WirePosition::Gemini(names) => {
                 let (id, model) = names.clone().unwrap_or_default();
-                Box::new(gemini::GeminiWriter::behind(id, &model))
+                Box::new(InTurn::new(gemini::GeminiWriter::behind(id, &model)))
             }
             WirePosition::Ollama(form, model) => {
-                Box::new(OllamaWriter::new(*form, model.as_deref().unwrap_or_default()))
+                Box::new(InTurn::new(OllamaWriter::new(*form, model.as_deref().unwrap_or_default())))
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::json::numbers::parse;
 use crate::json::surrogates::HalfCharacters;
 use crate::stream::sse::SseEvent;
 use crate::translate::signature::{SignatureOwner, SignatureUse, held};
-use crate::translate::{AnswerPiece, FinishReason, ReadPieces};
+use crate::translate::{AnswerPiece, Calls, Citation, FinishReason, Fragment, ReadPieces};
 
 /// Reads one stream.
 #[derive(Debug, Default)]
@@ -18,8 +18,7 @@ pub struct AnthropicReader {
     open: BTreeMap<u64, BlockKind>,
     /// Thinking blocks so far.
     thoughts: u32,
-    /// Calls so far.
-    calls: u32,
+    calls: Calls,
     /// The signature of the next call, which another vendor made.
     signature: Option<String>,
     usage: Usage,
@@ -32,7 +31,6 @@ enum BlockKind {
     Thinking(u32),
     /// `whole` is an input that came with the start. Deltas replace it.
     Call {
-        call: u32,
         whole: Option<String>,
     },
     /// A block that no other dialect has.
@@ -53,11 +51,17 @@ impl ReadPieces for AnthropicReader {
                 self.usage(&event["usage"], pieces);
                 let delta = &event["delta"];
                 if let Some(reason) = delta.get("stop_reason").and_then(Value::as_str) {
-                    pieces.push(AnswerPiece::Finish { index: 0, finish: finish(reason, text(delta, "stop_sequence")) });
+                    let finish = finish(reason, text(delta, "stop_sequence"));
+                    self.calls.finish(0, &finish, pieces);
+                    pieces.push(AnswerPiece::Finish { index: 0, finish });
                 }
             }
             _ => {}
         }
+    }
+
+    fn calls(&mut self) -> &mut Calls {
+        &mut self.calls
     }
 }
 
@@ -65,6 +69,7 @@ impl AnthropicReader {
     /// After a second start in one stream (the server started again) no block is open.
     fn message_start(&mut self, message: &Value, pieces: &mut Vec<AnswerPiece>) {
         self.open.clear();
+        self.calls.renumber();
         pieces.push(AnswerPiece::Start { id: text(message, "id"), model: text(message, "model") });
         self.usage(&message["usage"], pieces);
     }
@@ -92,7 +97,7 @@ impl AnthropicReader {
                 }
                 BlockKind::Other
             }
-            "tool_use" => self.call_start(&content, pieces),
+            "tool_use" => self.call_start(index, &content, pieces),
             "fallback" => {
                 pieces.push(AnswerPiece::Start { id: None, model: text(&content["to"], "model") });
                 BlockKind::Other
@@ -105,14 +110,19 @@ impl AnthropicReader {
         self.open.insert(index, block);
     }
 
-    fn call_start(&mut self, content: &Value, pieces: &mut Vec<AnswerPiece>) -> BlockKind {
-        let call = self.calls;
-        self.calls = self.calls.saturating_add(1);
-        let (id, name) = (text(content, "id").unwrap_or_default(), text(content, "name").unwrap_or_default());
-        pieces.push(AnswerPiece::Call { index: 0, call, id, name, custom: false, signature: self.signature.take() });
+    fn call_start(&mut self, index: u64, content: &Value, pieces: &mut Vec<AnswerPiece>) -> BlockKind {
+        let fragment = Fragment {
+            number: Some(index.into()),
+            id: text(content, "id").unwrap_or_default(),
+            name: text(content, "name").unwrap_or_default(),
+            is_named: true,
+            signature: self.signature.take(),
+            ..Fragment::default()
+        };
+        self.calls.add(0, fragment, pieces);
         let empty = |input: &Value| input.is_null() || input.as_object().is_some_and(Map::is_empty);
         let whole = content.get("input").filter(|input| !empty(input));
-        BlockKind::Call { call, whole: whole.map(Value::to_string) }
+        BlockKind::Call { whole: whole.map(Value::to_string) }
     }
 
     fn block_delta(&mut self, index: u64, mut delta: Value, pieces: &mut Vec<AnswerPiece>) {
@@ -126,12 +136,13 @@ impl AnthropicReader {
                 let block = *block;
                 self.signature(block, &delta, pieces);
             }
-            ("input_json_delta", Some(BlockKind::Call { call, whole })) => {
+            ("input_json_delta", Some(BlockKind::Call { whole })) => {
                 if let Some(text) = take(&mut delta, "partial_json") {
                     *whole = None;
-                    pieces.push(AnswerPiece::Arguments { index: 0, call: *call, text });
+                    self.arguments(index, text, pieces);
                 }
             }
+            ("citations_delta", Some(BlockKind::Text) | None) => self.citation(&delta["citation"], pieces),
             // More of a block that was already reported whole.
             (_, Some(BlockKind::Other)) => {}
             _ => pieces.push(AnswerPiece::Other(kind)),
@@ -139,9 +150,22 @@ impl AnthropicReader {
     }
 
     fn block_stop(&mut self, index: u64, pieces: &mut Vec<AnswerPiece>) {
-        if let Some(BlockKind::Call { call, whole: Some(text) }) = self.open.remove(&index) {
-            pieces.push(AnswerPiece::Arguments { index: 0, call, text });
-        }
+        let Some(BlockKind::Call { whole }) = self.open.remove(&index) else { return };
+        whole.into_iter().for_each(|text| self.arguments(index, text, pieces));
+        self.calls.end_of(0, index.into(), pieces);
+    }
+
+    fn arguments(&mut self, index: u64, arguments: String, pieces: &mut Vec<AnswerPiece>) {
+        self.calls.add(0, Fragment { number: Some(index.into()), arguments, ..Fragment::default() }, pieces);
+    }
+
+    /// Those of search results; those of the client's own documents have no address.
+    fn citation(&mut self, found: &Value, pieces: &mut Vec<AnswerPiece>) {
+        let Some(url) = text(found, "url").or_else(|| text(found, "source")) else {
+            return pieces.push(AnswerPiece::Other("citations".to_owned()));
+        };
+        let citation = Citation { url, title: text(found, "title"), span: None, quote: text(found, "cited_text") };
+        pieces.push(AnswerPiece::Citation { index: 0, citation });
     }
 
     fn signature(&mut self, block: u32, from: &Value, pieces: &mut Vec<AnswerPiece>) {

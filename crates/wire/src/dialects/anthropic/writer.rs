@@ -1,20 +1,19 @@
 //! Writes an answer of another dialect as a Messages stream.
 //!
-//! Blocks may not overlap, so a call waits until the arguments of the call before it are complete. `message_start` is
+//! Blocks may not overlap: [`InTurn`](crate::translate::InTurn) gives it one call at a time. `message_start` is
 //! sent with the first block, so that it can contain usage; `message_delta` waits for the end, because usage often
 //! comes after the finish. A refusal is text with stop reason `refusal`; an image is Markdown with a data URL; of audio
 //! only the transcript is written.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use bytes::{BufMut, BytesMut};
 use serde_json::Value;
 
 use crate::answer::usage::Usage;
 use crate::json::values::{PutMember, json};
-use crate::translate::arguments::ArgumentScan;
 use crate::translate::signature::{SignatureOwner, UNSIGNED, of_call, shown};
-use crate::translate::{AnswerPiece, FinishReason, WritePieces};
+use crate::translate::{AnswerPiece, Citation, FinishReason, WritePieces};
 
 /// Ids up to this length, in bytes, and counters up to this many digits, are not unique to one call.
 const SHORT_MAX: usize = 5;
@@ -27,9 +26,9 @@ pub struct AnthropicWriter {
     /// Index of the next block.
     next: u64,
     open: Option<OpenBlock>,
-    /// Calls that wait for the one before them, by number.
-    waiting: BTreeMap<u32, WaitingCall>,
-    calls: u64,
+    /// Citations that wait for a text.
+    cited: Vec<Citation>,
+    has_calls: bool,
     /// Ids of calls, as the upstream sent them.
     ids: HashSet<String>,
     refused: bool,
@@ -41,15 +40,7 @@ pub struct AnthropicWriter {
 enum OpenBlock {
     Text,
     Thinking { block: u32, signed: bool },
-    Call { call: u32, arguments: ArgumentScan },
-}
-
-/// A waiting call.
-struct WaitingCall {
-    id: String,
-    name: String,
-    signature: Option<String>,
-    arguments: String,
+    Call,
 }
 
 /// Appends an event named by its `type`.
@@ -66,8 +57,8 @@ impl AnthropicWriter {
             started: false,
             next: 0,
             open: None,
-            waiting: BTreeMap::new(),
-            calls: 0,
+            cited: Vec::new(),
+            has_calls: false,
             ids: HashSet::new(),
             refused: false,
             usage: Usage::default(),
@@ -120,8 +111,8 @@ impl AnthropicWriter {
     }
 
     /// A delta of the open block. Written for every token, so it builds no JSON tree.
-    fn delta(&self, kind: &str, member: &str, text: &str, out: &mut BytesMut) {
-        let (index, text) = (self.next.saturating_sub(1), Value::from(text));
+    fn delta(&self, kind: &str, member: &str, value: impl Into<Value>, out: &mut BytesMut) {
+        let (index, text): (u64, Value) = (self.next.saturating_sub(1), value.into());
         let data = format!(
             r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{kind}","{member}":{text}}}}}"#
         );
@@ -136,16 +127,28 @@ impl AnthropicWriter {
             return;
         }
         if !matches!(self.open, Some(OpenBlock::Text)) {
-            self.flush(out);
             self.open_block(OpenBlock::Text, json!({ "type": "text", "text": "" }), out);
         }
         self.delta("text_delta", "text", text, out);
+        std::mem::take(&mut self.cited).into_iter().for_each(|citation| self.cite(citation, out));
+    }
+
+    /// Only a text has citations.
+    fn cite(&mut self, citation: Citation, out: &mut BytesMut) {
+        if !matches!(self.open, Some(OpenBlock::Text)) {
+            return self.cited.push(citation);
+        }
+        let Citation { url, title, quote, .. } = citation;
+        let written = json!({
+            "type": "web_search_result_location", "url": url, "title": title, "encrypted_index": "",
+            "cited_text": quote.unwrap_or_default(),
+        });
+        self.delta("citations_delta", "citation", written, out);
     }
 
     /// Opens the thinking block with this number, unless it is open.
     fn think(&mut self, block: u32, out: &mut BytesMut) {
         if !matches!(self.open, Some(OpenBlock::Thinking { block: at, .. }) if at == block) {
-            self.flush(out);
             let content = json!({ "type": "thinking", "thinking": "", "signature": "" });
             self.open_block(OpenBlock::Thinking { block, signed: false }, content, out);
         }
@@ -163,38 +166,21 @@ impl AnthropicWriter {
     }
 
     fn redacted(&mut self, data: &str, out: &mut BytesMut) {
-        self.flush(out);
         let content = json!({ "type": "redacted_thinking", "data": shown(SignatureOwner::Anthropic, data) });
         self.open_block(OpenBlock::Text, content, out);
         self.close(out);
     }
 
-    fn call(&mut self, call: u32, waiting: WaitingCall, out: &mut BytesMut) {
-        self.calls += 1;
-        self.waiting.insert(call, waiting);
-        self.open_next(out);
-    }
-
-    /// Opens waiting calls in order, as long as each is complete.
-    fn open_next(&mut self, out: &mut BytesMut) {
-        while !self.waiting.is_empty()
-            && !matches!(&self.open, Some(OpenBlock::Call { arguments, .. }) if !arguments.is_object())
-        {
-            self.open_first(out);
-        }
-    }
-
-    fn open_first(&mut self, out: &mut BytesMut) {
-        let Some((call, WaitingCall { id, name, signature, arguments })) = self.waiting.pop_first() else { return };
+    fn call(&mut self, id: String, name: &str, signature: Option<String>, out: &mut BytesMut) {
+        self.has_calls = true;
         if let Some(signature) = signature.filter(|signature| !signature.is_empty()) {
             let content = json!({ "type": "thinking", "thinking": "", "signature": "" });
             self.open_block(OpenBlock::Thinking { block: u32::MAX, signed: true }, content, out);
-            self.delta("signature_delta", "signature", &of_call(&signature), out);
+            self.delta("signature_delta", "signature", of_call(&signature), out);
         }
         let id = self.own_id(id);
         let content = json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
-        self.open_block(OpenBlock::Call { call, arguments: ArgumentScan::default() }, content, out);
-        self.more(&arguments, out);
+        self.open_block(OpenBlock::Call, content, out);
     }
 
     /// The upstream's id, if it is unique and Anthropic accepts it. Otherwise a new one: the client sends call and
@@ -207,33 +193,6 @@ impl AnthropicWriter {
             return id;
         }
         format!("toolu_{}", uuid::Uuid::now_v7().simple())
-    }
-
-    fn arguments(&mut self, call: u32, text: &str, out: &mut BytesMut) {
-        if let Some(waiting) = self.waiting.get_mut(&call) {
-            waiting.arguments.push_str(text);
-        } else if matches!(self.open, Some(OpenBlock::Call { call: at, .. }) if at == call) {
-            self.more(text, out);
-            self.open_next(out);
-        }
-    }
-
-    /// More arguments of the open call.
-    fn more(&mut self, text: &str, out: &mut BytesMut) {
-        if text.is_empty() {
-            return;
-        }
-        if let Some(OpenBlock::Call { arguments, .. }) = &mut self.open {
-            arguments.add(text);
-        }
-        self.delta("input_json_delta", "partial_json", text, out);
-    }
-
-    /// Writes all waiting calls. The call before them gets no more arguments.
-    fn flush(&mut self, out: &mut BytesMut) {
-        while !self.waiting.is_empty() {
-            self.open_first(out);
-        }
     }
 
     /// Usage so far. Messages counts cache reads and writes apart from other input.
@@ -262,7 +221,7 @@ impl AnthropicWriter {
             Some(FinishReason::Other(_)) => "max_tokens",
             _ if self.refused => "refusal",
             // Some vendors report `stop` for a call, others a call that never came.
-            _ if self.calls > 0 => "tool_use",
+            _ if self.has_calls => "tool_use",
             Some(FinishReason::Stop | FinishReason::ToolCalls) | None => "end_turn",
         };
         (reason.to_owned(), None)
@@ -279,16 +238,17 @@ impl WritePieces for AnthropicWriter {
                 self.refused = true;
                 self.text(&text, out);
             }
+            AnswerPiece::NextMessage { index: 0 } => self.close(out),
             AnswerPiece::Thinking { index: 0, block, text } if !text.is_empty() => {
                 self.think(block, out);
-                self.delta("thinking_delta", "thinking", &text, out);
+                self.delta("thinking_delta", "thinking", text, out);
             }
             AnswerPiece::Signature { index: 0, block, signature } => self.sign(block, &signature, out),
             AnswerPiece::Redacted { index: 0, data, .. } => self.redacted(&data, out),
-            AnswerPiece::Call { index: 0, call, id, name, custom: _, signature } => {
-                self.call(call, WaitingCall { id, name, signature, arguments: String::new() }, out);
-            }
-            AnswerPiece::Arguments { index: 0, call, text } => self.arguments(call, &text, out),
+            AnswerPiece::Call { index: 0, id, name, signature, .. } => self.call(id, &name, signature, out),
+            AnswerPiece::Arguments { index: 0, text, .. } => self.delta("input_json_delta", "partial_json", text, out),
+            AnswerPiece::CallEnd { index: 0, .. } => self.close(out),
+            AnswerPiece::Citation { index: 0, citation } => self.cite(citation, out),
             AnswerPiece::Audio { index: 0, transcript, .. } => self.text(&transcript, out),
             AnswerPiece::Image { index: 0, media_type, data } => {
                 self.text(&format!("![image](data:{media_type};base64,{data})"), out);
@@ -301,7 +261,6 @@ impl WritePieces for AnthropicWriter {
 
     fn end(&mut self, out: &mut BytesMut) {
         self.start(out);
-        self.flush(out);
         self.close(out);
         let (reason, sequence) = self.stop_reason();
         let delta = json!({ "stop_reason": reason, "stop_sequence": sequence });

@@ -1,7 +1,5 @@
 //! Reads a Bedrock stream into pieces.
 
-use std::collections::HashMap;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -13,13 +11,14 @@ use crate::json::values::text;
 use crate::stream::binary::{BinaryKind, message};
 use crate::stream::sse::SseEvent;
 use crate::translate::signature::{SignatureOwner, tag};
-use crate::translate::{AnswerPiece, FinishReason, ReadPieces};
+use crate::translate::{AnswerPiece, Calls, Citation, FinishReason, Fragment, ReadPieces};
 
 /// Reads one stream.
 #[derive(Debug, Default)]
 pub struct BedrockReader {
-    /// Blocks that are calls, with the numbers of the calls.
-    calls: HashMap<u32, u32>,
+    calls: Calls,
+    /// Blocks that are calls of tools that the vendor runs.
+    served: Vec<u32>,
     /// The media type of the image in the open block.
     image: Option<String>,
     /// A signature or encrypted reasoning that is not complete yet.
@@ -38,21 +37,25 @@ impl ReadPieces for BedrockReader {
         }
         match message.name {
             "messageStart" => pieces.push(AnswerPiece::Start { id: None, model: None }),
-            "contentBlockStart" => pieces.extend(payload.get("start").and_then(|start| self.start(block, start))),
+            "contentBlockStart" => payload.get("start").iter().for_each(|start| self.start(block, start, pieces)),
+            "contentBlockStop" => self.calls.end_of(0, block.into(), pieces),
             "contentBlockDelta" => {
                 for (kind, delta) in payload.get("delta").and_then(Value::as_object).into_iter().flatten() {
                     match SealedEvent::of(block, kind, delta) {
                         Some(more) => self.seal(more, pieces),
                         None => {
                             self.unseal(pieces);
-                            pieces.extend(self.delta(block, kind, delta));
+                            self.delta(block, kind, delta, pieces);
                         }
                     }
                 }
             }
             "messageStop" => {
-                let finish = payload.get("stopReason").and_then(Value::as_str).map(|reason| finish(reason, &payload));
-                pieces.extend(finish.map(|finish| AnswerPiece::Finish { index: 0, finish }));
+                if let Some(reason) = payload.get("stopReason").and_then(Value::as_str) {
+                    let finish = finish(reason, &payload);
+                    self.calls.finish(0, &finish, pieces);
+                    pieces.push(AnswerPiece::Finish { index: 0, finish });
+                }
             }
             "metadata" => {
                 let mut usage = Usage::default();
@@ -63,26 +66,28 @@ impl ReadPieces for BedrockReader {
             _ => {}
         }
     }
+
+    fn calls(&mut self) -> &mut Calls {
+        &mut self.calls
+    }
 }
 
 impl BedrockReader {
-    fn start(&mut self, block: u32, start: &Value) -> Option<AnswerPiece> {
-        let (kind, start) = start.as_object()?.iter().next()?;
+    fn start(&mut self, block: u32, start: &Value, pieces: &mut Vec<AnswerPiece>) {
+        let Some((kind, start)) = start.as_object().and_then(|start| start.iter().next()) else { return };
         let text = |name: &str| start.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         match kind.as_str() {
             // The caller does not answer a tool that the vendor runs itself.
-            "toolUse" if text("type") == "server_tool_use" => Some(AnswerPiece::Other("server_tool_use".to_owned())),
+            "toolUse" if text("type") == "server_tool_use" => {
+                self.served.push(block);
+                pieces.push(AnswerPiece::Other("server_tool_use".to_owned()));
+            }
             "toolUse" => {
-                let call = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
-                let call = *self.calls.entry(block).or_insert(call);
-                let (id, name) = (text("toolUseId"), text("name"));
-                Some(AnswerPiece::Call { index: 0, call, id, name, custom: false, signature: None })
+                let (number, id, name) = (Some(block.into()), text("toolUseId"), text("name"));
+                self.calls.add(0, Fragment { number, id, name, is_named: true, ..Fragment::default() }, pieces);
             }
-            "image" => {
-                self.image = Some(format!("image/{}", text("format")));
-                None
-            }
-            other => Some(AnswerPiece::Other(other.to_owned())),
+            "image" => self.image = Some(format!("image/{}", text("format"))),
+            other => pieces.push(AnswerPiece::Other(other.to_owned())),
         }
     }
 
@@ -100,26 +105,41 @@ impl BedrockReader {
         pieces.extend(self.sealed.take().map(SealedEvent::piece));
     }
 
-    fn delta(&mut self, block: u32, kind: &str, delta: &Value) -> Option<AnswerPiece> {
+    fn delta(&mut self, block: u32, kind: &str, delta: &Value, pieces: &mut Vec<AnswerPiece>) {
         let index = 0;
         match kind {
             "text" => {
-                let text = delta.as_str().filter(|text| !text.is_empty())?.to_owned();
-                Some(AnswerPiece::Text { index, text })
+                let text = delta.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+                pieces.extend(text.map(|text| AnswerPiece::Text { index, text }));
             }
+            "toolUse" if self.served.contains(&block) => {}
             "toolUse" => {
-                let call = *self.calls.get(&block)?;
-                owned(delta, "input").map(|text| AnswerPiece::Arguments { index, call, text })
+                let arguments = owned(delta, "input").unwrap_or_default();
+                self.calls.add(
+                    index,
+                    Fragment { number: Some(block.into()), arguments, ..Fragment::default() },
+                    pieces,
+                );
             }
-            "reasoningContent" => owned(delta, "text").map(|text| AnswerPiece::Thinking { index, block, text }),
+            "reasoningContent" => {
+                pieces.extend(owned(delta, "text").map(|text| AnswerPiece::Thinking { index, block, text }));
+            }
             "image" => {
-                let data = owned(delta.get("source")?, "bytes")?;
+                let data = delta.get("source").and_then(|source| owned(source, "bytes"));
                 let media_type = self.image.clone().unwrap_or_else(|| "image/png".to_owned());
-                Some(AnswerPiece::Image { index, media_type, data })
+                pieces.extend(data.map(|data| AnswerPiece::Image { index, media_type, data }));
+            }
+            "citation" => {
+                let web = delta.pointer("/location/web");
+                let quote = delta.pointer("/sourceContent/0/text").and_then(Value::as_str).map(str::to_owned);
+                let title = owned(delta, "title");
+                let citation = web.and_then(|web| Some(Citation { url: owned(web, "url")?, title, span: None, quote }));
+                let other = || AnswerPiece::Other("citation".to_owned());
+                pieces.push(citation.map_or_else(other, |citation| AnswerPiece::Citation { index, citation }));
             }
             // More of a block that its start already reported.
-            "toolResult" => None,
-            other => Some(AnswerPiece::Other(other.to_owned())),
+            "toolResult" => {}
+            other => pieces.push(AnswerPiece::Other(other.to_owned())),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::json::values::{list, text};
 use crate::stream::sse::SseEvent;
 use crate::translate::outgoing::new_call_id;
 use crate::translate::signature::{SignatureOwner, tag};
-use crate::translate::{AnswerPiece, FinishReason, ReadPieces};
+use crate::translate::{AnswerPiece, Calls, Citation, FinishReason, Fragment, ReadPieces};
 
 /// Maximum candidates that are read. A request asks for one.
 const CANDIDATES_MAX: usize = 64;
@@ -24,6 +24,7 @@ pub struct GeminiReader {
     usage: Usage,
     /// By `index`.
     candidates: Vec<(u32, CandidateReader)>,
+    calls: Calls,
     halves: HalfCharacters,
 }
 
@@ -34,7 +35,9 @@ struct CandidateReader {
     block: u32,
     /// The last part was a thought.
     thinking: bool,
-    calls: u32,
+    has_calls: bool,
+    /// Addresses that were cited.
+    cited: Vec<Citation>,
 }
 
 impl ReadPieces for GeminiReader {
@@ -51,10 +54,14 @@ impl ReadPieces for GeminiReader {
         for candidate in list(&chunk, "candidates") {
             let index = candidate.get("index").and_then(Value::as_u64).and_then(|index| u32::try_from(index).ok());
             let index = index.unwrap_or(0);
-            if let Some(state) = self.candidate(index) {
-                state.read(index, candidate, pieces);
+            if let Some(at) = self.candidate(index) {
+                self.candidates[at].1.read(index, candidate, &mut self.calls, pieces);
             }
         }
+    }
+
+    fn calls(&mut self) -> &mut Calls {
+        &mut self.calls
     }
 }
 
@@ -76,41 +83,59 @@ impl GeminiReader {
         }
     }
 
-    fn candidate(&mut self, index: u32) -> Option<&mut CandidateReader> {
+    fn candidate(&mut self, index: u32) -> Option<usize> {
         let position = self.candidates.iter().position(|(at, _)| *at == index);
-        let position = match position {
-            Some(position) => position,
-            None if self.candidates.len() >= CANDIDATES_MAX => return None,
-            None => {
-                self.candidates.push((index, CandidateReader::default()));
-                self.candidates.len() - 1
-            }
-        };
-        self.candidates.get_mut(position).map(|(_, candidate)| candidate)
+        if position.is_none() && self.candidates.len() < CANDIDATES_MAX {
+            self.candidates.push((index, CandidateReader::default()));
+            return Some(self.candidates.len() - 1);
+        }
+        position
     }
 }
 
 impl CandidateReader {
-    fn read(&mut self, index: u32, candidate: &Value, pieces: &mut Vec<AnswerPiece>) {
+    fn read(&mut self, index: u32, candidate: &Value, calls: &mut Calls, pieces: &mut Vec<AnswerPiece>) {
         for part in candidate.get("content").into_iter().flat_map(|content| list(content, "parts")) {
-            self.part(index, part, pieces);
+            self.part(index, part, calls, pieces);
         }
-        for name in ["groundingMetadata", "citationMetadata", "urlContextMetadata"] {
+        self.citations(index, candidate, pieces);
+        for name in ["urlContextMetadata"] {
             let told = candidate.get(name).and_then(Value::as_object).is_some_and(|members| !members.is_empty());
             if told {
                 pieces.push(AnswerPiece::Other(name.to_owned()));
             }
         }
         if let Some(finish) = self.finish(candidate.get("finishReason")) {
+            calls.finish(index, &finish, pieces);
             pieces.push(AnswerPiece::Finish { index, finish });
         }
     }
 
-    fn part(&mut self, index: u32, part: &Value, pieces: &mut Vec<AnswerPiece>) {
+    /// Sources, and the places that rely on them. Both may come again with every chunk.
+    fn citations(&mut self, index: u32, candidate: &Value, pieces: &mut Vec<AnswerPiece>) {
+        let grounding = candidate.get("groundingMetadata").unwrap_or(&Value::Null);
+        let sources: Vec<&Value> = list(grounding, "groundingChunks").filter_map(|chunk| chunk.get("web")).collect();
+        let cited = |source: &Value, uri: &str| {
+            let title = text(source, "title").map(str::to_owned);
+            Some(Citation { url: text(source, uri)?.to_owned(), title, ..Citation::default() })
+        };
+        // Vertex AI has another name for the list.
+        let metadata = candidate.get("citationMetadata").unwrap_or(&Value::Null);
+        let places = list(metadata, "citationSources").chain(list(metadata, "citations"));
+        let found = sources.into_iter().filter_map(|source| cited(source, "uri"));
+        for citation in found.chain(places.filter_map(|source| cited(source, "uri"))) {
+            if self.cited.len() < CITED_MAX && !self.cited.contains(&citation) {
+                self.cited.push(citation.clone());
+                pieces.push(AnswerPiece::Citation { index, citation });
+            }
+        }
+    }
+
+    fn part(&mut self, index: u32, part: &Value, calls: &mut Calls, pieces: &mut Vec<AnswerPiece>) {
         let thought = part.get("thought") == Some(&Value::Bool(true));
         let signature = text(part, "thoughtSignature");
         if let Some(call) = part.get("functionCall") {
-            return self.call(index, call, signature, pieces);
+            return self.call(index, call, signature, calls, pieces);
         }
         if let Some(data) = part.get("inlineData").filter(|_| !thought) {
             self.end_block();
@@ -143,16 +168,21 @@ impl CandidateReader {
     }
 
     /// Calls come whole. Older models and Vertex AI send no id.
-    fn call(&mut self, index: u32, call: &Value, signature: Option<&str>, pieces: &mut Vec<AnswerPiece>) {
+    fn call(
+        &mut self,
+        index: u32,
+        call: &Value,
+        signature: Option<&str>,
+        calls: &mut Calls,
+        pieces: &mut Vec<AnswerPiece>,
+    ) {
         let Some(name) = text(call, "name").map(str::to_owned) else { return };
         self.end_block();
+        self.has_calls = true;
         let id = text(call, "id").map_or_else(new_call_id, str::to_owned);
         let arguments = call.get("args").filter(|args| !args.is_null()).map_or("{}".to_owned(), Value::to_string);
-        let number = self.calls;
-        self.calls += 1;
         let signature = signature.map(|signature| tag(SignatureOwner::Gemini, signature));
-        pieces.push(AnswerPiece::Call { index, call: number, id, name, custom: false, signature });
-        pieces.push(AnswerPiece::Arguments { index, call: number, text: arguments });
+        calls.add_whole(index, Fragment { id, name, arguments, signature, ..Fragment::default() }, pieces);
     }
 
     fn finish(&self, reason: Option<&Value>) -> Option<FinishReason> {
@@ -167,7 +197,7 @@ impl CandidateReader {
         };
         Some(match FinishReason::of(reason) {
             _ if matches!(reason, "" | "0" | "FINISH_REASON_UNSPECIFIED") => return None,
-            FinishReason::Stop if self.calls > 0 => FinishReason::ToolCalls,
+            FinishReason::Stop if self.has_calls => FinishReason::ToolCalls,
             finish => finish,
         })
     }
@@ -176,6 +206,9 @@ impl CandidateReader {
         self.block += u32::from(std::mem::take(&mut self.thinking));
     }
 }
+
+/// Sources of a candidate that are kept apart.
+const CITED_MAX: usize = 256;
 
 /// Parts of Google's own tools, and parts that an answer has no place for.
 const OTHERS: [&str; 6] =

@@ -6,17 +6,28 @@ use serde_json::{Map, Value};
 
 use crate::answer::usage::Usage;
 use crate::dialects::gemini::signature::write_signature;
+use crate::json::numbers::parse;
 use crate::json::values::{PutMember, json};
 use crate::translate::signature::of_redacted;
-use crate::translate::{AnswerPiece, FinishReason, HeldCall, HeldCalls, WritePieces};
+use crate::translate::{AnswerPiece, Citation, FinishReason, PARAGRAPH, WritePieces};
 
 /// Writes one stream.
 pub struct GeminiWriter {
     id: Option<String>,
     model: String,
-    calls: HeldCalls,
+    /// The open call of a candidate. [`InTurn`](crate::translate::InTurn) gives one at a time.
+    open: Option<OpenCall>,
+    /// Citations, by candidate.
+    cited: Vec<(u32, Citation)>,
     finished: Vec<(u32, FinishReason)>,
     usage: Usage,
+}
+
+struct OpenCall {
+    id: Option<String>,
+    name: String,
+    arguments: String,
+    signature: Option<String>,
 }
 
 impl GeminiWriter {
@@ -30,7 +41,8 @@ impl GeminiWriter {
         GeminiWriter {
             id,
             model: model.to_owned(),
-            calls: HeldCalls::default(),
+            open: None,
+            cited: Vec::new(),
             finished: Vec::new(),
             usage: Usage::default(),
         }
@@ -54,7 +66,6 @@ impl GeminiWriter {
     }
 
     fn text(&mut self, index: u32, text: &str, out: &mut BytesMut) {
-        self.give_calls(index, out);
         if !text.is_empty() {
             self.parts(index, vec![json!({ "text": text })], out);
         }
@@ -65,24 +76,29 @@ impl GeminiWriter {
         self.parts(index, vec![part], out);
     }
 
-    /// Writes the held calls of a candidate, in one event.
-    fn give_calls(&mut self, index: u32, out: &mut BytesMut) {
-        let calls: Vec<Value> = self.calls.take(index).into_iter().map(written).collect();
-        if !calls.is_empty() {
-            self.parts(index, calls, out);
-        }
+    fn call(&mut self, index: u32, out: &mut BytesMut) {
+        let Some(OpenCall { id, name, arguments, signature }) = self.open.take() else { return };
+        let mut written = Map::new();
+        written.put("id", id);
+        written.put("name", Some(name));
+        // Arguments that are no object end a stream with an error before they are written.
+        written.put("args", Some(parse(arguments.as_bytes()).unwrap_or_else(|_| json!({}))));
+        let mut part = json!({ "functionCall": written });
+        part.put("thoughtSignature", signature.as_deref().map(write_signature));
+        self.parts(index, vec![part], out);
     }
-}
 
-fn written(call: HeldCall) -> Value {
-    let mut written = Map::new();
-    let arguments = call.arguments();
-    written.put("id", call.id);
-    written.put("name", Some(call.name));
-    written.put("args", Some(arguments));
-    let mut part = json!({ "functionCall": written });
-    part.put("thoughtSignature", call.signature.as_deref().map(write_signature));
-    part
+    /// The sources of a candidate.
+    fn grounding(&mut self, index: u32) -> Option<Value> {
+        let of_index = self.cited.extract_if(.., |(of, _)| *of == index);
+        let chunk = |(_, Citation { url, title, .. })| {
+            let mut web = json!({ "uri": url });
+            web.put("title", title);
+            json!({ "web": web })
+        };
+        let chunks: Vec<Value> = of_index.map(chunk).collect();
+        (!chunks.is_empty()).then(|| json!({ "groundingChunks": chunks }))
+    }
 }
 
 impl WritePieces for GeminiWriter {
@@ -93,37 +109,43 @@ impl WritePieces for GeminiWriter {
                 self.model = model.unwrap_or(std::mem::take(&mut self.model));
             }
             AnswerPiece::Text { index, text } | AnswerPiece::Refusal { index, text } => self.text(index, &text, out),
+            AnswerPiece::NextMessage { index } => self.text(index, PARAGRAPH, out),
             AnswerPiece::Audio { index, transcript, .. } => self.text(index, &transcript, out),
             AnswerPiece::Image { index, media_type, data } => {
-                self.give_calls(index, out);
                 self.parts(index, vec![json!({ "inlineData": { "mimeType": media_type, "data": data } })], out);
             }
             AnswerPiece::Thinking { index, text, .. } if !text.is_empty() => {
-                self.give_calls(index, out);
                 self.parts(index, vec![json!({ "text": text, "thought": true })], out);
             }
             AnswerPiece::Signature { index, signature, .. } => self.signature(index, &signature, out),
             AnswerPiece::Redacted { index, data, .. } => self.signature(index, &of_redacted(&data), out),
-            piece @ (AnswerPiece::Call { .. } | AnswerPiece::Arguments { .. }) => self.calls.hold(piece),
-            AnswerPiece::Finish { index, finish } => {
-                self.give_calls(index, out);
-                self.finished.push((index, finish));
+            AnswerPiece::Call { id, name, signature, .. } => {
+                let id = Some(id).filter(|id| !id.is_empty());
+                self.open = Some(OpenCall { id, name, arguments: String::new(), signature });
             }
+            AnswerPiece::Arguments { text, .. } => {
+                self.open.iter_mut().for_each(|call| call.arguments.push_str(&text));
+            }
+            AnswerPiece::CallEnd { index, .. } => self.call(index, out),
+            AnswerPiece::Citation { index, citation } => self.cited.push((index, citation)),
+            AnswerPiece::Finish { index, finish } => self.finished.push((index, finish)),
             AnswerPiece::Usage(usage) => self.usage = usage.or(self.usage),
             AnswerPiece::Thinking { .. } | AnswerPiece::Other(_) => {}
         }
     }
 
     fn end(&mut self, out: &mut BytesMut) {
-        self.give_calls(0, out);
         if self.finished.is_empty() {
             self.finished.push((0, FinishReason::Stop));
         }
+        let finished = std::mem::take(&mut self.finished);
         let candidate = |(index, finish): (u32, FinishReason)| {
             let content = json!({ "parts": [{ "text": "" }], "role": "model" });
-            json!({ "content": content, "finishReason": reason(&finish), "index": index })
+            let mut written = json!({ "content": content, "finishReason": reason(&finish), "index": index });
+            written.put("groundingMetadata", self.grounding(index));
+            written
         };
-        let candidates = std::mem::take(&mut self.finished).into_iter().map(candidate).collect();
+        let candidates = finished.into_iter().map(candidate).collect();
         let usage = (self.usage != Usage::default()).then(|| metadata(&self.usage));
         self.event(candidates, usage, out);
     }

@@ -9,7 +9,7 @@ use crate::json::surrogates::HalfCharacters;
 use crate::json::values::{list, text};
 use crate::stream::sse::SseEvent;
 use crate::translate::outgoing::new_call_id;
-use crate::translate::{AnswerPiece, FinishReason, ReadPieces};
+use crate::translate::{AnswerPiece, Calls, FinishReason, Fragment, ReadPieces};
 
 /// Reads one stream.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub struct OllamaReader {
     block: u32,
     /// The last text was reasoning.
     thinking: bool,
-    calls: u32,
+    calls: Calls,
     halves: HalfCharacters,
 }
 
@@ -44,6 +44,10 @@ impl ReadPieces for OllamaReader {
         if line.get("done") == Some(&Value::Bool(true)) {
             self.done(&line, data, pieces);
         }
+    }
+
+    fn calls(&mut self) -> &mut Calls {
+        &mut self.calls
     }
 }
 
@@ -73,22 +77,20 @@ impl OllamaReader {
             Some(Value::String(text)) => text.clone(),
             Some(arguments) => arguments.to_string(),
         };
-        let number = self.calls;
-        self.calls += 1;
         let name = name.to_owned();
-        pieces.push(AnswerPiece::Call { index: 0, call: number, id, name, custom: false, signature: None });
-        pieces.push(AnswerPiece::Arguments { index: 0, call: number, text: arguments });
+        self.calls.add_whole(0, Fragment { id, name, arguments, ..Fragment::default() }, pieces);
     }
 
-    fn done(&self, line: &Value, data: &[u8], pieces: &mut Vec<AnswerPiece>) {
+    fn done(&mut self, line: &Value, data: &[u8], pieces: &mut Vec<AnswerPiece>) {
         let finish = match FinishReason::of(text(line, "done_reason").unwrap_or("stop")) {
-            FinishReason::Stop if self.calls > 0 => FinishReason::ToolCalls,
+            FinishReason::Stop if !self.calls.is_empty() => FinishReason::ToolCalls,
             finish => finish,
         };
         let usage = Usage::of(std::str::from_utf8(data).unwrap_or_default());
         if usage != Usage::default() {
             pieces.push(AnswerPiece::Usage(usage));
         }
+        self.calls.finish(0, &finish, pieces);
         pieces.push(AnswerPiece::Finish { index: 0, finish });
     }
 

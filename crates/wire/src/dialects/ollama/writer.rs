@@ -1,15 +1,15 @@
 //! Writes pieces as lines of `/api/chat` or `/api/generate`.
 //!
-//! A call is one object in a line, so its arguments are held back until the next piece that is none of them. The last
-//! line has counts and times. Times are the gateway's: the upstream may be another vendor's.
+//! A call is one object in a line, so its arguments are held back to its end. The last line has counts and times. Times are the gateway's: the upstream may be another vendor's.
 
 use bytes::{BufMut, BytesMut};
 use serde_json::{Map, Value};
 
 use crate::answer::usage::Usage;
 use crate::dialect::Surface;
+use crate::json::numbers::parse;
 use crate::json::values::{PutMember, json};
-use crate::translate::{AnswerPiece, FinishReason, HeldCall, HeldCalls, WritePieces};
+use crate::translate::{AnswerPiece, FinishReason, PARAGRAPH, WritePieces};
 use photofinish_base::clock::Instant;
 
 /// Which of the two requests is answered.
@@ -32,7 +32,8 @@ pub struct OllamaWriter {
     began: Instant,
     /// When the first piece of output came.
     first: Option<Instant>,
-    calls: HeldCalls,
+    /// The open call: its id, its name and its arguments. [`InTurn`](crate::translate::InTurn) gives one at a time.
+    open: Option<(String, String, String)>,
     finish: Option<FinishReason>,
     usage: Usage,
 }
@@ -45,7 +46,7 @@ impl OllamaWriter {
             model: model.to_owned(),
             began: Instant::now(),
             first: None,
-            calls: HeldCalls::default(),
+            open: None,
             finish: None,
             usage: Usage::default(),
         }
@@ -85,27 +86,20 @@ impl OllamaWriter {
     }
 
     fn text(&mut self, text: &str, out: &mut BytesMut) {
-        self.give_calls(out);
         if !text.is_empty() {
             self.output("content", text, out);
         }
     }
 
-    /// Writes the held calls, in one line.
-    fn give_calls(&mut self, out: &mut BytesMut) {
-        let calls: Vec<Value> = self.calls.take(0).into_iter().map(written).collect();
-        if !calls.is_empty() {
-            self.output("tool_calls", calls, out);
-        }
+    fn call(&mut self, out: &mut BytesMut) {
+        let Some((id, name, arguments)) = self.open.take() else { return };
+        // Arguments that are no object end a stream with an error before they are written.
+        let arguments = parse(arguments.as_bytes()).unwrap_or_else(|_| json!({}));
+        let mut written = Map::new();
+        written.put("id", Some(id).filter(|id| !id.is_empty()));
+        written.put("function", Some(json!({ "name": name, "arguments": arguments })));
+        self.output("tool_calls", vec![Value::Object(written)], out);
     }
-}
-
-fn written(call: HeldCall) -> Value {
-    let function = json!({ "name": call.name, "arguments": call.arguments() });
-    let mut written = Map::new();
-    written.put("id", call.id);
-    written.put("function", Some(function));
-    Value::Object(written)
 }
 
 impl WritePieces for OllamaWriter {
@@ -113,28 +107,26 @@ impl WritePieces for OllamaWriter {
         match piece {
             AnswerPiece::Start { model, .. } => self.model = model.unwrap_or(std::mem::take(&mut self.model)),
             AnswerPiece::Text { index: 0, text } | AnswerPiece::Refusal { index: 0, text } => self.text(&text, out),
+            AnswerPiece::NextMessage { index: 0 } => self.text(PARAGRAPH, out),
             AnswerPiece::Audio { index: 0, transcript, .. } => self.text(&transcript, out),
             AnswerPiece::Image { index: 0, media_type, data } => {
                 self.text(&format!("![image](data:{media_type};base64,{data})"), out);
             }
             AnswerPiece::Thinking { index: 0, text, .. } if !text.is_empty() => {
-                self.give_calls(out);
                 self.output("thinking", text, out);
             }
-            piece @ (AnswerPiece::Call { index: 0, .. } | AnswerPiece::Arguments { index: 0, .. }) => {
-                self.calls.hold(piece)
+            AnswerPiece::Call { index: 0, id, name, .. } => self.open = Some((id, name, String::new())),
+            AnswerPiece::Arguments { index: 0, text, .. } => {
+                self.open.iter_mut().for_each(|(.., arguments)| arguments.push_str(&text));
             }
-            AnswerPiece::Finish { index: 0, finish } => {
-                self.give_calls(out);
-                self.finish = Some(finish);
-            }
+            AnswerPiece::CallEnd { index: 0, .. } => self.call(out),
+            AnswerPiece::Finish { index: 0, finish } => self.finish = Some(finish),
             AnswerPiece::Usage(usage) => self.usage = usage.or(self.usage),
             _ => {}
         }
     }
 
     fn end(&mut self, out: &mut BytesMut) {
-        self.give_calls(out);
         let reason = match &self.finish {
             Some(FinishReason::Length) => "length",
             Some(FinishReason::Filtered | FinishReason::Refusal) => "content_filter",

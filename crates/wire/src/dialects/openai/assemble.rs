@@ -10,7 +10,6 @@ use serde_json::{Map, Value};
 
 use crate::answer::assemble::{AssembledChoice, ByChoice, ITEMS_MAX, grow_member, read, says};
 use crate::answer::ends::End;
-use crate::dialects::openai::reader::lengthen_name;
 use crate::json::surrogates::words;
 use crate::json::values::{PutMember, json, text};
 
@@ -153,6 +152,14 @@ pub(super) struct List {
     items: Vec<Grown>,
     /// The position of the item that grows under an `index`.
     places: HashMap<u64, usize>,
+}
+
+/// Adds a piece of a function's name. Some vendors cut names, others repeat the whole name with every piece of the
+/// arguments.
+fn lengthen_name(name: &mut String, piece: &str) {
+    if name != piece {
+        name.push_str(piece);
+    }
 }
 
 impl Default for Grown {

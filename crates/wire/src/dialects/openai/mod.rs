@@ -21,9 +21,10 @@ pub use crate::stream::frame::{Chunk, Frame, Payload};
 pub use assemble::ChatAssembly;
 pub use conversation::{check, conversation};
 pub use reader::OpenAiReader;
+pub(crate) use reader::url_citation;
 pub use request::{grammar_of, request};
 pub use writer::OpenAiWriter;
-pub(crate) use writer::usage_json;
+pub(crate) use writer::{citation_json, usage_json};
 
 use crate::answer::service_tier::ServiceTier;
 use crate::client_error::ErrorShape;

@@ -1,18 +1,16 @@
 //! Reads a chat stream into pieces for translation. Not for the race: see `read`.
 
-use std::collections::HashMap;
 use std::str;
 
 use serde_json::Value;
 
-use crate::answer::assemble::ITEMS_MAX;
 use crate::answer::usage::Usage;
 use crate::json::surrogates::{HalfCharacters, words};
 use crate::json::values::text;
 use crate::json::{InvalidJson, Json};
 use crate::stream::sse::SseEvent;
 use crate::translate::signature::{SignatureOwner, tag};
-use crate::translate::{AnswerPiece, FinishReason, ReadPieces, Source};
+use crate::translate::{AnswerPiece, Calls, Citation, FinishReason, Fragment, ReadPieces, Source};
 
 /// Maximum choices that are read: more than any vendor sends.
 const CHOICES_MAX: usize = 128;
@@ -23,6 +21,9 @@ pub struct OpenAiReader {
     id_told: bool,
     model_told: bool,
     choices: Vec<ChoiceReader>,
+    calls: Calls,
+    /// Sources that belong to no place in the text, as Perplexity names them with every chunk.
+    sources: Vec<String>,
     usage: Usage,
     halves: HalfCharacters,
 }
@@ -30,7 +31,6 @@ pub struct OpenAiReader {
 #[derive(Default)]
 struct ChoiceReader {
     index: u32,
-    calls: ChoiceCalls,
     thoughts: ReasoningBlocks,
     /// Some vendors repeat the finish reason with the usage.
     finished: bool,
@@ -59,17 +59,25 @@ impl ReadPieces for OpenAiReader {
         let data = self.halves.joined(&data);
         let Ok(text) = str::from_utf8(&data) else { return };
         if text.starts_with("[DONE]") {
-            self.choices.iter_mut().for_each(|choice| choice.calls.close(choice.index, None, pieces));
+            self.calls.end(pieces);
         } else if self.chunk(text, pieces).is_err() {
             pieces.truncate(before);
         }
     }
+
+    fn calls(&mut self) -> &mut Calls {
+        &mut self.calls
+    }
 }
+
+/// Sources of an answer that are named apart from its text; no vendor names as many.
+const SOURCES_MAX: usize = 256;
 
 impl OpenAiReader {
     fn chunk(&mut self, text: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
         let start = pieces.len();
         let (mut id, mut model, mut timings, mut counts, mut cost) = (None, None, None, None, None);
+        let (mut sources, mut urls) = (None, None);
         let mut usage = self.usage;
         Json::whole(
             text,
@@ -79,6 +87,8 @@ impl OpenAiReader {
                 "choices" => json.list(|json| self.choice(json, &mut usage, pieces))?,
                 "usage" => counts = json.some()?,
                 "cost" => cost = json.some()?,
+                "search_results" => sources = json.some()?,
+                "citations" => urls = json.some()?,
                 "timings" => timings = json.some()?,
                 "time_info" | "perf_metrics" => json.some()?.into_iter().for_each(|text| usage.add_time_info(text)),
                 "x_groq" => json.member("usage", Json::some)?.into_iter().for_each(|text| usage.add(text)),
@@ -89,6 +99,7 @@ impl OpenAiReader {
             self.model_told |= model.is_some();
             pieces.insert(start, AnswerPiece::Start { id: id.map(words), model: model.map(words) });
         }
+        [sources, urls].into_iter().flatten().for_each(|list| self.sources(list, pieces));
         timings.into_iter().for_each(|text| usage.add_timings(text));
         counts.into_iter().for_each(|text| usage.add(text));
         cost.into_iter().for_each(|text| usage.add_cost(text));
@@ -97,6 +108,19 @@ impl OpenAiReader {
             pieces.push(AnswerPiece::Usage(usage));
         }
         Ok(())
+    }
+
+    /// A list of addresses, or of objects with `url` and `title`. It comes again with every chunk.
+    fn sources(&mut self, list: &str, pieces: &mut Vec<AnswerPiece>) {
+        for source in serde_json::from_str::<Vec<Value>>(list).unwrap_or_default() {
+            let Some(url) = source.as_str().or_else(|| text(&source, "url")) else { continue };
+            if self.sources.len() < SOURCES_MAX && !self.sources.iter().any(|known| known == url) {
+                self.sources.push(url.to_owned());
+                let title = text(&source, "title").map(str::to_owned);
+                let citation = Citation { url: url.to_owned(), title, ..Citation::default() };
+                pieces.push(AnswerPiece::Citation { index: 0, citation });
+            }
+        }
     }
 
     fn choice(
@@ -115,30 +139,27 @@ impl OpenAiReader {
             "stop_reason" | "matched_stop" => sequence = json.string_or_skip()?.or(sequence),
             "usage" => json.some()?.into_iter().for_each(|text| usage.add(text)),
         }))?;
-        let Some(choice) = self.choice_at(index) else { return Ok(()) };
+        let position = self.choices.iter().position(|choice| choice.index == index);
+        if position.is_none() {
+            if self.choices.len() >= CHOICES_MAX {
+                return Ok(());
+            }
+            self.choices.push(ChoiceReader { index, ..ChoiceReader::default() });
+        }
+        let position = position.unwrap_or(self.choices.len() - 1);
+        let (choice, calls) = (&mut self.choices[position], &mut self.calls);
         match (delta, text) {
-            (Some(delta), _) => choice.delta(delta, pieces)?,
+            (Some(delta), _) => choice.delta(delta, calls, pieces)?,
             (None, Some(text)) => choice.content(text, pieces)?,
             (None, None) => {}
         }
         if let Some(reason) = reason.filter(|_| !choice.finished) {
             choice.finished = true;
-            choice.calls.close(index, None, pieces);
-            pieces.push(AnswerPiece::Finish { index, finish: finish_of(&words(reason), sequence.map(words)) });
+            let finish = finish_of(&words(reason), sequence.map(words));
+            calls.finish(index, &finish, pieces);
+            pieces.push(AnswerPiece::Finish { index, finish });
         }
         Ok(())
-    }
-
-    fn choice_at(&mut self, index: u32) -> Option<&mut ChoiceReader> {
-        let position = self.choices.iter().position(|choice| choice.index == index);
-        if position.is_none() {
-            if self.choices.len() >= CHOICES_MAX {
-                return None;
-            }
-            self.choices.push(ChoiceReader { index, ..ChoiceReader::default() });
-        }
-        let position = position.unwrap_or(self.choices.len() - 1);
-        self.choices.get_mut(position)
     }
 }
 
@@ -157,7 +178,7 @@ struct DeltaMembers<'a> {
 }
 
 impl ChoiceReader {
-    fn delta(&mut self, text: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
+    fn delta(&mut self, text: &str, calls: &mut Calls, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
         let mut delta = DeltaMembers::default();
         Json::new(text).object(|name, json| {
             let place = match name {
@@ -177,22 +198,29 @@ impl ChoiceReader {
             *place = place.take().or(value);
             Ok(())
         })?;
-        let DeltaMembers { reasoning, details, content, refusal, audio, images, .. } = &delta;
-        if [reasoning, details, content, refusal, audio, images].iter().any(|member| member.is_some()) {
-            self.calls.close(self.index, None, pieces);
-        }
         self.reasoning(&delta, pieces)?;
         delta.content.map_or(Ok(()), |text| self.content(text, pieces))?;
         if let Some(refusal) = delta.refusal {
             let text = words_of_parts(refusal)?;
             pieces.extend((!text.is_empty()).then_some(AnswerPiece::Refusal { index: self.index, text }));
         }
-        delta.calls.map_or(Ok(()), |text| self.calls.read(self.index, text, pieces))?;
-        delta.function.map_or(Ok(()), |text| self.calls.read_legacy(self.index, text, pieces))?;
+        delta.calls.map_or(Ok(()), |text| read_calls(self.index, text, calls, pieces))?;
+        delta.function.map_or(Ok(()), |text| read_legacy_call(self.index, text, calls, pieces))?;
         delta.audio.map_or(Ok(()), |text| self.audio(text, pieces))?;
         delta.images.map_or(Ok(()), |text| self.images(text, pieces))?;
-        pieces.extend(delta.annotations.map(|_| AnswerPiece::Other("annotations".to_owned())));
+        delta.annotations.into_iter().for_each(|text| self.annotations(text, pieces));
         Ok(())
+    }
+
+    fn annotations(&self, list: &str, pieces: &mut Vec<AnswerPiece>) {
+        let index = self.index;
+        for note in serde_json::from_str::<Vec<Value>>(list).unwrap_or_default() {
+            let inner = note.get("url_citation").unwrap_or(&note);
+            pieces.push(match url_citation(inner).filter(|_| note["type"] == "url_citation") {
+                Some(citation) => AnswerPiece::Citation { index, citation },
+                None => AnswerPiece::Other("annotations".to_owned()),
+            });
+        }
     }
 
     /// A string, or Mistral's list of `text` and `thinking` parts.
@@ -372,187 +400,86 @@ fn finish_of(reason: &str, sequence: Option<String>) -> FinishReason {
     }
 }
 
-// Assigns the call fragments of a chat stream to calls. Vendors number calls, or identify them only by id, or send
-// each whole.
-
-/// Maximum calls of a choice that are read: one more than allowed, so that the excess is noticed.
-const CALLS_MAX: usize = ITEMS_MAX + 1;
-
-/// The calls of one choice.
-#[derive(Default)]
-pub(super) struct ChoiceCalls {
-    calls: Vec<PartialCall>,
-    /// The call that grows under a vendor's number.
-    by_number: HashMap<u64, usize>,
-    /// The last call of an id.
-    by_id: HashMap<String, usize>,
-    /// Calls reported so far.
-    told: u32,
-    /// The call that came last, if its name may get longer.
-    waiting: Option<usize>,
+/// OpenAI's `url_citation`, in chat and in Responses.
+pub(crate) fn url_citation(note: &Value) -> Option<Citation> {
+    let place = |name: &str| note.get(name).and_then(Value::as_u64);
+    Some(Citation {
+        url: text(note, "url")?.to_owned(),
+        title: text(note, "title").map(str::to_owned),
+        // Servers that do not know the place write two zeros.
+        span: place("start_index").zip(place("end_index")).filter(|(from, to)| from < to),
+        quote: text(note, "content").map(str::to_owned),
+    })
 }
 
-#[derive(Default)]
-struct PartialCall {
-    id: String,
-    name: String,
-    /// Arguments that came before the name.
-    held: String,
-    custom: bool,
-    signature: Option<String>,
-    /// Position among the reported calls. None until the name is complete.
-    told: Option<u32>,
-}
-
-/// Adds a piece of a function's name. Some vendors cut names, others repeat the whole name with every piece of the
-/// arguments.
-pub(super) fn lengthen_name(name: &mut String, piece: &str) {
-    if name != piece {
-        name.push_str(piece);
-    }
-}
-
-/// One entry of `tool_calls`.
-#[derive(Default)]
-struct Fragment {
-    number: Option<u64>,
-    id: String,
-    name: String,
-    arguments: String,
-    custom: bool,
-    signature: Option<String>,
-}
-
-impl ChoiceCalls {
-    /// Reads a list of `tool_calls`.
-    ///
-    /// # Errors
-    /// If it is not JSON.
-    pub(super) fn read(&mut self, index: u32, raw: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
-        Json::new(raw).list(|json| {
-            let mut fragment = Fragment::default();
-            json.object(members!(|json| {
-                "index" => fragment.number = json.skip()?.parse().ok(),
-                "id" => fragment.id = json.string_or_skip()?.map(words).unwrap_or_default(),
-                "function" => fragment.function(json)?,
-                "custom" => {
-                    fragment.custom = true;
-                    fragment.function(json)?;
-                },
-                "extra_content" => fragment.signature = signature(json.skip()?, "/google/thought_signature"),
-                "provider_specific_fields" => {
-                    let found = signature(json.skip()?, "/thought_signature");
-                    fragment.signature = fragment.signature.take().or(found);
-                },
-            }))?;
-            self.add(index, fragment, pieces);
-            Ok(())
-        })
-    }
-
-    /// Reads a legacy `function_call`.
-    ///
-    /// # Errors
-    /// If it is not JSON.
-    pub(super) fn read_legacy(
-        &mut self,
-        index: u32,
-        raw: &str,
-        pieces: &mut Vec<AnswerPiece>,
-    ) -> Result<(), InvalidJson> {
-        // There is only one.
-        let mut fragment = Fragment { number: Some(0), ..Fragment::default() };
-        fragment.function(&mut Json::new(raw))?;
-        self.add(index, fragment, pieces);
+/// Reads a list of `tool_calls`.
+///
+/// # Errors
+/// If it is not JSON.
+pub(super) fn read_calls(
+    index: u32,
+    raw: &str,
+    calls: &mut Calls,
+    pieces: &mut Vec<AnswerPiece>,
+) -> Result<(), InvalidJson> {
+    Json::new(raw).list(|json| {
+        let mut fragment = Fragment::default();
+        json.object(members!(|json| {
+            "index" => fragment.number = number(json.skip()?),
+            "id" => fragment.id = json.string_or_skip()?.map(words).unwrap_or_default(),
+            "function" => read_function(&mut fragment, json)?,
+            "custom" => {
+                fragment.custom = true;
+                read_function(&mut fragment, json)?;
+            },
+            "extra_content" => fragment.signature = signature(json.skip()?, "/google/thought_signature"),
+            "provider_specific_fields" => {
+                let found = signature(json.skip()?, "/thought_signature");
+                fragment.signature = fragment.signature.take().or(found);
+            },
+        }))?;
+        calls.add(index, fragment, pieces);
         Ok(())
-    }
-
-    fn add(&mut self, index: u32, fragment: Fragment, pieces: &mut Vec<AnswerPiece>) {
-        let Some(at) = self.place_of(&fragment) else { return };
-        self.close(index, Some(at), pieces);
-        let call = &mut self.calls[at];
-        if let Some(told) = call.told {
-            if !fragment.arguments.is_empty() {
-                pieces.push(AnswerPiece::Arguments { index, call: told, text: fragment.arguments });
-            }
-            return;
-        }
-        if call.id.is_empty() && !fragment.id.is_empty() {
-            self.by_id.insert(fragment.id.clone(), at);
-            call.id = fragment.id;
-        }
-        call.custom |= fragment.custom;
-        call.signature = call.signature.take().or(fragment.signature);
-        call.held.push_str(&fragment.arguments);
-        lengthen_name(&mut call.name, &fragment.name);
-        self.waiting = Some(at);
-        // Arguments follow the whole name.
-        if !self.calls[at].held.is_empty() {
-            self.close(index, None, pieces);
-        }
-    }
-
-    /// The name of the call that waits is complete, unless it is `but`: reports the call.
-    pub(super) fn close(&mut self, index: u32, but: Option<usize>, pieces: &mut Vec<AnswerPiece>) {
-        let Some(at) = self.waiting.take_if(|at| Some(*at) != but) else { return };
-        let call = &mut self.calls[at];
-        if call.name.is_empty() || call.told.is_some() {
-            return;
-        }
-        let number = self.told;
-        call.told = Some(number);
-        self.told += 1;
-        let (id, name) = (call.id.clone(), std::mem::take(&mut call.name));
-        let (custom, signature) = (call.custom, call.signature.take());
-        pieces.push(AnswerPiece::Call { index, call: number, id, name, custom, signature });
-        let text = std::mem::take(&mut call.held);
-        pieces.extend((!text.is_empty()).then_some(AnswerPiece::Arguments { index, call: number, text }));
-    }
-
-    /// The call that a fragment continues, or a new one.
-    fn place_of(&mut self, fragment: &Fragment) -> Option<usize> {
-        let last = self.calls.len().checked_sub(1);
-        let found = match fragment.number {
-            Some(number) => self.by_number.get(&number).copied(),
-            None if !fragment.id.is_empty() => self.by_id.get(&fragment.id).copied(),
-            None if !fragment.name.is_empty() => None,
-            None => last,
-        };
-        // Some vendors number every call 0. A name with another id starts a new call.
-        let another = |at: &usize| {
-            let before = &self.calls[*at].id;
-            !fragment.name.is_empty() && !fragment.id.is_empty() && !before.is_empty() && *before != fragment.id
-        };
-        let found = found.filter(|at| !another(at));
-        if found.is_none() && self.calls.len() >= CALLS_MAX {
-            return None;
-        }
-        let at = found.unwrap_or_else(|| {
-            self.calls.push(PartialCall::default());
-            self.calls.len() - 1
-        });
-        if let Some(number) = fragment.number {
-            self.by_number.insert(number, at);
-        }
-        Some(at)
-    }
+    })
 }
 
-impl Fragment {
-    fn function(&mut self, json: &mut Json<'_>) -> Result<(), InvalidJson> {
-        json.object(|name, json| {
-            match (name, json.peek()) {
-                ("name", _) => self.name = json.string_or_skip()?.map(words).unwrap_or_default(),
-                ("arguments" | "input", Some(b'"')) => {
-                    self.arguments = json.string_or_skip()?.map(words).unwrap_or_default();
-                }
-                // Some servers send arguments as an object. The scan of arguments checks that.
-                ("arguments", _) => self.arguments = json.some()?.unwrap_or_default().to_owned(),
-                _ => drop(json.skip()?),
+/// Reads a legacy `function_call`: there is only one.
+///
+/// # Errors
+/// If it is not JSON.
+pub(super) fn read_legacy_call(
+    index: u32,
+    raw: &str,
+    calls: &mut Calls,
+    pieces: &mut Vec<AnswerPiece>,
+) -> Result<(), InvalidJson> {
+    let mut fragment = Fragment { number: Some(0), ..Fragment::default() };
+    read_function(&mut fragment, &mut Json::new(raw))?;
+    calls.add(index, fragment, pieces);
+    Ok(())
+}
+
+/// Some servers write the number as a text, or as a fraction.
+fn number(raw: &str) -> Option<i128> {
+    let raw = raw.trim_matches('"');
+    raw.parse()
+        .ok()
+        .or_else(|| raw.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| number as i128))
+}
+
+fn read_function(fragment: &mut Fragment, json: &mut Json<'_>) -> Result<(), InvalidJson> {
+    json.object(|name, json| {
+        match (name, json.peek()) {
+            ("name", _) => fragment.name = json.string_or_skip()?.map(words).unwrap_or_default(),
+            ("arguments" | "input", Some(b'"')) => {
+                fragment.arguments = json.string_or_skip()?.map(words).unwrap_or_default();
             }
-            Ok(())
-        })
-    }
+            // Some servers send arguments as an object. The scan of arguments checks that.
+            ("arguments", _) => fragment.arguments = json.some()?.unwrap_or_default().to_owned(),
+            _ => drop(json.skip()?),
+        }
+        Ok(())
+    })
 }
 
 fn signature(raw: &str, pointer: &str) -> Option<String> {

@@ -15,7 +15,7 @@ use crate::dialects::openai::ChunkNames;
 use crate::json::values::{PutMember, json};
 use crate::translate::outgoing::new_call_id;
 use crate::translate::signature::{SignatureOwner, shown};
-use crate::translate::{AnswerPiece, FinishReason, WritePieces};
+use crate::translate::{AnswerPiece, Citation, FinishReason, PARAGRAPH, WritePieces};
 
 /// Writes one stream.
 pub struct OpenAiWriter {
@@ -81,6 +81,7 @@ impl WritePieces for OpenAiWriter {
         match piece {
             AnswerPiece::Start { id, model } => self.start(id, model),
             AnswerPiece::Text { index, text } => self.text(index, "content", &text, out),
+            AnswerPiece::NextMessage { index } => self.text(index, "content", PARAGRAPH, out),
             AnswerPiece::Refusal { index, text } => {
                 self.text(index, "refusal", &text, out);
                 self.choice(index, out).refused = true;
@@ -112,6 +113,11 @@ impl WritePieces for OpenAiWriter {
                 self.delta(index, &delta, out);
             }
             AnswerPiece::Arguments { index, call, text } => self.arguments(index, call, &text, out),
+            AnswerPiece::CallEnd { index, call } => self.call_end(index, call, out),
+            AnswerPiece::Citation { index, citation } => {
+                let note = json!({ "type": "url_citation", "url_citation": citation_json(&citation) });
+                self.delta(index, &json!({ "annotations": [note] }), out);
+            }
             AnswerPiece::Audio { index, id, data, transcript } => self.audio(index, id, data, transcript, out),
             AnswerPiece::Image { index, media_type, data } => {
                 let choice = self.choice(index, out);
@@ -252,6 +258,14 @@ impl OpenAiWriter {
         self.event(index, delta, None, out);
     }
 
+    /// A call without arguments gets an empty object, because clients parse it.
+    fn call_end(&mut self, index: u32, call: u32, out: &mut BytesMut) {
+        let written = self.choice(index, out).calls.get(&call);
+        if written.is_some_and(|call| !call.has_arguments && !call.custom) {
+            self.arguments(index, call, "{}", out);
+        }
+    }
+
     fn audio(&mut self, index: u32, id: Option<String>, data: String, transcript: String, out: &mut BytesMut) {
         let mut audio = serde_json::Map::new();
         audio.put("id", id);
@@ -266,12 +280,6 @@ impl OpenAiWriter {
             return;
         }
         let (refused, called) = (choice.refused, !choice.calls.is_empty());
-        // Calls without arguments get an empty object, because clients parse it.
-        let is_bare = |(_, call): &(&u32, &WrittenCall)| !call.has_arguments && !call.custom;
-        let bare: Vec<u32> = choice.calls.iter().filter(is_bare).map(|(call, _)| *call).collect();
-        for call in bare {
-            self.arguments(index, call, "{}", out);
-        }
         let of_call = if self.legacy_functions { "function_call" } else { "tool_calls" };
         let (reason, native) = match finish {
             // Some vendors report `stop` for a call.
@@ -316,6 +324,16 @@ fn call_delta(call: u32, id: String, name: &str, custom: bool, signature: Option
     let signature = signature.map(|signature| json!({ "google": { "thought_signature": signature } }));
     value.put("extra_content", signature);
     json!({ "tool_calls": [value] })
+}
+
+/// OpenAI's `url_citation`. Of a source that belongs to no place of the text, the place is empty.
+pub(crate) fn citation_json(citation: &Citation) -> Value {
+    let (from, to) = citation.span.unwrap_or_default();
+    let mut json = json!({ "url": citation.url, "title": citation.title.as_deref().unwrap_or_default() });
+    json.put("start_index", Some(from));
+    json.put("end_index", Some(to));
+    json.put("content", citation.quote.as_deref());
+    json
 }
 
 /// The `usage` object of chunks and whole answers.

@@ -8,13 +8,14 @@ use super::SseEvent;
 use super::conversation::thoughts;
 use super::read::end_word;
 use crate::answer::usage::Usage;
+use crate::dialects::openai::url_citation;
 use crate::dialects::responses::read::ResponsesWire;
 use crate::json::numbers::parse;
 use crate::json::surrogates::{HalfCharacters, words};
 use crate::json::values::{list, text};
 use crate::stream::event_reader::{EventData, data_of};
 use crate::translate::signature::{SignatureOwner, SignatureUse, held, own};
-use crate::translate::{AnswerPiece, FinishReason, ReadPieces};
+use crate::translate::{AnswerPiece, Calls, FinishReason, Fragment, ReadPieces};
 
 /// Reads one stream.
 #[derive(Debug, Default)]
@@ -23,7 +24,9 @@ pub struct ResponsesReader {
     items: Vec<(u64, OutputItem)>,
     /// Positions of items by index: the last one, because some servers give all items the same index.
     places: HashMap<u64, usize>,
-    calls: u32,
+    calls: Calls,
+    /// The message whose text came last.
+    message: Option<usize>,
     blocks: u32,
     started: bool,
     /// The signature of the next call.
@@ -34,14 +37,15 @@ pub struct ResponsesReader {
 /// The known part of an output item, and the part passed on.
 #[derive(Debug, Default)]
 struct OutputItem {
-    /// The call's number, once it began.
-    call: Option<u32>,
+    is_call: bool,
     /// The number of the block of reasoning.
     block: Option<u32>,
     /// The part of the last text: whether it is of a summary, and its index.
     part: Option<(bool, u64)>,
     /// Text or arguments were passed on.
     said: bool,
+    /// Its citations were.
+    is_cited: bool,
     /// The item was reported as [`AnswerPiece::Other`].
     named: bool,
     done: bool,
@@ -54,6 +58,10 @@ impl ReadPieces for ResponsesReader {
         if let Some(wire) = std::str::from_utf8(&data).ok().and_then(|text| ResponsesWire::read(text, name).ok()) {
             self.read_wire(&wire, pieces);
         }
+    }
+
+    fn calls(&mut self) -> &mut Calls {
+        &mut self.calls
     }
 }
 
@@ -74,8 +82,9 @@ impl ResponsesReader {
                 }
             }
             "response.output_text.annotation.added" => {
-                let kind = value(wire.annotation).and_then(|note| note["type"].as_str().map(str::to_owned));
-                pieces.push(AnswerPiece::Other(kind.unwrap_or_else(|| "annotation".to_owned())));
+                value(wire.annotation).iter().for_each(|note| self.annotation(note, pieces));
+                let at = self.position(wire.output_index);
+                self.items[at].1.is_cited = true;
             }
             "response.completed" | "response.incomplete" | "response.done" => {
                 if let Some(response) = value(wire.response) {
@@ -110,6 +119,14 @@ impl ResponsesReader {
         self.items.len() - 1
     }
 
+    fn annotation(&self, note: &Value, pieces: &mut Vec<AnswerPiece>) {
+        let kind = text(note, "type").unwrap_or("annotation");
+        pieces.push(match url_citation(note).filter(|_| kind == "url_citation") {
+            Some(citation) => AnswerPiece::Citation { index: 0, citation },
+            None => AnswerPiece::Other(kind.to_owned()),
+        });
+    }
+
     /// Adds an item and returns its position.
     fn begin(&mut self, at: usize, item: &Value, pieces: &mut Vec<AnswerPiece>) -> usize {
         // An index that is used again means another item.
@@ -117,16 +134,22 @@ impl ResponsesReader {
             Some((index, known)) if known.done => self.push(*index),
             _ => at,
         };
-        let (calls, blocks) = (&mut self.calls, &mut self.blocks);
+        let blocks = &mut self.blocks;
         let Some((_, known)) = self.items.get_mut(at) else { return at };
         let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
         match item["type"].as_str().unwrap_or_default() {
-            kind @ ("function_call" | "custom_tool_call") if known.call.is_none() => {
-                let id = if item["call_id"].is_string() { text("call_id") } else { text("id") };
-                let (call, custom) = (next(calls), kind == "custom_tool_call");
-                known.call = Some(call);
-                let signature = self.signature.take();
-                pieces.push(AnswerPiece::Call { index: 0, call, id, name: text("name"), custom, signature });
+            kind @ ("function_call" | "custom_tool_call") if !known.is_call => {
+                known.is_call = true;
+                let fragment = Fragment {
+                    number: Some(at as i128),
+                    id: if item["call_id"].is_string() { text("call_id") } else { text("id") },
+                    name: text("name"),
+                    is_named: true,
+                    custom: kind == "custom_tool_call",
+                    signature: self.signature.take(),
+                    ..Fragment::default()
+                };
+                self.calls.add(0, fragment, pieces);
             }
             "reasoning" if known.block.is_none() => known.block = Some(next(blocks)),
             "message" | "function_call" | "custom_tool_call" | "reasoning" | "image_generation_call" | "" => {}
@@ -145,19 +168,14 @@ impl ResponsesReader {
         let Some((_, known)) = self.items.get_mut(at) else { return };
         known.done = true;
         match item["type"].as_str().unwrap_or_default() {
-            "function_call" | "custom_tool_call" if !known.said => {
-                let text = item["arguments"].as_str().or(item["input"].as_str()).unwrap_or_default().to_owned();
-                if let Some(call) = known.call.filter(|_| !text.is_empty()) {
-                    pieces.push(AnswerPiece::Arguments { index: 0, call, text });
+            "function_call" | "custom_tool_call" => {
+                let arguments = item["arguments"].as_str().or(item["input"].as_str()).unwrap_or_default().to_owned();
+                if !known.said {
+                    self.calls.add(0, Fragment { number: Some(at as i128), arguments, ..Fragment::default() }, pieces);
                 }
+                self.calls.end_of(0, at as i128, pieces);
             }
-            "message" if !known.said => {
-                for part in list(item, "content") {
-                    let text = |name: &str| text(part, name).map(str::to_owned);
-                    pieces.extend(text("text").map(|text| AnswerPiece::Text { index: 0, text }));
-                    pieces.extend(text("refusal").map(|text| AnswerPiece::Refusal { index: 0, text }));
-                }
-            }
+            "message" => self.close_message(at, item, pieces),
             "reasoning" => {
                 let block = known.block.unwrap_or(0);
                 if !known.said {
@@ -188,6 +206,28 @@ impl ResponsesReader {
         }
     }
 
+    /// Passes on what no delta of the message had.
+    fn close_message(&mut self, at: usize, item: &Value, pieces: &mut Vec<AnswerPiece>) {
+        let (said, is_cited) = (self.items[at].1.said, self.items[at].1.is_cited);
+        for part in list(item, "content") {
+            let text = |name: &str| text(part, name).map(str::to_owned);
+            if let Some(text) = text("text").filter(|_| !said) {
+                self.turn_to(at, pieces);
+                pieces.push(AnswerPiece::Text { index: 0, text });
+            }
+            pieces.extend(text("refusal").filter(|_| !said).map(|text| AnswerPiece::Refusal { index: 0, text }));
+            if !is_cited {
+                list(part, "annotations").for_each(|note| self.annotation(note, pieces));
+            }
+        }
+    }
+
+    /// The next text is of this message.
+    fn turn_to(&mut self, at: usize, pieces: &mut Vec<AnswerPiece>) {
+        let is_next = self.message.replace(at).is_some_and(|before| before != at);
+        pieces.extend(is_next.then_some(AnswerPiece::NextMessage { index: 0 }));
+    }
+
     fn delta(&mut self, wire: &ResponsesWire<'_>, pieces: &mut Vec<AnswerPiece>) {
         let Some(text) = wire.delta.map(words) else { return };
         let summary = matches!(wire.kind, "response.reasoning_summary_text.delta" | "response.reasoning_summary.delta");
@@ -209,15 +249,17 @@ impl ResponsesReader {
             _ => return,
         }
         let at = self.position(wire.output_index);
+        if wire.kind == "response.output_text.delta" {
+            self.turn_to(at, pieces);
+        }
         let blocks = &mut self.blocks;
         let Some((_, known)) = self.items.get_mut(at) else { return };
         match wire.kind {
             "response.output_text.delta" => pieces.push(AnswerPiece::Text { index: 0, text }),
             "response.refusal.delta" => pieces.push(AnswerPiece::Refusal { index: 0, text }),
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
-                // Arguments without a call are dropped. The finished item repeats them.
-                let Some(call) = known.call else { return };
-                pieces.push(AnswerPiece::Arguments { index: 0, call, text });
+                let fragment = Fragment { number: Some(at as i128), arguments: text, ..Fragment::default() };
+                self.calls.add(0, fragment, pieces);
             }
             _ => {
                 let block = *known.block.get_or_insert_with(|| next(blocks));
@@ -234,17 +276,19 @@ impl ResponsesReader {
     fn end(&mut self, kind: &str, response: &Value, pieces: &mut Vec<AnswerPiece>) {
         self.start(response, pieces);
         // Some servers send everything at the end.
-        if self.items.is_empty() {
-            for (index, item) in list(response, "output").enumerate() {
-                let at = self.position(u64::try_from(index).ok());
+        let known = self.items.len();
+        for (at, item) in list(response, "output").enumerate().filter(|(at, _)| known == 0 || *at < known) {
+            if self.items.get(at).is_none_or(|(_, known)| !known.done) {
+                let at = if known == 0 { self.position(u64::try_from(at).ok()) } else { at };
                 self.close(at, item, pieces);
             }
         }
         let reason = response["incomplete_details"]["reason"].as_str();
         let finish = match FinishReason::of(reason.unwrap_or_else(|| end_word(kind, response["status"].as_str()))) {
-            FinishReason::Stop if self.calls > 0 => FinishReason::ToolCalls,
+            FinishReason::Stop if !self.calls.is_empty() => FinishReason::ToolCalls,
             finish => finish,
         };
+        self.calls.finish(0, &finish, pieces);
         pieces.push(AnswerPiece::Finish { index: 0, finish });
         if response["usage"].is_object() {
             pieces.push(AnswerPiece::Usage(Usage::of(&response["usage"].to_string())));

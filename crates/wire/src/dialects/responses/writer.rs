@@ -13,12 +13,13 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::answer::usage::Usage;
+use crate::dialects::openai::citation_json;
 use crate::dialects::responses::conversation::Namespaces;
 use crate::dialects::responses::{ErrorShape, SseEvent};
 use crate::json::numbers::object;
 use crate::json::values::{PutMember, json};
 use crate::translate::signature::{SignatureOwner, UNSIGNED, append, of_call, of_redacted, own, shown};
-use crate::translate::{AnswerPiece, FinishReason, WritePieces};
+use crate::translate::{AnswerPiece, Citation, FinishReason, WritePieces};
 
 /// Writes one stream.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub struct ResponsesWriter {
     calls: BTreeMap<u32, OutputCall>,
     /// Signatures received during a message. They follow it.
     late: Vec<String>,
+    /// Citations that wait for a text.
+    cited: Vec<Citation>,
     usage: Option<Usage>,
     finish: Option<FinishReason>,
     /// The message with the audio, once there is any. It stays open to the end.
@@ -44,7 +47,7 @@ pub struct ResponsesWriter {
 #[derive(Debug)]
 enum OpenOutput {
     Nothing,
-    Message { index: usize, id: String, content: Vec<Value>, part: Option<(OutputText, String)> },
+    Message { index: usize, id: String, content: Vec<Value>, part: Option<(OutputText, String)>, notes: Vec<Value> },
     Reasoning { index: usize, id: String, block: u32, text: String, signature: String },
 }
 
@@ -60,6 +63,7 @@ impl WritePieces for ResponsesWriter {
         match piece {
             AnswerPiece::Text { index: 0, text } => self.say(OutputText::Text, &text, out),
             AnswerPiece::Refusal { index: 0, text } => self.say(OutputText::Refusal, &text, out),
+            AnswerPiece::NextMessage { index: 0 } => self.close(Status::Completed, out),
             AnswerPiece::Thinking { index: 0, block, text } => self.think(block, &text, out),
             AnswerPiece::Signature { index: 0, block, signature } => self.sign(block, &signature, out),
             AnswerPiece::Redacted { index: 0, data, .. } => {
@@ -73,6 +77,7 @@ impl WritePieces for ResponsesWriter {
                 self.call(call, id, name, custom, out);
             }
             AnswerPiece::Arguments { index: 0, call, text } => self.arguments(call, &text, out),
+            AnswerPiece::Citation { index: 0, citation } => self.cite(citation, out),
             AnswerPiece::Audio { index: 0, data, transcript, .. } => self.sound(&data, &transcript, out),
             AnswerPiece::Image { index: 0, media_type, data } => self.image(&media_type, &data, out),
             AnswerPiece::Finish { index: 0, finish } => self.finish = Some(finish),
@@ -125,6 +130,7 @@ impl ResponsesWriter {
             open: OpenOutput::Nothing,
             calls: BTreeMap::new(),
             late: Vec::new(),
+            cited: Vec::new(),
             usage: None,
             finish: None,
             sound: None,
@@ -150,13 +156,13 @@ impl ResponsesWriter {
             let item =
                 json!({ "id": id, "type": "message", "status": "in_progress", "role": "assistant", "content": [] });
             self.added(index, item, out);
-            self.open = OpenOutput::Message { index, id, content: Vec::new(), part: None };
+            self.open = OpenOutput::Message { index, id, content: Vec::new(), part: None, notes: Vec::new() };
         }
         let other = matches!(&self.open, OpenOutput::Message { part: Some((before, _)), .. } if *before != said);
         if other {
             self.close_part(out);
         }
-        let OpenOutput::Message { index, id, content, part } = &mut self.open else { return };
+        let OpenOutput::Message { index, id, content, part, .. } = &mut self.open else { return };
         let (index, id, at) = (*index, id.clone(), content.len());
         let begins = part.is_none();
         part.get_or_insert_with(|| (said, String::new())).1.push_str(text);
@@ -177,6 +183,26 @@ impl ResponsesWriter {
                 self.delta("response.refusal.delta", &id, index, &format!(r#""content_index":{at}"#), text, out);
             }
         }
+        std::mem::take(&mut self.cited).into_iter().for_each(|citation| self.cite(citation, out));
+    }
+
+    /// Only a text has citations.
+    fn cite(&mut self, citation: Citation, out: &mut BytesMut) {
+        let is_text = matches!(&self.open, OpenOutput::Message { part: Some((OutputText::Text, _)), .. });
+        let OpenOutput::Message { index, id, content, notes, .. } = &mut self.open else {
+            return self.cited.push(citation);
+        };
+        if !is_text {
+            return self.cited.push(citation);
+        }
+        let mut note = citation_json(&citation);
+        note["type"] = Value::from("url_citation");
+        let members = json!({
+            "item_id": id, "output_index": index, "content_index": content.len(), "annotation_index": notes.len(),
+            "annotation": note,
+        });
+        notes.push(note);
+        self.emit("response.output_text.annotation.added", members, out);
     }
 
     fn think(&mut self, block: u32, text: &str, out: &mut BytesMut) {
@@ -317,10 +343,13 @@ impl ResponsesWriter {
     }
 
     fn close_part(&mut self, out: &mut BytesMut) {
-        let OpenOutput::Message { index, id, content, part } = &mut self.open else { return };
+        let OpenOutput::Message { index, id, content, part, notes } = &mut self.open else { return };
         let Some((said, text)) = part.take() else { return };
         let at = content.len();
-        let whole = part_of(said, &text);
+        let mut whole = part_of(said, &text);
+        if !notes.is_empty() {
+            whole["annotations"] = Value::Array(std::mem::take(notes));
+        }
         content.push(whole.clone());
         let place = json!({ "item_id": id, "output_index": index, "content_index": at });
         let (kind, name) = match said {
@@ -409,9 +438,13 @@ impl ResponsesWriter {
     ) -> ResponsesWriter {
         let open = match open {
             None => OpenOutput::Nothing,
-            Some(OpenMessage { index, id, content, part }) => {
-                OpenOutput::Message { index, id, content, part: part.map(|text| (OutputText::Text, text)) }
-            }
+            Some(OpenMessage { index, id, content, part }) => OpenOutput::Message {
+                index,
+                id,
+                content,
+                part: part.map(|text| (OutputText::Text, text)),
+                notes: Vec::new(),
+            },
         };
         ResponsesWriter {
             namespaces: Namespaces::of(response),

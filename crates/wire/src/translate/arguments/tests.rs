@@ -4,25 +4,6 @@ use serde_json::{Map, Value};
 
 use super::*;
 
-fn called(call: u32, custom: bool) -> AnswerPiece {
-    let (id, name) = (String::new(), "f".to_owned());
-    AnswerPiece::Call { index: 0, call, id, name, custom, signature: None }
-}
-
-fn said(call: u32, text: &str) -> AnswerPiece {
-    AnswerPiece::Arguments { index: 0, call, text: text.to_owned() }
-}
-
-fn finished(finish: FinishReason) -> AnswerPiece {
-    AnswerPiece::Finish { index: 0, finish }
-}
-
-fn is_broken(pieces: &[AnswerPiece], takes_text: bool) -> bool {
-    let mut arguments = CallArguments::default();
-    pieces.iter().for_each(|piece| arguments.add(piece, |_| takes_text));
-    arguments.is_broken()
-}
-
 /// Whether a call is complete if its arguments come in pieces of about `size` bytes.
 fn is_whole(text: &str, size: usize) -> bool {
     scanned(text, size).is_object()
@@ -84,51 +65,6 @@ fn arguments_are_one_object() {
 }
 
 #[test]
-fn what_a_finish_means_for_what_is_cut() {
-    let cut = [called(0, false), said(0, "{\"a\":")];
-    let with = |finish: FinishReason| cut.iter().cloned().chain([finished(finish)]).collect::<Vec<_>>();
-    for finish in
-        [FinishReason::Stop, FinishReason::ToolCalls, FinishReason::Filtered, FinishReason::Other("odd".to_owned())]
-    {
-        assert!(is_broken(&with(finish.clone()), false), "{finish:?}");
-    }
-    assert!(!is_broken(&with(FinishReason::Length), false), "the finish itself tells it");
-    assert!(!is_broken(&cut, false), "more may come");
-    let mut arguments = CallArguments::default();
-    cut.iter().for_each(|piece| arguments.add(piece, |_| false));
-    arguments.end();
-    assert!(arguments.is_broken(), "nothing more comes");
-}
-
-#[test]
-fn calls_without_arguments_and_free_form_ones_are_whole() {
-    let stop = || finished(FinishReason::ToolCalls);
-    assert!(!is_broken(&[called(0, false), stop()], false));
-    assert!(!is_broken(&[called(0, false), said(0, ""), said(0, " "), stop()], false));
-    assert!(!is_broken(&[called(0, true), said(0, "{ not JSON"), stop()], false));
-    assert!(!is_broken(&[called(0, false), said(0, "*** Begin"), stop()], true));
-    assert!(is_broken(&[called(0, false), said(0, "*** Begin"), stop()], false));
-    assert!(is_broken(&[called(0, false), said(0, "{\"input\":\"*** Be"), stop()], true), "it was begun as JSON");
-}
-
-#[test]
-fn another_json_value_is_complete_only_where_it_stays_a_text() {
-    let broken = |mut arguments: CallArguments, text: &str| {
-        [called(0, false), said(0, text), finished(FinishReason::ToolCalls)]
-            .iter()
-            .for_each(|piece| arguments.add(piece, |_| false));
-        arguments.is_broken()
-    };
-    for whole in ["[1, {\"a\":[]}]", "\"x\\n\"", " 12 ", "-1.5e3", "null", "true\n"] {
-        assert!(!broken(CallArguments::of_texts(), whole), "{whole}");
-        assert!(broken(CallArguments::default(), whole), "{whole}");
-    }
-    for not in ["[1", "\"x", "1.", "nul", "x", "{\"a\":1}{\"b\":2}", "[1]2", "1 2", "{\"a\""] {
-        assert!(broken(CallArguments::of_texts(), not), "{not}");
-    }
-}
-
-#[test]
 fn arguments_may_come_as_they_stand_between_quotes() {
     for (inner, whole) in [
         (r#"{\"a\":\"\\\"}\"}"#, true),
@@ -142,14 +78,6 @@ fn arguments_may_come_as_they_stand_between_quotes() {
         scan.add_quoted(inner);
         assert_eq!(scan.state == ScanState::End, whole, "{inner}");
     }
-}
-
-#[test]
-fn several_calls_are_told_apart() {
-    let pieces = [called(0, false), said(0, "{\"a\":"), called(1, false), said(1, "{}"), said(0, "1}")];
-    let finish = [finished(FinishReason::Stop)];
-    assert!(!is_broken(&pieces.iter().chain(&finish).cloned().collect::<Vec<_>>(), false));
-    assert!(is_broken(&pieces[..4].iter().chain(&finish).cloned().collect::<Vec<_>>(), false));
 }
 
 proptest::proptest! {

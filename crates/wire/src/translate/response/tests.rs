@@ -63,6 +63,9 @@ impl Said {
                 AnswerPiece::Start { .. }
                 | AnswerPiece::Signature { .. }
                 | AnswerPiece::Redacted { .. }
+                | AnswerPiece::CallEnd { .. }
+                | AnswerPiece::NextMessage { .. }
+                | AnswerPiece::Citation { .. }
                 | AnswerPiece::Other(_) => {}
             }
         }

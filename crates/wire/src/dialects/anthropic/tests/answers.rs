@@ -105,7 +105,7 @@ fn a_stream_is_read_into_pieces() {
         AnswerPiece::Redacted { index: 0, block: 1, data: "photofinish.anthropic.EtgB".to_owned() },
         AnswerPiece::Other("server_tool_use".to_owned()),
         text("Hi"),
-        AnswerPiece::Other("citations_delta".to_owned()),
+        AnswerPiece::Other("citations".to_owned()),
         call(0, "toolu_1", "get"),
         arguments(0, "{\"a\":1}"),
         call(1, "toolu_2", "put"),

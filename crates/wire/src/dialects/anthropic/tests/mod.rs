@@ -18,7 +18,7 @@ use crate::client_error::Invalid;
 use crate::dialect::Dialect;
 use crate::quirks::TranslationOptions;
 use crate::stream::sse::SseScanner;
-use crate::translate::{AnswerPiece, Conversation, Losses, ReadPieces, WritePieces};
+use crate::translate::{AnswerPiece, Conversation, InTurn, Losses, ReadPieces, WritePieces};
 
 /// An event with its name, as the vendor sends it.
 fn event(data: &str) -> SseEvent {
@@ -52,12 +52,12 @@ fn data(stream: &[u8]) -> Vec<Value> {
 fn pieces(events: &[SseEvent]) -> Vec<AnswerPiece> {
     let (mut reader, mut pieces) = (AnthropicReader::default(), Vec::new());
     events.iter().for_each(|event| reader.read(event, &mut pieces));
-    pieces
+    crate::translate::tests::without_ends(pieces)
 }
 
 fn written(pieces: &[AnswerPiece]) -> BytesMut {
-    let (mut writer, mut out) = (AnthropicWriter::new("asked"), BytesMut::new());
-    pieces.iter().for_each(|piece| writer.write(piece.clone(), &mut out));
+    let (mut writer, mut out) = (InTurn::new(AnthropicWriter::new("asked")), BytesMut::new());
+    crate::translate::tests::with_ends(pieces).into_iter().for_each(|piece| writer.write(piece, &mut out));
     writer.end(&mut out);
     out
 }

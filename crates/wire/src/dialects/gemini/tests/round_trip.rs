@@ -35,6 +35,7 @@ fn parts(pieces: Vec<AnswerPiece>) -> Vec<MessagePart> {
                 parts.push(MessagePart::Call(ToolCall { id, name, signature, ..ToolCall::default() }));
             }
             (AnswerPiece::Arguments { text, .. }, Some(MessagePart::Call(call))) => call.arguments.push_str(&text),
+            (AnswerPiece::CallEnd { .. }, _) => {}
             (other, _) => panic!("{other:?}"),
         }
     }

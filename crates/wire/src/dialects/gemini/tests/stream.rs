@@ -12,7 +12,7 @@ use crate::dialects::gemini::{GeminiReader, events_of_whole, path, read};
 use crate::stream::frame::{Chunk, Frame};
 use crate::stream::sse::SseEvent;
 use crate::stream::template::Template;
-use crate::translate::{AnswerPiece, FinishReason, ReadPieces};
+use crate::translate::{AnswerPiece, Citation, FinishReason, ReadPieces};
 
 fn event(data: &str) -> SseEvent {
     SseEvent { raw: Bytes::from(format!("data: {data}\r\n\r\n")) }
@@ -33,7 +33,7 @@ fn payload_of(part: &str) -> Option<(PayloadKind, u32)> {
 fn pieces(events: &[Value]) -> Vec<AnswerPiece> {
     let (mut reader, mut pieces) = (GeminiReader::default(), Vec::new());
     events.iter().for_each(|data| reader.read(&event(&data.to_string()), &mut pieces));
-    pieces
+    crate::translate::tests::without_ends(pieces)
 }
 
 fn of_parts(parts: Value) -> Vec<AnswerPiece> {
@@ -236,8 +236,16 @@ fn what_google_s_own_tools_do_is_told_and_media_are_kept() {
         other("inlineData"),
     ];
     assert_eq!(pieces, expected);
-    let grounded = json!({ "candidates": [{ "groundingMetadata": { "a": 1 }, "citationMetadata": {} }] });
-    assert_eq!(super::stream::pieces(&[grounded]), [other("groundingMetadata")]);
+    let grounded = json!({ "candidates": [{
+        "groundingMetadata": { "groundingChunks": [{ "web": { "uri": "u", "title": "t" } }] },
+        "citationMetadata": { "citationSources": [{ "uri": "v" }, { "license": "x" }] },
+    }] });
+    let cited = |url: &str, title: Option<&str>| {
+        let (url, title) = (url.to_owned(), title.map(str::to_owned));
+        AnswerPiece::Citation { index: 0, citation: Citation { url, title, ..Citation::default() } }
+    };
+    let expected = [cited("u", Some("t")), cited("v", None)];
+    assert_eq!(super::stream::pieces(&[grounded.clone(), grounded]), expected, "each once");
 }
 
 #[test]

@@ -11,9 +11,10 @@ use crate::client_error::ErrorShape;
 use crate::dialects::gemini::{GeminiReader, GeminiWriter, without_reasoning};
 use crate::stream::sse::{SseEvent, SseScanner};
 use crate::translate::signature::RemovedReasoning;
+use crate::translate::tests::with_ends;
 use crate::translate::{
-    AnswerPiece, Conversation, Effort, FinishReason, Format, MessagePart, ReadPieces as _, Reasoning, Role, Source,
-    ToolChoice, WritePieces as _,
+    AnswerPiece, Conversation, Effort, FinishReason, Format, InTurn, MessagePart, ReadPieces as _, Reasoning, Role,
+    Source, ToolChoice, WritePieces as _,
 };
 
 fn read(members: Value) -> Conversation {
@@ -213,8 +214,8 @@ fn answer() -> Vec<AnswerPiece> {
 }
 
 fn written() -> Vec<SseEvent> {
-    let (mut writer, mut out) = (GeminiWriter::new("asked"), BytesMut::new());
-    answer().into_iter().for_each(|piece| writer.write(piece, &mut out));
+    let (mut writer, mut out) = (InTurn::new(GeminiWriter::new("asked")), BytesMut::new());
+    with_ends(&answer()).into_iter().for_each(|piece| writer.write(piece, &mut out));
     writer.end(&mut out);
     let mut scanner = SseScanner::new(usize::MAX);
     scanner.push(out.freeze());

@@ -20,7 +20,7 @@ fn event(line: &str) -> SseEvent {
 fn pieces(lines: &[Value]) -> Vec<AnswerPiece> {
     let (mut reader, mut pieces) = (OllamaReader::default(), Vec::new());
     lines.iter().for_each(|line| reader.read(&event(&line.to_string()), &mut pieces));
-    pieces
+    crate::translate::tests::without_ends(pieces)
 }
 
 #[test]

@@ -8,8 +8,10 @@ use crate::answer::usage::Usage;
 use crate::client_error::ErrorShape;
 use crate::dialects::ollama::{OllamaForm, OllamaWriter};
 use crate::stream::sse::SseEvent;
+use crate::translate::tests::with_ends;
 use crate::translate::{
-    AnswerPiece, Conversation, Effort, FinishReason, Format, MessagePart, Reasoning, Role, Source, WritePieces as _,
+    AnswerPiece, Conversation, Effort, FinishReason, Format, InTurn, MessagePart, Reasoning, Role, Source,
+    WritePieces as _,
 };
 
 fn read(surface: Surface, members: &Value) -> Conversation {
@@ -168,8 +170,8 @@ fn what_is_wrong_is_named() {
 }
 
 fn written(form: OllamaForm, pieces: Vec<AnswerPiece>) -> Vec<Value> {
-    let (mut writer, mut out) = (OllamaWriter::new(form, "asked"), BytesMut::new());
-    pieces.into_iter().for_each(|piece| writer.write(piece, &mut out));
+    let (mut writer, mut out) = (InTurn::new(OllamaWriter::new(form, "asked")), BytesMut::new());
+    with_ends(&pieces).into_iter().for_each(|piece| writer.write(piece, &mut out));
     writer.end(&mut out);
     let text = std::str::from_utf8(&out).unwrap();
     assert!(text.ends_with('\n'));
@@ -205,17 +207,16 @@ fn an_answer_is_lines() {
     let lines = written(OllamaForm::Chat, answer());
     assert!(lines.iter().all(|line| line["model"] == "real" && line["created_at"].is_string()), "{lines:#?}");
     let messages: Vec<&Value> = lines.iter().map(|line| &line["message"]).collect();
-    let calls = json!([
-        { "id": "c0", "function": { "name": "f", "arguments": { "x": 1 } } },
-        { "id": "c1", "function": { "name": "g", "arguments": {} } },
-    ]);
+    let f = json!([{ "id": "c0", "function": { "name": "f", "arguments": { "x": 1 } } }]);
+    let g = json!([{ "id": "c1", "function": { "name": "g", "arguments": {} } }]);
     assert_eq!(
         messages,
         [
             &json!({ "role": "assistant", "content": "", "thinking": "hm" }),
             &json!({ "role": "assistant", "content": "lo" }),
             &json!({ "role": "assistant", "content": "ok" }),
-            &json!({ "role": "assistant", "content": "", "tool_calls": calls }),
+            &json!({ "role": "assistant", "content": "", "tool_calls": f }),
+            &json!({ "role": "assistant", "content": "", "tool_calls": g }),
             &json!({ "role": "assistant", "content": "" }),
         ]
     );
@@ -232,7 +233,7 @@ fn an_answer_is_lines() {
 fn a_completion_has_its_text_at_the_top_level() {
     let lines = written(OllamaForm::Generate, answer());
     let said: String = lines.iter().filter_map(|line| line["response"].as_str()).collect();
-    assert_eq!((said.as_str(), &lines[0]["thinking"], lines.len()), ("look", &json!("hm"), 5));
+    assert_eq!((said.as_str(), &lines[0]["thinking"], lines.len()), ("look", &json!("hm"), 6));
     assert!(lines.iter().all(|line| line.get("message").is_none()));
 }
 

@@ -36,12 +36,12 @@ fn datas(stream: &[u8]) -> Vec<Value> {
 fn pieces(stream: &[u8]) -> Vec<AnswerPiece> {
     let (mut reader, mut pieces) = (ResponsesReader::default(), Vec::new());
     events(stream).iter().for_each(|event| reader.read(event, &mut pieces));
-    pieces
+    crate::translate::tests::without_ends(pieces)
 }
 
 fn written(pieces: &[AnswerPiece]) -> Bytes {
     let (mut writer, mut out) = (ResponsesWriter::new("m", Default::default()), BytesMut::new());
-    pieces.iter().for_each(|piece| writer.write(piece.clone(), &mut out));
+    crate::translate::tests::with_ends(pieces).into_iter().for_each(|piece| writer.write(piece, &mut out));
     writer.end(&mut out);
     out.freeze()
 }

@@ -19,7 +19,7 @@ fn pieces(chunks: &[Value]) -> Vec<AnswerPiece> {
     let (mut reader, mut pieces) = (OpenAiReader::default(), Vec::new());
     chunks.iter().for_each(|chunk| reader.read(&event(&chunk.to_string()), &mut pieces));
     reader.read(&event("[DONE]"), &mut pieces);
-    pieces
+    crate::translate::tests::without_ends(pieces)
 }
 
 /// The pieces of one choice's deltas.
@@ -38,7 +38,7 @@ fn events(bytes: &[u8]) -> Vec<SseEvent> {
 fn written(pieces: &[AnswerPiece], include_usage: bool) -> BytesMut {
     let mut writer = OpenAiWriter::new("asked-for", include_usage, false);
     let mut out = BytesMut::new();
-    pieces.iter().for_each(|piece| writer.write(piece.clone(), &mut out));
+    crate::translate::tests::with_ends(pieces).into_iter().for_each(|piece| writer.write(piece, &mut out));
     writer.end(&mut out);
     out
 }

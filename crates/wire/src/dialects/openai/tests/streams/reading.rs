@@ -126,9 +126,9 @@ fn a_name_may_come_in_pieces_and_again() {
                 begun(1, "b", "h"),
                 part(0, json!({ "arguments": "{}" })),
             ],
-            vec![call(0, "a", "fg"), call(1, "b", "h"), arguments(0, "{}")],
+            vec![call(0, "a", "fg"), arguments(0, "{}"), call(1, "b", "h")],
         ),
-        (vec![begun(0, "a", "f"), json!({}), json!({ "content": "x" })], vec![call(0, "a", "f"), text("x")]),
+        (vec![begun(0, "a", "f"), json!({}), json!({ "content": "x" })], vec![text("x"), call(0, "a", "f")]),
         (
             vec![
                 legacy(json!({ "name": "get_" })),
