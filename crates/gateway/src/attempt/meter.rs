@@ -171,7 +171,9 @@ impl Meter {
         chunk.cost.iter().for_each(|cost| self.usage.add_cost(cost));
         self.usage.tier = chunk.tier.or(self.usage.tier);
         let counts = chunk.usage.is_some() || chunk.timings.is_some();
-        self.usage_after_finish |= counts && self.finish.is_some();
+        // Without a finish reason, a chunk of usage alone is the last one.
+        let is_behind = self.finish.is_some() || chunk.usage_only && self.first_token.is_some();
+        self.usage_after_finish |= counts && is_behind;
         if let Some(time_info) = &chunk.time_info {
             self.usage.add_time_info(time_info);
         }
@@ -308,6 +310,7 @@ impl Meter {
             }
         }
         self.last_token = Some(now);
+        self.usage_after_finish &= self.finish.is_some();
         self.payload_events += 1;
         let chars = i64::from(payload.chars);
         self.chars_total += chars;

@@ -24,11 +24,13 @@ use photofinish_wire::client_error::ErrorShape;
 use photofinish_wire::dialects::openai::with_members_of;
 use photofinish_wire::stream::framing::FrameDecoder;
 use photofinish_wire::stream::template::Template;
-use photofinish_wire::{ResponseTranslation, SseEvent, Surface};
+use photofinish_wire::{ResponseTranslation, SseEvent, Surface, Usage};
 
 /// How long to wait for the end of a body after a finish reason or `[DONE]`: usage may follow, and the connection can be
 /// reused after it.
 pub(super) const READ_OUT_FOR: Duration = Duration::from_secs(2);
+/// The same while no usage has come: some servers count for seconds.
+const USAGE_FOR: Duration = Duration::from_secs(10);
 
 /// Reads an upstream's body. Dropped before its end, it cancels the exchange and records that.
 pub struct EventStream {
@@ -181,7 +183,12 @@ impl EventStream {
 
     /// Its provider counted what it generated.
     pub fn has_usage(&self) -> bool {
-        self.guard.meter.usage().output_tokens.is_some()
+        self.usage().output_tokens.is_some()
+    }
+
+    /// Usage so far, as its provider tells it.
+    pub fn usage(&self) -> Usage {
+        self.guard.meter.usage()
     }
 
     /// The error event that ends a broken answer, in the caller's dialect.
@@ -562,7 +569,7 @@ impl EventStream {
             return Poll::Ready(Some(Ok(item)));
         }
         // Events after the end, such as pings, do not delay it.
-        if self.complete_since.is_some_and(|since| since.elapsed() >= READ_OUT_FOR) {
+        if self.complete_since.is_some_and(|since| since.elapsed() >= self.read_out_for()) {
             self.body = None;
             return Poll::Ready(None);
         }
@@ -628,7 +635,8 @@ impl EventStream {
 
     /// How long to wait for the end of the body of a complete answer.
     pub(super) fn read_out_for(&self) -> Duration {
-        self.served.as_ref().map_or(READ_OUT_FOR, |served| READ_OUT_FOR.min(served.idle))
+        let most = if self.done || self.has_usage() { READ_OUT_FOR } else { USAGE_FOR };
+        self.served.as_ref().map_or(most, |served| most.min(served.idle))
     }
 
     pub(super) fn set_timer(&mut self, at: Instant) {

@@ -139,6 +139,7 @@ impl<W: RelayObserver> RescuedBody<W> {
                     None => (RescueStage::Ended, Some(relay.broken(*broken))),
                     Some(asked) => {
                         relay.watch.broke(&broken.failure);
+                        self.delivered.spent(relay.stream.usage());
                         // Drops the stream of the winner.
                         let RelayBody { watch, ending, include_usage, .. } = *relay;
                         (
@@ -160,9 +161,6 @@ impl<W: RelayObserver> RescuedBody<W> {
         match answered {
             None => self.give_up(rest, Some(ShutdownWatch::failure())),
             Some(Err(failure)) => {
-                if let Some(end) = self.end_of(&asked, &failure, rest.include_usage) {
-                    return self.ended_by(asked, rest, end);
-                }
                 if failure.kind == FailureKind::Timeout {
                     asked.attempt.cut(CutReason::Late);
                 }
@@ -189,32 +187,6 @@ impl<W: RelayObserver> RescuedBody<W> {
                 (RescueStage::Joining(Box::new(joining)), None)
             }
         }
-    }
-
-    /// The end of the answer, if the model says that it had said everything: a continuation without a word.
-    fn end_of(&self, asked: &Continuation, failure: &Failure, include_usage: bool) -> Option<Bytes> {
-        let is_empty = failure.kind == FailureKind::Empty && matches!(asked.way, JoinMethod::Prefix(_));
-        let answer = failure.answer.as_ref().filter(|answer| is_empty && !answer.whole)?;
-        let mut joined = JoinedAnswer::new(&self.delivered, asked.way, include_usage);
-        let mut out = BytesMut::new();
-        joined.add(&answer.body, &mut out).and_then(|()| joined.end(&mut out)).ok()?;
-        Some(out.freeze())
-    }
-
-    fn ended_by(
-        &mut self,
-        asked: Continuation,
-        mut rest: WinnerRest<W>,
-        end: Bytes,
-    ) -> (RescueStage<W>, Option<Bytes>) {
-        let Continuation { attempt, upstream, candidate, ordinal, .. } = asked;
-        // Its row is written before the race's.
-        drop(attempt);
-        rest.watch.rescued(candidate, ordinal);
-        self.name(&upstream);
-        rest.watch.finished(&end);
-        rest.watch.ended(None);
-        (RescueStage::Ended, Some(end))
     }
 
     /// Names the upstream that continued the answer, in a trailer.
@@ -258,14 +230,15 @@ impl<W: RelayObserver> RescuedBody<W> {
                 self.ask(rest, false)
             }
             RescueStep::Failed(failure) => {
-                let JoinedStreams { stream, joined, began, mut rest, .. } = *joining;
-                drop(stream);
+                let JoinedStreams { stream, began, mut rest, .. } = *joining;
                 if !began {
+                    drop(stream);
                     self.rescue.iter_mut().for_each(|rescue| rescue.failed(&failure));
                     return self.ask(rest, false);
                 }
                 rest.watch.broke(&failure);
-                self.delivered.spent(joined.usage());
+                self.delivered.spent(stream.usage());
+                drop(stream);
                 let goes_on = may_be_rescued(failure.kind);
                 rest.broken = BrokenOff { failure, seen: None };
                 if goes_on { self.ask(rest, true) } else { self.give_up(rest, None) }

@@ -48,7 +48,7 @@ impl Continued {
     /// The continuation ends, and returns what is new in the text that is held.
     ///
     /// # Errors
-    /// It is white space alone, or a part of a repetition. `may_be_empty`: nothing at all is an answer too.
+    /// It is white space alone, or a part of a repetition. `may_be_empty`: something else than text follows.
     pub fn end(&mut self, may_be_empty: bool) -> Result<String, Diverged> {
         let start = self.held.trim_start();
         match self.decided {

@@ -34,7 +34,7 @@ pub struct DeliveredAnswer {
     thinks: bool,
     /// Pieces of text and reasoning: each was a token at least.
     tokens: i64,
-    /// Usage so far.
+    /// Usage of the upstreams that broke off.
     usage: Usage,
     /// The answer contains something that no other upstream can continue.
     barred: bool,
@@ -143,7 +143,7 @@ impl DeliveredAnswer {
         self.usage
     }
 
-    /// Adds the usage of an upstream that continued and broke off too.
+    /// Adds the usage of an upstream that broke off, as far as it told any.
     pub fn spent(&mut self, usage: Usage) {
         self.usage = self.usage.plus(usage);
     }
@@ -162,8 +162,10 @@ impl DeliveredAnswer {
     fn take(&mut self, piece: AnswerPiece) {
         self.tokens += i64::from(matches!(piece, AnswerPiece::Text { .. } | AnswerPiece::Thinking { .. }));
         match piece {
-            AnswerPiece::Start { .. } | AnswerPiece::NextMessage { .. } | AnswerPiece::Citation { .. } => {}
-            AnswerPiece::Usage(usage) => self.usage = usage.or(self.usage),
+            AnswerPiece::Start { .. }
+            | AnswerPiece::NextMessage { .. }
+            | AnswerPiece::Citation { .. }
+            | AnswerPiece::Usage(_) => {}
             AnswerPiece::Text { index: 0, text } => {
                 self.thinks = false;
                 self.text.push_str(&text);

@@ -8,7 +8,7 @@ use super::delivered::DeliveredAnswer;
 use crate::answer::usage::Usage;
 use crate::dialect::Surface;
 use crate::stream::mended::mended;
-use crate::translate::{AnswerPiece, FinishReason, ReadPieces, WritePieces};
+use crate::translate::{AnswerPiece, ReadPieces, WritePieces};
 
 /// The request to the other upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,18 +85,13 @@ impl JoinedAnswer {
         if !self.is_level() {
             return Err(Diverged);
         }
-        self.say_held(true, out)?;
+        self.say_held(false, out)?;
         let usage = self.before.plus(self.usage);
         if usage != Usage::default() {
             self.writer.write(AnswerPiece::Usage(usage), out);
         }
         self.writer.end(out);
         Ok(())
-    }
-
-    /// Usage of this answer so far.
-    pub fn usage(&self) -> Usage {
-        self.usage
     }
 
     fn is_level(&self) -> bool {
@@ -129,8 +124,8 @@ impl JoinedAnswer {
             // The signature would cover words of two models.
             AnswerPiece::Signature { .. } | AnswerPiece::Redacted { .. } => return Err(Diverged),
             AnswerPiece::Finish { index, finish } if self.is_level() => {
-                // Only a model that had said everything may add nothing.
-                self.say_held(matches!(finish, FinishReason::Stop | FinishReason::StopSequence(_)), out)?;
+                // The delivered part broke off: that it is the whole answer is said by no continuation without a word.
+                self.say_held(false, out)?;
                 self.writer.write(AnswerPiece::Finish { index, finish }, out);
             }
             other if self.is_level() => {

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 
 use super::{DeliveredAnswer, Diverged, JoinMethod, JoinedAnswer};
-use crate::Surface;
+use crate::{Surface, Usage};
 use crate::client_error::ErrorShape;
 
 const TEXTS: [Surface; 4] = [Surface::Chat, Surface::Completions, Surface::Messages, Surface::Responses];
@@ -142,7 +142,7 @@ fn a_replay_is_joined_where_it_repeats_what_was_delivered() {
         (&["Hello "], Prefix(5), &["world"], Ok("world")),
         (&["Hello \n"], Prefix(5), &[" \nworld"], Ok("world")),
         (&["Hello "], Prefix(5), &["\nworld"], Ok("\nworld")),
-        (&["Hello"], Prefix(5), &[], Ok("")),
+        (&["Hello"], Prefix(5), &[], Err(Diverged)),
         // One that starts over, says the last words again, or says nothing.
         (&["Hello my ", "dear friend"], Prefix(20), &["Hello my dear", " friend!"], Ok("!")),
         (&["Hello my ", "dear friend"], Prefix(20), &["dear ", "friend", "!"], Ok("dear friend!")),
@@ -167,7 +167,9 @@ fn a_replay_is_joined_where_it_repeats_what_was_delivered() {
 fn the_client_sees_one_answer() {
     for surface in TEXTS {
         let before = begun(surface, "one", &["Hel", "lo"]);
-        let delivered = delivered(surface, &before);
+        let mut delivered = delivered(surface, &before);
+        let spent = Usage { input_tokens: Some(5), output_tokens: Some(1), ..Usage::default() };
+        delivered.spent(spent);
         let after = joined(
             &delivered,
             JoinMethod::Replay,
@@ -194,12 +196,12 @@ fn the_client_sees_one_answer() {
                 assert_eq!((&response["id"], &response["metadata"]["k"]), (&json!("one"), &json!("v")));
                 assert_eq!(response["output"][0]["content"][0]["text"], "Hello you");
                 assert_eq!((&response["output"][0]["id"], &response["created_at"]), (&json!("msg_1"), &json!(17)));
-                assert_eq!(response["usage"]["output_tokens"], 4);
+                assert_eq!(response["usage"]["output_tokens"], 5);
             }
             _ => {
                 assert!(events.iter().all(|event| event["id"] == "one" && event["created"] == 17), "{after}");
                 let finish = &events[events.len() - 2]["choices"][0]["finish_reason"];
-                assert_eq!((finish, &last["usage"]["completion_tokens"]), (&json!("stop"), &json!(4)));
+                assert_eq!((finish, &last["usage"]["completion_tokens"]), (&json!("stop"), &json!(5)));
                 assert!(after.ends_with("data: [DONE]\n\n"));
             }
         }
