@@ -3,6 +3,7 @@
 mod alike;
 mod arrives;
 mod foreign;
+mod interleaved;
 mod kept;
 mod matrix;
 mod usage;
