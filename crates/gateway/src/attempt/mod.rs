@@ -57,6 +57,9 @@ pub fn start(mut spec: AttemptSpec, reservation: AttemptReservation) -> Attempt 
     let AttemptSpec { request_translation, upstream, include_usage, .. } = &spec;
     let mut response_translation = ResponseTranslation::new(request_translation, &upstream.model, *include_usage);
     guard.tape.iter().for_each(|tape| response_translation.keep(tape.wanted()));
+    if !spec.streams {
+        response_translation.keep_calls();
+    }
     let exchange =
         exchange::exchange(spec.exchange.client, outgoing, response_translation, bounds, spec.exchange.key, guard);
     let future = Box::pin(exchange.in_context(spec.exchange.context));

@@ -181,6 +181,11 @@ impl EventStream {
         self.guard.record.plain
     }
 
+    /// Whether a whole answer for the client has the calls that were read.
+    pub(super) fn agrees_with(&mut self, whole: &[u8]) -> bool {
+        self.response_translation.agrees_with(whole)
+    }
+
     /// Its provider counted what it generated.
     pub fn has_usage(&self) -> bool {
         self.usage().output_tokens.is_some()

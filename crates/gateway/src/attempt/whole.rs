@@ -101,6 +101,11 @@ impl Assembler {
             Some(Whole { body, says_nothing }) => {
                 // As it came, with every member.
                 let body = stream.plain_answer().unwrap_or(body);
+                if !stream.agrees_with(&body) {
+                    stream.breaks_call();
+                    let message = "the calls of the whole answer are not those of its events";
+                    return Poll::Ready(Err(stream.fail(FailureKind::Malformed, message)));
+                }
                 if says_nothing {
                     return Poll::Ready(Err(ready.nothing_said(body)));
                 }

@@ -7,10 +7,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use serde_json::{Map, Value};
+
 use super::arguments::ArgumentScan;
 use super::{AnswerPiece, FinishReason};
 use crate::answer::assemble::ITEMS_MAX;
+use crate::json::numbers::parse;
 use crate::json::unescape;
+use photofinish_base::order::StableSort as _;
 
 /// Maximum calls that are read: one more than allowed, so that the excess is noticed.
 const CALLS_MAX: usize = ITEMS_MAX + 1;
@@ -31,6 +35,8 @@ pub struct Calls {
     take_text: HashSet<String>,
     /// Arguments may be any JSON value: they are passed on as a text.
     take_any_value: bool,
+    /// Arguments are kept, to be compared with what is written.
+    keeps: bool,
     broken: bool,
 }
 
@@ -68,6 +74,8 @@ struct GrowingCall {
     ended: bool,
     /// A limit of tokens cut it: the finish reason says so.
     is_cut: bool,
+    /// All arguments, if they are kept.
+    arguments: String,
 }
 
 impl Fragment {
@@ -84,11 +92,20 @@ impl GrowingCall {
     /// Whether another fragment with a name cannot be a part of it.
     fn is_another(&self, fragment: &Fragment) -> bool {
         let is_over = self.ended || !self.custom && self.scan.is_object();
-        is_over && !fragment.name.is_empty() && (fragment.says() || fragment.name != self.name)
+        let is_named = !self.name.is_empty() && !fragment.name.is_empty();
+        is_over && is_named && (fragment.says() || fragment.name != self.name)
     }
 
     fn may_be_told(&self) -> bool {
         self.ended || !self.name.is_empty() && !self.id.is_empty() && (self.is_named || !self.held.is_empty())
+    }
+
+    /// The arguments as JSON. What is no JSON is a text, and none are no members.
+    fn said(&self) -> Value {
+        match self.arguments.trim() {
+            "" => Value::Object(Map::new()),
+            text => parse(text.as_bytes()).unwrap_or_else(|_| Value::from(text)),
+        }
     }
 
     fn is_whole(&self, calls: &Calls) -> bool {
@@ -112,6 +129,27 @@ impl Calls {
     /// These functions stand for free-form tools, so a text that does not begin as an object is complete.
     pub fn taking_text(names: HashSet<String>) -> Calls {
         Calls { take_text: names, ..Calls::default() }
+    }
+
+    /// Keeps the arguments from now on.
+    pub fn keep(&mut self) {
+        self.keeps = true;
+    }
+
+    /// Whether calls that were written say the same as these: choice by choice, the arguments as JSON, if both are kept and of one form.
+    /// Not their names: a surface may have its own for them.
+    pub fn agree(&self, written: &Calls) -> bool {
+        let in_order = |calls: &Calls| {
+            let mut order: Vec<usize> = (0..calls.calls.len()).collect();
+            order.stable_sort_by_key(|at| calls.calls[*at].choice);
+            order
+        };
+        let is_same = |read: &GrowingCall, written: &GrowingCall| {
+            let is_turned = read.custom || written.custom || self.take_text.contains(&read.name);
+            read.choice == written.choice && (is_turned || read.is_cut || read.said() == written.said())
+        };
+        let mut pairs = in_order(self).into_iter().zip(in_order(written));
+        self.calls.len() == written.calls.len() && pairs.all(|(at, to)| is_same(&self.calls[at], &written.calls[to]))
     }
 
     /// Adds what an event says of a call.
@@ -141,9 +179,11 @@ impl Calls {
     /// Adds a call that came whole.
     pub fn add_whole(&mut self, choice: u32, fragment: Fragment, pieces: &mut Vec<AnswerPiece>) {
         if self.calls.len() < CALLS_MAX {
+            let keeps = self.keeps;
             let at = self.push(choice);
             let call = &mut self.calls[at];
             call.scan.add(&fragment.arguments);
+            call.arguments = if keeps { fragment.arguments.clone() } else { String::new() };
             let Fragment { id, name, arguments: held, custom, signature, .. } = fragment;
             (call.id, call.name, call.held, call.custom, call.signature) = (id, name, held, custom, signature);
             call.ended = true;
@@ -164,6 +204,9 @@ impl Calls {
             self.broken |= !text.trim().is_empty();
         } else if !text.is_empty() {
             call.scan.add(&text);
+            if self.keeps {
+                call.arguments.push_str(&text);
+            }
             match call.told {
                 true => pieces.push(AnswerPiece::Arguments { index: call.choice, call: call.call, text }),
                 false => call.held.push_str(&text),
@@ -210,9 +253,10 @@ impl Calls {
         }
     }
 
-    /// The vendor says that the call with this number has no more fragments. The number may come again for another call.
-    pub fn end_of(&mut self, choice: u32, number: i128, pieces: &mut Vec<AnswerPiece>) {
+    /// The vendor says that the call with this number has no more fragments than this rest. The number may come again for another call.
+    pub fn end_of(&mut self, choice: u32, number: i128, rest: String, pieces: &mut Vec<AnswerPiece>) {
         let Some(at) = self.by_number.remove(&(choice, number)) else { return };
+        self.lengthen(at, rest, pieces);
         self.end_call(at, pieces);
         self.tell(choice, false, pieces);
     }
@@ -255,8 +299,12 @@ impl Calls {
     pub fn add_quoted(&mut self, inner: &str) -> Option<(u32, u32)> {
         let call = self.calls.get_mut(self.last?)?;
         call.scan.add_quoted(inner);
+        let text = (self.keeps || !call.told).then(|| unescape(inner).unwrap_or_default()).unwrap_or_default();
+        if self.keeps {
+            call.arguments.push_str(&text);
+        }
         if !call.told {
-            call.held.push_str(&unescape(inner).unwrap_or_default());
+            call.held.push_str(&text);
         }
         call.told.then_some((call.choice, call.call))
     }

@@ -35,6 +35,7 @@ pub struct ResponseTranslation {
     seen: Option<(SseEvent, SseEvent)>,
     /// Kept for those who judge it.
     said: Option<Box<SaidAnswer>>,
+    keeps_calls: bool,
 }
 
 /// Reads the calls of an untranslated answer.
@@ -55,6 +56,9 @@ struct AnswerTranslation {
     /// Bytes of events so far. Some writers hold text or arguments until the end.
     bytes: usize,
     ended: bool,
+    /// All that was written: debug builds compare its calls with those that were read.
+    #[cfg(debug_assertions)]
+    written: BytesMut,
 }
 
 /// Maximum bytes of the events of a translated answer.
@@ -75,12 +79,14 @@ impl ResponseTranslation {
                 }
                 _ => Customs::new(customs.clone()),
             },
-            reader: reader_with(dialect, Calls::taking_text(customs.clone())),
+            reader: reader_with(dialect, kept_in_debug(Calls::taking_text(customs.clone()))),
             writer: surface.writer(model, include_usage, legacy_functions, &request_translation.echo),
             pieces: Vec::new(),
             items: 0,
             bytes: 0,
             ended: false,
+            #[cfg(debug_assertions)]
+            written: BytesMut::new(),
         });
         let embedding = request_translation.embedding.as_ref().map(|form| (form.clone(), model.to_owned()));
         ResponseTranslation {
@@ -92,6 +98,7 @@ impl ResponseTranslation {
             calls: None,
             seen: None,
             said: None,
+            keeps_calls: false,
         }
     }
 
@@ -178,6 +185,8 @@ impl ResponseTranslation {
         };
         let mut out = BytesMut::new();
         translation.event(&event, self.said.as_deref_mut(), &mut out);
+        #[cfg(debug_assertions)]
+        translation.written.extend_from_slice(&out);
         out.freeze()
     }
 
@@ -198,7 +207,7 @@ impl ResponseTranslation {
         if self.translation.is_some() || !(concerns_call || keeps_text) {
             return;
         }
-        let (dialect, fresh) = (self.dialect, || calls_of(self.dialect));
+        let (dialect, fresh) = (self.dialect, || calls_of(self.dialect, self.keeps_calls));
         let reads = || Box::new(CallReader { reader: reader_with(dialect, fresh()), pieces: Vec::new() });
         let calls = self.calls.get_or_insert_with(reads);
         calls.reader.read(event, &mut calls.pieces);
@@ -273,6 +282,22 @@ impl ResponseTranslation {
         of_translation.or(self.calls.as_mut().map(|calls| calls.reader.calls()))
     }
 
+    /// Keeps the arguments of calls, so that a whole answer can be compared with them.
+    pub fn keep_calls(&mut self) {
+        self.keeps_calls = true;
+        self.read_calls().into_iter().for_each(Calls::keep);
+    }
+
+    /// Whether a whole answer for the caller has the calls that were read.
+    pub fn agrees_with(&mut self, whole: &[u8]) -> bool {
+        let surface = self.surface;
+        // A client of `functions` gets the first call alone.
+        let is_compared = self.keeps_calls && !self.legacy_functions;
+        let Some(read) = self.read_calls().filter(|calls| is_compared && !calls.is_empty()) else { return true };
+        let events = surface.dialect().events_of_whole(surface, whole).unwrap_or_default();
+        read.agree(&written_calls(surface, events))
+    }
+
     /// The event that ends a broken stream, continuing from the events that were passed.
     pub fn error_event(&mut self, error: &ErrorShape<'_>) -> Bytes {
         let written = self.translation.as_mut().and_then(|translation| translation.writer.error_event(error));
@@ -300,6 +325,8 @@ impl ResponseTranslation {
         let Some(translation) = &mut self.translation else { return Bytes::from_static(self.surface.ending()) };
         let mut out = BytesMut::new();
         translation.end(&mut out);
+        #[cfg(debug_assertions)]
+        translation.check_written(self.surface, self.legacy_functions, &out);
         out.freeze()
     }
 }
@@ -336,6 +363,16 @@ impl AnswerTranslation {
         }
     }
 
+    /// Whether what was written has the calls that were read.
+    #[cfg(debug_assertions)]
+    fn check_written(&mut self, surface: Surface, legacy_functions: bool, end: &[u8]) {
+        self.written.extend_from_slice(end);
+        let read = std::mem::take(self.reader.calls());
+        let is_compared = !read.is_empty() && !read.is_broken() && !self.is_overfull() && !legacy_functions;
+        let written = self.written.split().freeze();
+        debug_assert!(!is_compared || read.agree(&written_calls(surface, written)), "a call is written as it was read");
+    }
+
     /// Writes only the usage of an event.
     fn usage(&mut self, event: &SseEvent, out: &mut BytesMut) {
         self.reader.read(event, &mut self.pieces);
@@ -354,12 +391,37 @@ impl AnswerTranslation {
 }
 
 /// How complete the arguments of calls must be that are passed on as they came.
-fn calls_of(dialect: Dialect) -> Calls {
-    match dialect {
+fn calls_of(dialect: Dialect, keeps: bool) -> Calls {
+    let mut calls = match dialect {
         Dialect::OpenAi | Dialect::Responses => Calls::of_texts(),
         // The client gets an object.
         Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => Calls::default(),
+    };
+    if keeps {
+        calls.keep();
     }
+    calls
+}
+
+/// The calls in events of a surface.
+fn written_calls(surface: Surface, events: Bytes) -> Calls {
+    let (mut reader, mut pieces) = (reader_with(surface.dialect(), calls_of(surface.dialect(), true)), Vec::new());
+    let mut decoder = surface.framing().decoder(usize::MAX);
+    decoder.push(events);
+    while let Ok(Some(event)) = decoder.next_event() {
+        reader.read(&event, &mut pieces);
+        pieces.clear();
+    }
+    reader.calls().end(&mut pieces);
+    std::mem::take(reader.calls())
+}
+
+/// Debug builds compare all calls with what is written.
+fn kept_in_debug(mut calls: Calls) -> Calls {
+    if cfg!(debug_assertions) {
+        calls.keep();
+    }
+    calls
 }
 
 fn reader_with(dialect: Dialect, calls: Calls) -> Box<dyn ReadPieces> {

@@ -6,8 +6,8 @@ use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 
 use super::{DeliveredAnswer, Diverged, JoinMethod, JoinedAnswer};
-use crate::{Surface, Usage};
 use crate::client_error::ErrorShape;
+use crate::{Surface, Usage};
 
 const TEXTS: [Surface; 4] = [Surface::Chat, Surface::Completions, Surface::Messages, Surface::Responses];
 

@@ -151,8 +151,7 @@ impl AnthropicReader {
 
     fn block_stop(&mut self, index: u64, pieces: &mut Vec<AnswerPiece>) {
         let Some(BlockKind::Call { whole }) = self.open.remove(&index) else { return };
-        whole.into_iter().for_each(|text| self.arguments(index, text, pieces));
-        self.calls.end_of(0, index.into(), pieces);
+        self.calls.end_of(0, index.into(), whole.unwrap_or_default(), pieces);
     }
 
     fn arguments(&mut self, index: u64, arguments: String, pieces: &mut Vec<AnswerPiece>) {

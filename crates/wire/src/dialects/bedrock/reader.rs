@@ -38,7 +38,7 @@ impl ReadPieces for BedrockReader {
         match message.name {
             "messageStart" => pieces.push(AnswerPiece::Start { id: None, model: None }),
             "contentBlockStart" => payload.get("start").iter().for_each(|start| self.start(block, start, pieces)),
-            "contentBlockStop" => self.calls.end_of(0, block.into(), pieces),
+            "contentBlockStop" => self.calls.end_of(0, block.into(), String::new(), pieces),
             "contentBlockDelta" => {
                 for (kind, delta) in payload.get("delta").and_then(Value::as_object).into_iter().flatten() {
                     match SealedEvent::of(block, kind, delta) {

@@ -176,7 +176,10 @@ impl CandidateReader {
         calls: &mut Calls,
         pieces: &mut Vec<AnswerPiece>,
     ) {
-        let Some(name) = text(call, "name").map(str::to_owned) else { return };
+        let name = text(call, "name").unwrap_or_default().to_owned();
+        if name.is_empty() && call.get("args").is_none() {
+            return;
+        }
         self.end_block();
         self.has_calls = true;
         let id = text(call, "id").map_or_else(new_call_id, str::to_owned);

@@ -69,7 +69,10 @@ impl OllamaReader {
     /// Calls come whole. Older versions send no id.
     fn call(&mut self, call: &Value, pieces: &mut Vec<AnswerPiece>) {
         let Some(function) = call.get("function") else { return };
-        let Some(name) = text(function, "name") else { return };
+        let name = text(function, "name").unwrap_or_default();
+        if name.is_empty() && function.get("arguments").is_none() {
+            return;
+        }
         self.end_block();
         let id = text(call, "id").map_or_else(new_call_id, str::to_owned);
         let arguments = match function.get("arguments") {

@@ -180,6 +180,7 @@ pub(super) struct ResponsesWire<'a> {
     pub annotation: Option<&'a str>,
     pub partial_image: Option<&'a str>,
     pub output_index: Option<u64>,
+    pub item_id: Option<&'a str>,
     /// Index of a content part or a summary part.
     pub part_index: Option<u64>,
 }
@@ -200,6 +201,7 @@ impl<'a> ResponsesWire<'a> {
                 "error" => wire.error = Some(json.skip()?).filter(|error| says_error(error)),
                 "annotation" => wire.annotation = json.some()?,
                 "partial_image_b64" => wire.partial_image = json.string_or_skip()?.filter(|image| !image.is_empty()),
+                "item_id" => wire.item_id = json.string_or_skip()?,
                 "output_index" => wire.output_index = json.skip()?.parse().ok(),
                 "content_index" | "summary_index" => wire.part_index = json.skip()?.parse().ok(),
             }),

@@ -46,6 +46,9 @@ struct OutputItem {
     said: bool,
     /// Its citations were.
     is_cited: bool,
+    /// A message that is not the answer itself, but says what the model does.
+    is_commentary: bool,
+    id: Option<String>,
     /// The item was reported as [`AnswerPiece::Other`].
     named: bool,
     done: bool,
@@ -75,7 +78,7 @@ impl ResponsesReader {
             }
             kind @ ("response.output_item.added" | "response.output_item.done") => {
                 let Some(item) = value(wire.item) else { return };
-                let index = self.position(wire.output_index);
+                let index = self.position(wire.output_index, item["id"].as_str());
                 match kind {
                     "response.output_item.added" => drop(self.begin(index, &item, pieces)),
                     _ => self.close(index, &item, pieces),
@@ -83,7 +86,7 @@ impl ResponsesReader {
             }
             "response.output_text.annotation.added" => {
                 value(wire.annotation).iter().for_each(|note| self.annotation(note, pieces));
-                let at = self.position(wire.output_index);
+                let at = self.position(wire.output_index, wire.item_id);
                 self.items[at].1.is_cited = true;
             }
             "response.completed" | "response.incomplete" | "response.done" => {
@@ -104,8 +107,12 @@ impl ResponsesReader {
         }
     }
 
-    /// The position of the item with this index. Without an index, the last item.
-    fn position(&mut self, index: Option<u64>) -> usize {
+    /// The position of the item with this index, or with this id. Without either, the last item.
+    fn position(&mut self, index: Option<u64>, id: Option<&str>) -> usize {
+        let of_id = |id| self.items.iter().rposition(|(_, item)| item.id.as_deref() == Some(id));
+        if let (None, Some(at)) = (index, id.and_then(of_id)) {
+            return at;
+        }
         let index = index.or(self.items.last().map(|(index, _)| *index)).unwrap_or(0);
         match self.places.get(&index) {
             Some(at) => *at,
@@ -130,13 +137,18 @@ impl ResponsesReader {
     /// Adds an item and returns its position.
     fn begin(&mut self, at: usize, item: &Value, pieces: &mut Vec<AnswerPiece>) -> usize {
         // An index that is used again means another item.
+        let id = item["id"].as_str().filter(|id| !id.is_empty());
+        let is_another =
+            |known: &OutputItem| known.done || id.is_some() && known.id.is_some() && known.id.as_deref() != id;
         let at = match self.items.get(at) {
-            Some((index, known)) if known.done => self.push(*index),
+            Some((index, known)) if is_another(known) => self.push(*index),
             _ => at,
         };
         let blocks = &mut self.blocks;
         let Some((_, known)) = self.items.get_mut(at) else { return at };
         let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
+        known.is_commentary |= item["phase"] == "commentary";
+        known.id = known.id.take().or(Some(text("id")).filter(|id| !id.is_empty()));
         match item["type"].as_str().unwrap_or_default() {
             kind @ ("function_call" | "custom_tool_call") if !known.is_call => {
                 known.is_call = true;
@@ -169,11 +181,8 @@ impl ResponsesReader {
         known.done = true;
         match item["type"].as_str().unwrap_or_default() {
             "function_call" | "custom_tool_call" => {
-                let arguments = item["arguments"].as_str().or(item["input"].as_str()).unwrap_or_default().to_owned();
-                if !known.said {
-                    self.calls.add(0, Fragment { number: Some(at as i128), arguments, ..Fragment::default() }, pieces);
-                }
-                self.calls.end_of(0, at as i128, pieces);
+                let arguments = item["arguments"].as_str().or(item["input"].as_str()).filter(|_| !known.said);
+                self.calls.end_of(0, at as i128, arguments.unwrap_or_default().to_owned(), pieces);
             }
             "message" => self.close_message(at, item, pieces),
             "reasoning" => {
@@ -222,9 +231,10 @@ impl ResponsesReader {
         }
     }
 
-    /// The next text is of this message.
+    /// The next text is of this message. One after a commentary is apart from it.
     fn turn_to(&mut self, at: usize, pieces: &mut Vec<AnswerPiece>) {
-        let is_next = self.message.replace(at).is_some_and(|before| before != at);
+        let before = self.message.replace(at).filter(|before| *before != at);
+        let is_next = before.is_some_and(|before| self.items[before].1.is_commentary);
         pieces.extend(is_next.then_some(AnswerPiece::NextMessage { index: 0 }));
     }
 
@@ -248,7 +258,7 @@ impl ResponsesReader {
             // Arguments of a tool that the vendor runs, which was already reported.
             _ => return,
         }
-        let at = self.position(wire.output_index);
+        let at = self.position(wire.output_index, wire.item_id);
         if wire.kind == "response.output_text.delta" {
             self.turn_to(at, pieces);
         }
@@ -279,7 +289,7 @@ impl ResponsesReader {
         let known = self.items.len();
         for (at, item) in list(response, "output").enumerate().filter(|(at, _)| known == 0 || *at < known) {
             if self.items.get(at).is_none_or(|(_, known)| !known.done) {
-                let at = if known == 0 { self.position(u64::try_from(at).ok()) } else { at };
+                let at = if known == 0 { self.position(u64::try_from(at).ok(), None) } else { at };
                 self.close(at, item, pieces);
             }
         }

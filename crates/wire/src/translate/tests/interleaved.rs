@@ -32,7 +32,7 @@ use crate::translate::request::RequestTranslation;
 use crate::translate::response::ResponseTranslation;
 
 /// Cases of `cargo test`.
-const CASES: u64 = 3_000;
+const CASES: u64 = 1_000;
 const SURFACES: [Surface; 5] =
     [Surface::Chat, Surface::Responses, Surface::Messages, Surface::Gemini, Surface::OllamaChat];
 /// In turn. Chat has the most ways to write a call.

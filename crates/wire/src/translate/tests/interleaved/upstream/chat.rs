@@ -174,6 +174,8 @@ impl Oddity {
     fn by_chance(numbering: Numbering, rng: &mut Rng) -> Oddity {
         let oddity = ODDITIES[rng.usize(..ODDITIES.len())];
         let is_told = match oddity {
+            // An id without a name under a known number: some servers give each fragment an id of its own.
+            Oddity::LateName if numbering == Numbering::AllZeroIdRepeated => false,
             Oddity::LateName | Oddity::RepeatedName | Oddity::SplitName => !numbering.is_by_place(),
             Oddity::LateId | Oddity::VeryLateId => numbering.has_own_index(),
             _ => true,
