@@ -162,10 +162,9 @@ impl DeliveredAnswer {
     fn take(&mut self, piece: AnswerPiece) {
         self.tokens += i64::from(matches!(piece, AnswerPiece::Text { .. } | AnswerPiece::Thinking { .. }));
         match piece {
-            AnswerPiece::Start { .. }
-            | AnswerPiece::NextMessage { .. }
-            | AnswerPiece::Citation { .. }
-            | AnswerPiece::Usage(_) => {}
+            AnswerPiece::Start { .. } | AnswerPiece::NextMessage { .. } | AnswerPiece::Usage(_) => {}
+            // The other surfaces repeat them at the end.
+            AnswerPiece::Citation { .. } if self.surface == Surface::Chat => {}
             AnswerPiece::Text { index: 0, text } => {
                 self.thinks = false;
                 self.text.push_str(&text);
