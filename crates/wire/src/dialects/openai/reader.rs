@@ -5,7 +5,7 @@ use std::str;
 
 use serde_json::Value;
 
-use crate::answer::assemble::ITEMS_MAX;
+use crate::answer::growing::ITEMS_MAX;
 use crate::answer::usage::Usage;
 use crate::json::surrogates::{HalfCharacters, words};
 use crate::json::values::text;
@@ -390,6 +390,8 @@ pub(super) struct ChoiceCalls {
     told: u32,
     /// The call that came last, if its name may get longer.
     waiting: Option<usize>,
+    /// The call that the last fragment belongs to.
+    pub(super) last: usize,
 }
 
 #[derive(Default)]
@@ -406,7 +408,7 @@ struct PartialCall {
 
 /// Adds a piece of a function's name. Some vendors cut names, others repeat the whole name with every piece of the
 /// arguments.
-pub(super) fn lengthen_name(name: &mut String, piece: &str) {
+fn lengthen_name(name: &mut String, piece: &str) {
     if name != piece {
         name.push_str(piece);
     }
@@ -469,6 +471,7 @@ impl ChoiceCalls {
 
     fn add(&mut self, index: u32, fragment: Fragment, pieces: &mut Vec<AnswerPiece>) {
         let Some(at) = self.place_of(&fragment) else { return };
+        self.last = at;
         self.close(index, Some(at), pieces);
         let call = &mut self.calls[at];
         if let Some(told) = call.told {
@@ -507,6 +510,16 @@ impl ChoiceCalls {
         pieces.push(AnswerPiece::Call { index, call: number, id, name, custom, signature });
         let text = std::mem::take(&mut call.held);
         pieces.extend((!text.is_empty()).then_some(AnswerPiece::Arguments { index, call: number, text }));
+    }
+
+    /// The number under which the call at this place was reported.
+    pub(super) fn number_of(&self, at: u64) -> Option<u32> {
+        self.calls.get(usize::try_from(at).ok()?)?.told
+    }
+
+    /// A call without a name has arguments.
+    pub(super) fn hold_arguments(&self) -> bool {
+        self.calls.iter().any(|call| !call.held.is_empty())
     }
 
     /// The call that a fragment continues, or a new one.
