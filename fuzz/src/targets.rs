@@ -1,5 +1,5 @@
-//! The fuzz targets: every reader, writer and assembler of bytes that a provider, a client or an operator wrote. A
-//! target takes any bytes; it must not panic, and its cost must not grow faster than its input.
+//! The fuzz targets: every reader and writer of bytes that a provider, a client or an operator wrote. A target takes any
+//! bytes; it must not panic, and its cost must not grow faster than its input.
 //!
 //! Three programs share these functions: the targets of cargo-fuzz in this folder, `examples/fuzz` for stable Rust,
 //! and the growth probe (`tests/growth.rs`). So this file uses nothing but the library.
@@ -11,8 +11,8 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
 use photofinish_config::config;
 use photofinish_config::offerings::{CatalogueChange, ModelCatalogue};
-use photofinish_wire::answer::assemble::Assemble;
 use photofinish_wire::answer::error;
+use photofinish_wire::answer::growing::GrowingAnswer;
 use photofinish_wire::dialect::key_in;
 use photofinish_wire::quirks::{
     self, CallIdForm, ModelFamily, PastReasoning, Quirks, RequestChanges, SamplingForm, ThinkingForm, ThinkingOff,
@@ -162,7 +162,7 @@ pub fn stream(dialect: Dialect, surface: Surface, bytes: &[u8]) {
     // Answers that are not streamed are one event, and nothing writes them in pieces.
     let untouched = surface.dialect() == dialect || !surface.streams();
     let (mut reader, mut writer) = (dialect.reader(), surface.writer("model", true, false, &Arc::default()));
-    let mut assembly = surface.assembly();
+    let mut growing = surface.growing();
     let mut template: Option<Template> = None;
     let (mut pieces, mut out) = (Vec::new(), BytesMut::new());
     let (framing, size) = if surface.streams() { (dialect.framing(), 16 << 10) } else { (Framing::Whole, usize::MAX) };
@@ -175,7 +175,7 @@ pub fn stream(dialect: Dialect, surface: Surface, bytes: &[u8]) {
             }
         }
         if untouched {
-            assembly.add(&event);
+            growing.add(&event);
         } else {
             reader.read(&event, &mut pieces);
             write(&mut pieces, &mut *writer, &mut out);
@@ -183,9 +183,9 @@ pub fn stream(dialect: Dialect, surface: Surface, bytes: &[u8]) {
     }
     if !untouched {
         writer.end(&mut out);
-        add(surface.framing(), &out, &mut *assembly);
+        add(surface.framing(), &out, &mut growing);
     }
-    assembly.finish();
+    growing.finish();
 }
 
 fn write(pieces: &mut Vec<AnswerPiece>, writer: &mut dyn WritePieces, out: &mut BytesMut) {
@@ -193,14 +193,14 @@ fn write(pieces: &mut Vec<AnswerPiece>, writer: &mut dyn WritePieces, out: &mut 
 }
 
 /// What the gateway itself wrote has to be read again.
-fn add(framing: Framing, written: &[u8], assembly: &mut dyn Assemble) {
+fn add(framing: Framing, written: &[u8], growing: &mut GrowingAnswer) {
     let mut too_much = false;
     for event in events(framing, written, usize::MAX) {
         let readable = event.fields().data.is_none_or(|data| {
             data.as_ref() == b"[DONE]" || serde_json::from_slice::<serde::de::IgnoredAny>(&data).is_ok()
         });
         assert!(readable, "an event that was written is no JSON");
-        too_much |= !assembly.add(&event);
+        too_much |= !growing.add(&event);
     }
     // Too many items are an error of the answer, not a fault.
     let _ = too_much;

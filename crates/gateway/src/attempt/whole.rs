@@ -10,7 +10,7 @@ use super::stream::{ItemKind, StreamItem};
 use photofinish_base::failure::{Failure, FailureKind};
 use photofinish_base::memory::Lease;
 use photofinish_base::pace::aside;
-use photofinish_wire::answer::assemble::{Assemble, Whole};
+use photofinish_wire::answer::growing::{GrowingAnswer, Whole};
 use photofinish_wire::json::unescape;
 use photofinish_wire::stream::frame::Frame;
 use photofinish_wire::stream::template::Template;
@@ -93,7 +93,7 @@ impl Assembler {
         if !has_ended {
             self.parts.add(stream.ending(), false);
         }
-        Poll::Ready(match aside(self.size, || self.parts.assembly.finish()) {
+        Poll::Ready(match aside(self.size, || self.parts.answer.finish()) {
             None => {
                 stream.breaks_call();
                 Err(stream.fail(FailureKind::Malformed, "the arguments of a tool call cannot be read"))
@@ -119,7 +119,7 @@ impl Assembler {
 /// The parts of an answer so far.
 struct AnswerParts {
     surface: Surface,
-    assembly: Box<dyn Assemble>,
+    answer: GrowingAnswer,
     /// The last payload that a translation wrote. An untranslated stream has its own template.
     written: Option<Template>,
     is_translated: bool,
@@ -133,16 +133,8 @@ struct AnswerParts {
 
 impl AnswerParts {
     fn new(surface: Surface, is_translated: bool) -> AnswerParts {
-        let assembly = surface.assembly();
-        AnswerParts {
-            surface,
-            assembly,
-            written: None,
-            is_translated,
-            after_payload: false,
-            taken: true,
-            lenient: false,
-        }
+        let answer = surface.growing();
+        AnswerParts { surface, answer, written: None, is_translated, after_payload: false, taken: true, lenient: false }
     }
 
     fn add_item(&mut self, item: StreamItem) {
@@ -178,7 +170,7 @@ impl AnswerParts {
     /// Adds the text of an event that differs from the last one in it alone. False if the event must be added instead.
     fn add_text(&mut self, quoted: &[u8]) -> bool {
         let text = std::str::from_utf8(quoted).ok().and_then(unescape);
-        text.is_some_and(|text| self.assembly.add_text(&text))
+        text.is_some_and(|text| self.answer.add_text(&text))
     }
 
     fn add(&mut self, events: Bytes, with_payload: bool) {
@@ -197,7 +189,7 @@ impl AnswerParts {
 
     fn add_event(&mut self, event: SseEvent) -> bool {
         let mended = if self.lenient { self.surface.mended(&event) } else { None };
-        self.assembly.add(&mended.unwrap_or(event))
+        self.answer.add(&mended.unwrap_or(event))
     }
 }
 
@@ -205,7 +197,7 @@ impl AnswerParts {
 pub fn assemble_events(surface: Surface, events: Bytes) -> Bytes {
     let mut parts = AnswerParts::new(surface, false);
     parts.add(events, false);
-    parts.assembly.finish().map(|whole| whole.body).unwrap_or_default()
+    parts.answer.finish().map(|whole| whole.body).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -241,7 +233,7 @@ mod tests {
     /// The answer. None if an event could not be read.
     fn whole(mut parts: AnswerParts, items: impl IntoIterator<Item = StreamItem>) -> Option<Whole> {
         items.into_iter().for_each(|item| parts.add_item(item));
-        parts.assembly.finish().filter(|_| parts.taken)
+        parts.answer.finish().filter(|_| parts.taken)
     }
 
     /// Writes an event of this kind, with a text and a part that varies too.

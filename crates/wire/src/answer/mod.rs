@@ -1,8 +1,8 @@
 //! Answers, whatever their dialect: whole answers, usage, ends, errors, limits, and continuing a broken answer ([`rescue`]).
 
-pub mod assemble;
 pub mod ends;
 pub mod error;
+pub mod growing;
 pub mod headers;
 
 pub mod rescue;

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::assemble::{Assemble, Whole};
 use super::service_tier::ServiceTier;
 use super::usage::Usage;
 use crate::PayloadKind;
@@ -102,26 +101,6 @@ fn facts<'a>(text: &'a str, chunk: &mut Chunk<'a>) -> Result<bool, InvalidJson> 
     Ok(is_error)
 }
 
-/// Returns the original answer.
-#[derive(Default)]
-pub struct WholeAssembly {
-    body: Bytes,
-}
-
-impl Assemble for WholeAssembly {
-    fn add(&mut self, event: &SseEvent) -> bool {
-        // The end of such an answer is an event without bytes.
-        if !event.raw.is_empty() {
-            self.body = event.raw.clone();
-        }
-        true
-    }
-
-    fn finish(&mut self) -> Option<Whole> {
-        Some(Whole { body: std::mem::take(&mut self.body), says_nothing: false })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,9 +113,9 @@ mod tests {
         let Frame::Chunk(chunk) = read(&event) else { panic!("no chunk") };
         assert_eq!((chunk.model.as_deref(), chunk.usage.as_deref()), (Some("e"), Some("{\"prompt_tokens\": 3}")));
         assert!(chunk.payload.is_some() && chunk.finished == chunk.choices);
-        let mut assembly = WholeAssembly::default();
-        assert!(assembly.add(&event));
-        assert_eq!(assembly.finish().unwrap().body, body, "byte for byte");
+        let mut growing = crate::Surface::Embeddings.growing();
+        assert!(growing.add(&event));
+        assert_eq!(growing.finish().unwrap().body, body, "byte for byte");
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! OpenAI's other APIs in the chat dialect: legacy completions and embeddings. Their events are read like chat's.
 
 use bytes::{BufMut, BytesMut};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::openai::{ChunkNames, usage_json};
-use crate::answer::assemble::{AssembledChoice, ByChoice, grow_member, read, says};
+use super::openai::{ChunkNames, choice_rule, chunk_rule, usage_json, with_choices};
+use crate::answer::growing::{GrowingForm, GrownAnswer, MemberPlace, Rule, Whole, says, with};
 use crate::answer::usage::Usage;
 use crate::client_error::Invalid;
-use crate::json::surrogates::words;
 use crate::json::values::{PutMember, json};
 use crate::translate::members::{
     BOOLEAN, INTEGER, NUMBER, STRING, TypeRule, check_types, empty_list, is_empty_list, kind_of_text, required,
@@ -111,64 +110,25 @@ impl WritePieces for CompletionContinuation {
     }
 }
 
-/// Assembles a whole text completion.
-pub type CompletionAssembly = ByChoice<Completion>;
+/// How a whole completion grows.
+pub struct CompletionWhole;
 
-/// One choice: a text.
-#[derive(Debug, Default)]
-pub struct Completion {
-    text: String,
-    logprobs: Value,
-    finish_reason: Value,
-    /// All other members of the choice.
-    rest: Map<String, Value>,
-}
-
-impl AssembledChoice for Completion {
-    const OBJECT: &str = "text_completion";
-
-    fn add(&mut self, members: &[(&str, &str)]) -> bool {
-        for (name, value) in members {
-            let Some(value) = read(value) else { return false };
-            match (*name, value) {
-                ("text", Value::String(text)) => self.text.push_str(&text),
-                ("text", _) => {}
-                ("logprobs", value) => grow(&mut self.logprobs, value),
-                ("finish_reason", reason) => self.finish_reason = reason,
-                (name, value) => grow_member(&mut self.rest, words(name), value),
-            }
-        }
-        true
+impl GrowingForm for CompletionWhole {
+    fn add(&mut self, text: &str, _name: &[u8], answer: &mut GrownAnswer) -> Option<()> {
+        answer.grow_listed(text, "choices", chunk_rule, |answer, at, name, raw| match name {
+            "text" => answer.grow(MemberPlace::Part(at), name, raw, Rule::Text),
+            name => answer.grow(MemberPlace::Part(at), name, raw, choice_rule(name)),
+        })
     }
 
-    fn finish(self, index: u64) -> Value {
+    fn finish(&mut self, mut answer: GrownAnswer) -> Option<Whole> {
         // Some providers send no finish reason. The stream was accepted as complete.
-        let reason = if self.finish_reason.is_null() { Value::from("stop") } else { self.finish_reason };
-        let mut choice = Map::new();
-        choice.put("text", Some(self.text));
-        choice.put("index", Some(index));
-        choice.put("logprobs", Some(self.logprobs));
-        choice.put("finish_reason", Some(reason));
-        choice.extend(self.rest);
-        Value::Object(choice)
-    }
-
-    fn says(choice: &Value) -> bool {
-        says(&choice["text"])
-    }
-}
-
-/// Appends to the lists of log probabilities, by name.
-fn grow(before: &mut Value, value: Value) {
-    match (before, value) {
-        (Value::Array(before), Value::Array(more)) => before.extend(more),
-        (Value::Object(before), Value::Object(members)) => {
-            for (name, value) in members {
-                grow(before.entry(name).or_insert(Value::Null), value);
-            }
-        }
-        (_, Value::Null) => {}
-        (before, value) => *before = value,
+        let choices = answer.lay_out(|_, choice| {
+            let empty = json!({ "text": "", "index": (choice.index), "logprobs": null, "finish_reason": "stop" });
+            Some(with(empty, choice.members))
+        })?;
+        let says_nothing = !choices.iter().any(|choice| says(&choice["text"]));
+        Some(Whole::new(&with_choices("text_completion", choices, answer), says_nothing))
     }
 }
 
@@ -182,7 +142,6 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::answer::assemble::Assemble as _;
     use crate::stream::sse::SseEvent;
 
     fn event(data: &str) -> SseEvent {
@@ -190,10 +149,10 @@ mod tests {
     }
 
     fn assemble(chunks: &[Value]) -> Value {
-        let mut assembly = Surface::Completions.assembly();
-        assert!(chunks.iter().all(|chunk| assembly.add(&event(&chunk.to_string()))));
-        assert!(assembly.add(&event("[DONE]")) && assembly.add(&SseEvent { raw: Bytes::from(": wait\n\n") }));
-        serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
+        let mut growing = Surface::Completions.growing();
+        assert!(chunks.iter().all(|chunk| growing.add(&event(&chunk.to_string()))));
+        assert!(growing.add(&event("[DONE]")) && growing.add(&SseEvent { raw: Bytes::from(": wait\n\n") }));
+        serde_json::from_slice(&growing.finish().unwrap().body).unwrap()
     }
 
     #[test]
@@ -213,7 +172,7 @@ mod tests {
                 {"text":"xy","index":1,"logprobs":null,"finish_reason":"stop","stop_reason":7}],
                 "usage":{"prompt_tokens":2,"completion_tokens":3},"system_fingerprint":"f"})
         );
-        assert!(!CompletionAssembly::default().add(&event("{")));
+        assert!(!Surface::Completions.growing().add(&event("{")));
     }
 
     #[test]
@@ -289,10 +248,10 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn never_panics(bytes in "[\\[\\]{}\":,a-z0-9]{0,60}") {
-            let mut assembly = CompletionAssembly::default();
-            assembly.add(&event(&bytes));
-            assembly.add(&event(&format!(r#"{{"choices":[{{"index":0,"text":{bytes},"logprobs":{bytes}}}]}}"#)));
-            assembly.finish();
+            let mut growing = Surface::Completions.growing();
+            growing.add(&event(&bytes));
+            growing.add(&event(&format!(r#"{{"choices":[{{"index":0,"text":{bytes},"logprobs":{bytes}}}]}}"#)));
+            growing.finish();
             check(&|_| Some(Box::leak(bytes.clone().into_boxed_str()))).ok();
             check_embeddings(&|_| Some(Box::leak(bytes.clone().into_boxed_str()))).ok();
         }

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 use super::client_error::{ErrorShape, Invalid};
 use super::dialect::{AnswerForm, Dialect, Surface};
-use crate::answer::assemble::Assemble;
+use crate::answer::growing::GrowingAnswer;
 use crate::answer::whole;
 use crate::quirks::TranslationOptions;
 use crate::stream::frame::Frame;
@@ -108,16 +108,17 @@ impl Surface {
         }
     }
 
-    /// Assembles a whole answer, for a client that did not ask to stream.
-    pub fn assembly(self) -> Box<dyn Assemble> {
+    /// A whole answer that grows, for a client that did not ask to stream.
+    pub fn growing(self) -> GrowingAnswer {
         match self {
-            Surface::Chat => Box::new(openai::ChatAssembly::default()),
-            Surface::Completions => Box::new(completions::CompletionAssembly::default()),
-            Surface::Responses => Box::new(responses::ResponseAssembly::default()),
-            Surface::Messages => Box::new(anthropic::MessageAssembly::default()),
-            Surface::OllamaChat | Surface::OllamaGenerate => Box::new(ollama::OllamaAssembly::default()),
-            Surface::Gemini => Box::new(gemini::GeminiAssembly::default()),
-            _ => Box::new(whole::WholeAssembly::default()),
+            Surface::Chat => GrowingAnswer::new(openai::ChatWhole::default()),
+            Surface::Completions => GrowingAnswer::new(completions::CompletionWhole),
+            Surface::Responses => GrowingAnswer::new(responses::ResponseWhole),
+            Surface::Messages => GrowingAnswer::new(anthropic::MessageWhole),
+            Surface::OllamaChat | Surface::OllamaGenerate => GrowingAnswer::new(ollama::OllamaWhole),
+            Surface::Gemini => GrowingAnswer::new(gemini::GeminiWhole),
+            // It is one event.
+            _ => GrowingAnswer::default(),
         }
     }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::arguments::ArgumentScan;
 use super::{AnswerPiece, FinishReason};
-use crate::answer::assemble::ITEMS_MAX;
+use crate::answer::growing::ITEMS_MAX;
 use crate::json::numbers::parse;
 use crate::json::unescape;
 use photofinish_base::order::StableSort as _;
@@ -307,6 +307,11 @@ impl Calls {
             call.held.push_str(&text);
         }
         call.told.then_some((call.choice, call.call))
+    }
+
+    /// The place of the call that grew last, among all.
+    pub fn last(&self) -> Option<usize> {
+        self.last
     }
 
     pub fn len(&self) -> usize {

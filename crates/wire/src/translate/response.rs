@@ -4,9 +4,9 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::PayloadKind;
-use crate::answer::assemble::ITEMS_MAX;
 use crate::answer::ends::End;
 use crate::answer::error::{self, ErrorFacts};
+use crate::answer::growing::ITEMS_MAX;
 use crate::answer::whole;
 use crate::client_error::ErrorShape;
 use crate::dialect::{Dialect, Surface};

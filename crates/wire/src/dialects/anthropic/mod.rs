@@ -16,7 +16,7 @@ pub use conversation::{check, conversation};
 pub use payload::read;
 pub use reader::AnthropicReader;
 pub use request::request;
-pub use whole::{MessageAssembly, events_of_whole};
+pub use whole::{MessageWhole, events_of_whole};
 pub use writer::AnthropicWriter;
 
 use crate::client_error::ErrorShape;

@@ -3,12 +3,12 @@
 //! Every event is a whole response object. There is no `[DONE]`: a stream is complete when every candidate has a finish
 //! reason.
 
-mod assemble;
 mod conversation;
 mod frame;
 mod reader;
 mod request;
 mod signature;
+mod whole;
 mod writer;
 
 use std::fmt::Write;
@@ -16,12 +16,12 @@ use std::fmt::Write;
 use bytes::Bytes;
 use serde_json::Value;
 
-pub use assemble::GeminiAssembly;
 pub use conversation::{check, conversation};
 pub use frame::read;
 pub use reader::GeminiReader;
 pub use request::request;
 pub use signature::without_reasoning;
+pub use whole::GeminiWhole;
 pub use writer::GeminiWriter;
 
 use crate::client_error::ErrorShape;

@@ -2,12 +2,10 @@
 //!
 //! Other dialects' requests are written for `/api/chat`.
 
-mod assemble;
 mod conversation;
-
 mod reader;
 mod request;
-
+mod whole;
 mod writer;
 
 #[cfg(test)]
@@ -18,10 +16,10 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-pub use assemble::OllamaAssembly;
 pub use conversation::{chat, check_chat, check_generate, generate};
 pub use reader::OllamaReader;
 pub use request::request;
+pub use whole::OllamaWhole;
 pub use writer::{OllamaForm, OllamaWriter};
 
 use crate::client_error::ErrorShape;

@@ -3,12 +3,13 @@
 //! [`read`] classifies an event for the race without building anything: it only checks the emptiness and length of
 //! strings (rules of what counts as payload: `docs/measurement.md`).
 
-mod assemble;
 mod conversation;
+mod growing_calls;
 mod messages;
 mod payload;
 mod reader;
 mod request;
+mod whole;
 mod writer;
 
 use std::borrow::Cow;
@@ -18,11 +19,12 @@ use memchr::{memchr2, memmem, memrchr, memrchr2};
 use serde_json::Value;
 
 pub use crate::stream::frame::{Chunk, Frame, Payload};
-pub use assemble::ChatAssembly;
 pub use conversation::{check, conversation};
 pub use reader::OpenAiReader;
 pub(crate) use reader::url_citation;
 pub use request::{grammar_of, request};
+pub use whole::ChatWhole;
+pub(crate) use whole::{choice_rule, chunk_rule, with_choices};
 pub use writer::OpenAiWriter;
 pub(crate) use writer::{citation_json, usage_json};
 

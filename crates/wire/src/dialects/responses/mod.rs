@@ -18,7 +18,7 @@ pub use conversation::{check, conversation};
 pub use read::read;
 pub use reader::ResponsesReader;
 pub use request::request;
-pub use whole::{ResponseAssembly, events_of_whole};
+pub use whole::{ResponseWhole, events_of_whole};
 pub use writer::{OpenMessage, ResponsesWriter, error_event, error_event_behind};
 
 use crate::client_error::{ErrorShape, Invalid};

@@ -1,16 +1,12 @@
-//! Turns a whole Responses answer into stream events, for servers that ignore `stream`.
+//! Turns a whole Responses answer into stream events, for servers that ignore `stream`, and a stream into a whole answer.
 
 use bytes::{Bytes, BytesMut};
 use serde_json::Value;
 
-use crate::answer::assemble::{Assemble, ITEMS_MAX, Whole, says};
-use crate::dialects::responses::SseEvent;
+use crate::answer::growing::{Growing, GrowingForm, GrownAnswer, ITEMS_MAX, MemberPlace, Rule, Whole, says};
 use crate::dialects::responses::read::ResponsesWire;
 use crate::dialects::responses::writer::{Numbered, sound_part};
-use crate::json::surrogates::{lenient, words};
 use crate::json::values::{answer, json};
-use crate::stream::event_reader::{EventData, data_of};
-use photofinish_base::order::StableSort as _;
 
 /// Creation, each item with its text in one delta, and the end with the original response. None if the body is not a
 /// response.
@@ -143,82 +139,61 @@ impl Events {
     }
 }
 
-// Assembles a whole Responses answer from a stream.
-//
-// The last event has the whole answer. If its output is missing, the finished items before it are the output.
+// The whole answer from its stream. The last event has it. If its output is missing, the finished items before it are the
+// output.
 
-/// Takes in the events of one stream.
-#[derive(Debug, Default)]
-pub struct ResponseAssembly {
-    /// The response object of the last event that had one.
-    response: Value,
-    /// Finished items, by `output_index`.
-    items: Vec<(u64, Value)>,
-    /// Audio data and its transcript. The items of some servers do not contain them.
-    sound: [String; 2],
-    /// Which of them the last event made longer.
-    growing: Option<usize>,
-}
+/// How the answer grows.
+pub struct ResponseWhole;
 
-/// Events with a delta of audio data, and of its transcript.
-const SOUNDS: [[&str; 2]; 2] = [
-    ["response.audio.delta", "response.output_audio.delta"],
-    ["response.audio.transcript.delta", "response.output_audio_transcript.delta"],
+/// Events with a delta of audio data, and of its transcript. The items of some servers do not contain them.
+const SOUNDS: [(&str, [&str; 2]); 2] = [
+    ("data", ["response.audio.delta", "response.output_audio.delta"]),
+    ("transcript", ["response.audio.transcript.delta", "response.output_audio_transcript.delta"]),
 ];
 
-impl Assemble for ResponseAssembly {
-    fn add(&mut self, event: &SseEvent) -> bool {
-        let EventData::Json { data, name } = data_of(event) else { return true };
+impl GrowingForm for ResponseWhole {
+    fn add(&mut self, text: &str, name: &[u8], answer: &mut GrownAnswer) -> Option<()> {
         // Deltas of texts are not parsed, so their content need not be valid.
-        let Some(wire) = std::str::from_utf8(&data).ok().and_then(|text| ResponsesWire::read(text, name).ok()) else {
-            return false;
-        };
-        self.growing = SOUNDS.iter().position(|kinds| kinds.contains(&wire.kind));
-        if self.growing.is_some() {
-            return self.add_text(&wire.delta.map(words).unwrap_or_default());
-        }
-        let value = |text: Option<&str>| text.map(|text| lenient(text.as_bytes()).ok_or(())).transpose();
-        match wire.kind {
-            "response.output_item.done" => {
-                let Ok(item) = value(wire.item) else { return false };
-                let index = wire.output_index.unwrap_or(self.items.len() as u64);
-                self.items.extend(item.map(|item| (index, item)));
-                return self.items.len() <= ITEMS_MAX;
+        let wire = ResponsesWire::read(text, name).ok()?;
+        let sound = SOUNDS.iter().find(|(_, kinds)| kinds.contains(&wire.kind));
+        match (sound, wire.kind, wire.item, wire.response) {
+            (Some((name, _)), ..) => {
+                answer.grow(MemberPlace::Answer, name, &format!("\"{}\"", wire.delta.unwrap_or_default()), Rule::Text)
             }
-            _ => match value(wire.response) {
-                Ok(response) => self.response = response.unwrap_or(std::mem::take(&mut self.response)),
-                Err(_) => return false,
-            },
+            (_, "response.output_item.done", Some(item), _) => {
+                let next = answer.parts.len() as u64;
+                let at = answer.part(next, ITEMS_MAX)?;
+                answer.parts[at].index = wire.output_index.unwrap_or(next);
+                answer.grow(MemberPlace::Part(at), "item", item, Rule::Last)
+            }
+            (.., Some(response)) => answer.grow(MemberPlace::Answer, "response", response, Rule::Last),
+            _ => {
+                answer.growing = Growing::LeftOut;
+                Some(())
+            }
         }
-        true
     }
 
-    /// Other deltas than those of audio are not kept.
-    fn add_text(&mut self, text: &str) -> bool {
-        if let Some(sound) = self.growing.and_then(|at| self.sound.get_mut(at)) {
-            sound.push_str(text);
-        }
-        true
-    }
-
-    fn finish(&mut self) -> Option<Whole> {
-        let ResponseAssembly { mut response, mut items, sound: [data, transcript], .. } = std::mem::take(self);
+    fn finish(&mut self, mut answer: GrownAnswer) -> Option<Whole> {
+        let items = answer.lay_out(|_, part| part.members.into_map().shift_remove("item"))?;
+        let mut members = Value::Object(answer.members.into_map());
+        let mut response = members["response"].take();
         if !response.is_object() {
             response = json!({ "object": "response" });
         }
         if response["output"].as_array().is_none_or(Vec::is_empty) {
-            items.stable_sort_by_key(|(index, _)| *index);
-            response["output"] = items.into_iter().map(|(_, item)| item).collect();
+            response["output"] = items.into();
         }
-        if let Value::Array(output) = &mut response["output"]
-            && !(data.is_empty() && transcript.is_empty() || output.iter().any(has_sound))
-        {
+        let text = |name: &str| members[name].as_str().unwrap_or_default();
+        let (data, transcript) = (text("data"), text("transcript"));
+        let output = response["output"].as_array_mut()?;
+        if !(data.is_empty() && transcript.is_empty() || output.iter().any(has_sound)) {
             output.push(json!({
                 "id": "msg_audio", "type": "message", "status": "completed", "role": "assistant",
-                "content": [(sound_part(&data, &transcript))],
+                "content": [(sound_part(data, transcript))],
             }));
         }
-        let says_nothing = !response["output"].as_array().into_iter().flatten().any(item_says);
+        let says_nothing = !output.iter().any(item_says);
         Some(Whole::new(&response, says_nothing))
     }
 }

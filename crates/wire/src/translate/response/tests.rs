@@ -263,11 +263,11 @@ fn agrees(surface: Surface, dialect: Dialect, stream: &Bytes) -> Result<(), Test
     let delivered = delivered(surface, dialect, stream);
     let streamed = Said::of(&pieces(surface.dialect(), &delivered));
 
-    let mut assembly = surface.assembly();
+    let mut growing = surface.growing();
     for event in events(surface.framing(), &delivered) {
-        prop_assert!(assembly.add(&event), "{place}: {event:?}");
+        prop_assert!(growing.add(&event), "{place}: {event:?}");
     }
-    let whole = assembly.finish();
+    let whole = growing.finish();
     let Some(whole) = whole else { return Err(TestCaseError::fail(format!("{place}: no whole answer"))) };
     let again = surface.dialect().events_of_whole(surface, &whole.body);
     let Some(again) = again else { return Err(TestCaseError::fail(format!("{place}: {:?}", whole.body))) };

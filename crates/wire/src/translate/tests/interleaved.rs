@@ -127,7 +127,7 @@ fn delivered(translation: &mut ResponseTranslation, stream: &Bytes) -> Result<By
 
 /// The whole answer that is made from what was delivered. The only place that knows how.
 fn whole_of(surface: Surface, delivered: &Bytes) -> Result<Bytes, String> {
-    let mut assembly = surface.assembly();
+    let mut assembly = surface.growing();
     for event in events(surface.framing(), delivered) {
         if !assembly.add(&event) {
             return Err("an event cannot be put together with the others".to_owned());

@@ -144,9 +144,9 @@ fn numbers_keep_their_text() {
 
 /// The untranslated answer, assembled for a client that does not stream.
 fn assembled(surface: Surface, stream: &[Bytes]) -> String {
-    let mut assembly = surface.assembly();
-    assert!(cut(surface.dialect(), stream).iter().all(|event| assembly.add(event)));
-    String::from_utf8(assembly.finish().unwrap().body.to_vec()).unwrap()
+    let mut growing = surface.growing();
+    assert!(cut(surface.dialect(), stream).iter().all(|event| growing.add(event)));
+    String::from_utf8(growing.finish().unwrap().body.to_vec()).unwrap()
 }
 
 #[test]

@@ -105,12 +105,12 @@ pub(super) fn through(dialect: Dialect, surface: Surface, answer: &Value) -> Val
     let (mut writer, mut out) = (surface.writer("asked", true, false, &Default::default()), BytesMut::new());
     pieces.into_iter().for_each(|piece| writer.write(piece, &mut out));
     writer.end(&mut out);
-    let (mut assembly, mut decoder) = (surface.assembly(), surface.dialect().framing().decoder(1 << 20));
+    let (mut growing, mut decoder) = (surface.growing(), surface.dialect().framing().decoder(1 << 20));
     decoder.push(out.freeze());
     while let Some(event) = decoder.next_event().unwrap() {
-        assert!(assembly.add(&event), "{event:?}");
+        assert!(growing.add(&event), "{event:?}");
     }
-    parse(&assembly.finish().unwrap().body).unwrap()
+    parse(&growing.finish().unwrap().body).unwrap()
 }
 
 /// The next request of a client that sends the answer back, with the tool's result.

@@ -186,12 +186,12 @@ fn translated(mut reader: Box<dyn ReadPieces>, events: &[Bytes], surface: Surfac
 }
 
 fn whole(surface: Surface, stream: &Bytes) -> Bytes {
-    let (mut scanner, mut assembly) = (surface.framing().decoder(usize::MAX), surface.assembly());
+    let (mut scanner, mut growing) = (surface.framing().decoder(usize::MAX), surface.growing());
     scanner.push(stream.clone());
     while let Ok(Some(event)) = scanner.next_event() {
-        assert!(assembly.add(&event), "{event:?}");
+        assert!(growing.add(&event), "{event:?}");
     }
-    let body = assembly.finish().unwrap().body;
+    let body = growing.finish().unwrap().body;
     surface.dialect().events_of_whole(surface, &body).unwrap()
 }
 

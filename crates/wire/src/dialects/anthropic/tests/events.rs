@@ -148,7 +148,7 @@ proptest::proptest! {
         let event = SseEvent { raw: Bytes::from(bytes) };
         read(&event);
         pieces(std::slice::from_ref(&event));
-        MessageAssembly::default().add(&event);
+        Surface::Messages.growing().add(&event);
         events_of_whole(&event.raw);
     }
 

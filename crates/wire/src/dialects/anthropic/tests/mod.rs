@@ -13,9 +13,8 @@ use bytes::{Bytes, BytesMut};
 use serde_json::Value;
 
 use super::*;
-use crate::answer::assemble::Assemble;
 use crate::client_error::Invalid;
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, Surface};
 use crate::quirks::TranslationOptions;
 use crate::stream::sse::SseScanner;
 use crate::translate::{AnswerPiece, Conversation, InTurn, Losses, ReadPieces, WritePieces};
@@ -63,9 +62,9 @@ fn written(pieces: &[AnswerPiece]) -> BytesMut {
 }
 
 fn assembled(events: &[SseEvent]) -> Value {
-    let mut assembly = MessageAssembly::default();
-    assert!(events.iter().all(|event| assembly.add(event)));
-    serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
+    let mut growing = Surface::Messages.growing();
+    assert!(events.iter().all(|event| growing.add(event)));
+    serde_json::from_slice(&growing.finish().unwrap().body).unwrap()
 }
 
 fn conversation_of(body: &Value) -> Result<Conversation, Invalid> {

@@ -30,7 +30,7 @@ fn a_whole_answer_keeps_what_is_not_known() {
         "stop_details": { "k": 1 }, "context_management": { "e": [] },
     });
     assert_eq!(whole, expected);
-    assert!(!MessageAssembly::default().add(&event("{\"type\":")), "what cannot be read makes nothing whole");
+    assert!(!Surface::Messages.growing().add(&event("{\"type\":")), "what cannot be read makes nothing whole");
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn an_input_that_was_cut_keeps_what_is_whole() {
         let delta = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "input_json_delta", "partial_json": text } });
         let ended = |reason: &str| {
             let end = json!({ "type": "message_delta", "delta": { "stop_reason": reason } });
-            let mut assembly = MessageAssembly::default();
-            assert!([&start, &delta, &end].iter().all(|of| assembly.add(&event(&of.to_string()))));
-            assembly.finish().map(|whole| serde_json::from_slice::<Value>(&whole.body).unwrap())
+            let mut growing = Surface::Messages.growing();
+            assert!([&start, &delta, &end].iter().all(|of| growing.add(&event(&of.to_string()))));
+            growing.finish().map(|whole| serde_json::from_slice::<Value>(&whole.body).unwrap())
         };
         for cut in ["max_tokens", "model_context_window_exceeded"] {
             assert_eq!(ended(cut).unwrap()["content"][0]["input"], expected, "{text:.40}");

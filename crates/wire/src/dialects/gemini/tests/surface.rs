@@ -255,9 +255,9 @@ fn an_answer_is_events_that_gemini_s_reader_understands() {
 
 #[test]
 fn events_become_a_whole_answer() {
-    let mut assembly = Surface::Gemini.assembly();
-    assert!(written().iter().all(|event| assembly.add(event)));
-    let whole = assembly.finish().unwrap();
+    let mut growing = Surface::Gemini.growing();
+    assert!(written().iter().all(|event| growing.add(event)));
+    let whole = growing.finish().unwrap();
     let answer: Value = serde_json::from_slice(&whole.body).unwrap();
     let signature = STANDARD.encode("photofinish.anthropic.c2ln");
     assert_eq!(
@@ -275,11 +275,11 @@ fn events_become_a_whole_answer() {
     assert_eq!((&answer["candidates"][0]["finishReason"], &answer["usageMetadata"]), (&json!("STOP"), &metadata));
     assert_eq!((&answer["responseId"], &answer["modelVersion"]), (&json!("r"), &json!("real")));
     assert!(!whole.says_nothing);
-    let mut thought = Surface::Gemini.assembly();
+    let mut thought = Surface::Gemini.growing();
     let event = r#"data: {"candidates":[{"content":{"parts":[{"text":"hm","thought":true}]}}]}"#;
     assert!(thought.add(&SseEvent { raw: format!("{event}\n\n").into() }));
     assert!(thought.finish().unwrap().says_nothing);
-    assert!(!Surface::Gemini.assembly().add(&SseEvent { raw: "data: {\n\n".into() }));
+    assert!(!Surface::Gemini.growing().add(&SseEvent { raw: "data: {\n\n".into() }));
 }
 
 #[test]

@@ -240,12 +240,12 @@ fn a_completion_has_its_text_at_the_top_level() {
 #[test]
 fn lines_become_a_whole_answer() {
     for (surface, form) in [(Surface::OllamaChat, OllamaForm::Chat), (Surface::OllamaGenerate, OllamaForm::Generate)] {
-        let mut assembly = surface.assembly();
+        let mut growing = surface.growing();
         for line in written(form, answer()) {
-            assert!(assembly.add(&SseEvent { raw: format!("{line}\n").into() }));
+            assert!(growing.add(&SseEvent { raw: format!("{line}\n").into() }));
         }
-        assert!(assembly.add(&SseEvent { raw: "\n".into() }), "a blank line");
-        let whole = assembly.finish().unwrap();
+        assert!(growing.add(&SseEvent { raw: "\n".into() }), "a blank line");
+        let whole = growing.finish().unwrap();
         let whole_answer: Value = serde_json::from_slice(&whole.body).unwrap();
         let message = if form == OllamaForm::Chat { &whole_answer["message"] } else { &whole_answer };
         let said = if form == OllamaForm::Chat { &message["content"] } else { &message["response"] };
@@ -254,11 +254,11 @@ fn lines_become_a_whole_answer() {
         assert_eq!((&whole_answer["done"], &whole_answer["eval_count"]), (&json!(true), &json!(2)));
         assert!(!whole.says_nothing);
     }
-    let mut assembly = Surface::OllamaChat.assembly();
+    let mut growing = Surface::OllamaChat.growing();
     let thought = r#"{"message":{"role":"assistant","content":"","thinking":"hm"},"done":true}"#;
-    assert!(assembly.add(&SseEvent { raw: thought.into() }));
-    assert!(assembly.finish().unwrap().says_nothing);
-    assert!(!Surface::OllamaChat.assembly().add(&SseEvent { raw: "{".into() }));
+    assert!(growing.add(&SseEvent { raw: thought.into() }));
+    assert!(growing.finish().unwrap().says_nothing);
+    assert!(!Surface::OllamaChat.growing().add(&SseEvent { raw: "{".into() }));
 }
 
 #[test]

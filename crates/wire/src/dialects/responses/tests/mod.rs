@@ -8,7 +8,7 @@ mod round_trip;
 mod streams;
 mod surface;
 
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, Surface};
 use crate::quirks::TranslationOptions;
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
@@ -147,12 +147,11 @@ proptest! {
         if let Ok(conversation) = conversation(body.to_string().as_bytes()) {
             request_of(&conversation);
         }
-        let (mut reader, mut assembly, mut pieces) = (ResponsesReader::default(), ResponseAssembly::default(), Vec::new());
+        let (mut reader, mut growing, mut pieces) = (ResponsesReader::default(), Surface::Responses.growing(), Vec::new());
         for value in [&value, &other, &value] {
             reader.read(&event(&value.to_string()), &mut pieces);
-            use crate::answer::assemble::Assemble;
-            assembly.add(&event(&value.to_string()));
-            assembly.finish();
+                        growing.add(&event(&value.to_string()));
+            growing.finish();
         }
         written(&pieces);
     }

@@ -1,7 +1,6 @@
 //! Streams read into pieces and written from them.
 
 use super::*;
-use crate::answer::assemble::Assemble;
 use crate::answer::usage::Usage;
 use crate::translate::FinishReason;
 
@@ -10,9 +9,9 @@ fn stream(datas: &[Value]) -> Vec<u8> {
 }
 
 pub(super) fn assembled(stream: &[u8]) -> Value {
-    let mut assembly = ResponseAssembly::default();
-    assert!(events(stream).iter().all(|event| assembly.add(event)));
-    serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
+    let mut growing = Surface::Responses.growing();
+    assert!(events(stream).iter().all(|event| growing.add(event)));
+    serde_json::from_slice(&growing.finish().unwrap().body).unwrap()
 }
 
 fn said(text: &str) -> AnswerPiece {
@@ -292,9 +291,9 @@ fn sound_and_images_have_their_events() {
     }
     assert_eq!(pieces(&bytes)[1..4], [audio("QQ", ""), audio("", "hi"), image]);
     let whole = |bytes: &[u8]| {
-        let mut assembly = ResponseAssembly::default();
-        assert!(events(bytes).iter().all(|event| assembly.add(event)));
-        let whole: Value = serde_json::from_slice(&assembly.finish().unwrap().body).unwrap();
+        let mut growing = Surface::Responses.growing();
+        assert!(events(bytes).iter().all(|event| growing.add(event)));
+        let whole: Value = serde_json::from_slice(&growing.finish().unwrap().body).unwrap();
         whole
     };
     let sound = |transcript: &str| json!([{ "type": "output_audio", "data": "QQ", "transcript": transcript }]);
@@ -329,8 +328,8 @@ fn a_missing_output_is_made_of_the_items() {
     }
     let whole = assembled(&stream(&[done(0, "a"), ended(json!({ "output": [item("own")] }))]));
     assert_eq!(whole["output"], json!([item("own")]));
-    assert!(!ResponseAssembly::default().add(&event("{\"type\":")));
-    assert!(ResponseAssembly::default().add(&event("[DONE]")));
+    assert!(!Surface::Responses.growing().add(&event("{\"type\":")));
+    assert!(Surface::Responses.growing().add(&event("[DONE]")));
 }
 
 #[test]

@@ -44,9 +44,9 @@ fn written(pieces: &[AnswerPiece], include_usage: bool) -> BytesMut {
 }
 
 fn whole(bytes: &[u8]) -> Value {
-    let mut assembly = Surface::Chat.assembly();
-    assert!(events(bytes).iter().all(|event| assembly.add(event)));
-    serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
+    let mut growing = Surface::Chat.growing();
+    assert!(events(bytes).iter().all(|event| growing.add(event)));
+    serde_json::from_slice(&growing.finish().unwrap().body).unwrap()
 }
 
 fn text(text: &str) -> AnswerPiece {
