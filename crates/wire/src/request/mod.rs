@@ -27,6 +27,7 @@ pub use members::{InvalidRequest, MemberSet};
 pub use responses_form::as_chat;
 pub use session::session_hash;
 
+use crate::answer::asked::AskedAnswer;
 use crate::client_error::Invalid;
 use crate::dialect::{AnswerForm, Dialect, PassedCall, PathCall, Surface};
 use crate::json::raw_members::members;
@@ -82,6 +83,8 @@ pub struct ApiRequest {
     pub losses: Losses,
     /// What it says of earlier answers of the Responses API.
     pub state: StateUse,
+    /// What its answer has to be, if that comes whole.
+    pub(crate) asked: AskedAnswer,
     /// The method and the path of a call that names no model.
     call: Option<(Method, String)>,
 }
@@ -198,8 +201,9 @@ impl ApiRequest {
             }
             return ApiRequest::parse_call(surface, body, call, strict);
         };
-        let FormModel { value, ambiguous } = form::model_field(text, &body)?;
+        let FormModel { value, ambiguous, fields } = form::model_field(text, &body)?;
         let mut request = ApiRequest::empty(surface);
+        request.asked = AskedAnswer::of(surface, &fields);
         request.ambiguous = ambiguous.filter(|_| strict);
         request.model = match (call, std::str::from_utf8(&body[value.clone()])) {
             (_, Err(_)) => return Err(InvalidRequest::Member { member: "model", expected: "a string" }),
@@ -265,6 +269,7 @@ impl ApiRequest {
             state::check_once(members)?;
             request.state.look_at_input(&text.as_bytes()[request.prompt[PROMPT_PARTS - 1].clone()]);
         }
+        request.asked = AskedAnswer::of(surface, members);
         request.legacy_functions = surface == Surface::Chat && lists("functions") && !lists("tools");
         Ok(request)
     }
@@ -294,6 +299,7 @@ impl ApiRequest {
             ambiguous: None,
             losses: Losses::default(),
             state: StateUse::default(),
+            asked: AskedAnswer::default(),
             call: None,
         }
     }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method};
 use serde_json::{Map, Value};
 
+use crate::answer::asked::AskedAnswer;
 use crate::client_error::Invalid;
 use crate::dialect::{AnswerForm, Dialect, Surface};
 use crate::dialects::embeddings::{self, EmbeddingForm, EmbeddingRequest};
@@ -149,7 +150,7 @@ impl RequestTranslation {
         let body = Bytes::from(asked.write(dialect, &options.model, &mut losses)?.to_string());
         let of_dialect = if dialect == Dialect::Ollama { Surface::OllamaEmbed } else { Surface::Embeddings };
         let request = Arc::new(request_of(dialect, of_dialect, body, None)?);
-        let embedding = Some(asked.form(surface, dialect));
+        let embedding = Some(asked.form(surface, dialect, &losses));
         Ok(RequestTranslation { surface, dialect, embedding, ..RequestTranslation::passed(request, losses) })
     }
 
@@ -281,6 +282,11 @@ impl RequestTranslation {
 
     pub fn dialect(&self) -> Dialect {
         self.dialect
+    }
+
+    /// What an answer that comes whole has to be.
+    pub(super) fn asked_answer(&self) -> AskedAnswer {
+        self.request.asked
     }
 
     /// Whether answers must be translated back.
