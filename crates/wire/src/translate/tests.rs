@@ -3,6 +3,7 @@
 mod alike;
 mod arrives;
 mod foreign;
+mod json_in_words;
 mod kept;
 mod matrix;
 mod usage;
