@@ -134,8 +134,7 @@ async fn who_may_use_listed_models_names_no_other_by_the_way() {
 
 #[tokio::test]
 async fn a_field_of_a_form_names_a_model_in_one_way_only() {
-    let answer =
-        || Script::new().head(200, &[("content-type", "text/plain"), ("content-length", "2")]).raw(b"hi").end();
+    let answer = || Script::status(200, &[("content-type", "application/json")], "{\"text\":\"hi\"}");
     let fake = FakeProvider::answering(move |_| answer()).await;
     let gateway = with_users(&fake).await;
     let upload = async |user: &str, name: &str| {

@@ -156,8 +156,14 @@ async fn gemini_takes_any_json() {
 
 #[tokio::test]
 async fn native_surfaces_take_any_json() {
-    let fake =
-        FakeProvider::answering(|_| Script::status(200, &[], r#"{"object":"list","data":[],"input_tokens":1}"#)).await;
+    let fake = FakeProvider::answering(|request| {
+        let asked = request.json();
+        let vector = vec![0.5; asked["dimensions"].as_u64().unwrap_or(8) as usize];
+        let inputs = asked["input"].as_array().map_or(1, Vec::len);
+        let data = vec![json!({ "embedding": vector }); inputs];
+        Script::status(200, &[], &json!({ "data": data, "input_tokens": 1 }).to_string())
+    })
+    .await;
     let gateway = Setup::new().provider("a", &fake, "dialect = [\"openai\", \"anthropic\"]").start().await;
     let mut asker = Asker::new(&gateway).await;
     for (path, good) in [

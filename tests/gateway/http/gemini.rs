@@ -102,7 +102,8 @@ async fn tokens_are_counted_by_the_vendor_or_estimated() {
 async fn embeddings_go_to_the_vendor_under_its_name_and_over_other_dialects() {
     let own = r#"{"embedding":{"values":[1,-2]},"x_odd":1}"#;
     let fake = FakeProvider::answering(move |_| Script::status(200, &[], own)).await;
-    let openai = r#"{"data":[{"index":0,"embedding":[1,-2]},{"index":1,"embedding":[3]}],"usage":{"prompt_tokens":3}}"#;
+    let openai =
+        r#"{"data":[{"index":0,"embedding":[1,-2]},{"index":1,"embedding":[3,0]}],"usage":{"prompt_tokens":3}}"#;
     let other = FakeProvider::answering(move |_| Script::status(200, &[], openai)).await;
     let setup = Setup::new().provider("a", &fake, GEMINI).provider("b", &other, "dialect = \"openai\"");
     let gateway = setup.start().await;
@@ -115,8 +116,7 @@ async fn embeddings_go_to_the_vendor_under_its_name_and_over_other_dialects() {
     assert_eq!((up.path.as_str(), up.json()), ("/v1/models/g:embedContent", named));
     let two = json!({"requests": [content("hi"), content("ho")]}).to_string();
     let both = sent(&gateway, "POST", "/v1beta/models/b/e:batchEmbedContents", &[], &two).await;
-    let expected =
-        json!({"embeddings": [{"values": [1.0, -2.0]}, {"values": [3.0]}], "usageMetadata": {"promptTokenCount": 3}});
+    let expected = json!({"embeddings": [{"values": [1.0, -2.0]}, {"values": [3.0, 0.0]}], "usageMetadata": {"promptTokenCount": 3}});
     assert_eq!((both.status, both.json()), (200, expected), "{}", both.body);
     assert_eq!(both.header("x-photofinish-dropped"), "taskType");
     let up = other.request(0).await;

@@ -3,6 +3,7 @@
 mod ambiguous_requests;
 mod api;
 mod api_races;
+mod asked_answers;
 mod auth;
 mod bad_input;
 mod browser_requests;

@@ -108,7 +108,8 @@ async fn a_stream_of_such_a_call_comes_as_a_whole_with_its_usage() {
 #[tokio::test]
 async fn images_and_moderations_pass_through() {
     let images = "{ \"created\": 1,\n \"data\": [{\"b64_json\": \"AA==\"}, {\"b64_json\": \"AQ==\"}],\n \"usage\": {\"input_tokens\": 5, \"output_tokens\": 7} }\n";
-    let moderation = json!({"id": "modr-1", "model": "omni", "results": [{"flagged": false}]}).to_string();
+    let moderation =
+        json!({"id": "modr-1", "model": "omni", "results": [{"flagged": false}, {"flagged": true}]}).to_string();
     let scripts = [images, &moderation].map(|body| typed("application/json", body.as_bytes()));
     let fake = FakeProvider::start(scripts.into()).await;
     let gateway = Setup::over(&[&fake]).start().await;
@@ -138,7 +139,12 @@ async fn images_and_moderations_pass_through() {
 async fn edits_and_translations_are_forms_and_rerankings_have_two_paths() {
     let ranked = json!({"id": "r", "results": [{"index": 1, "relevance_score": 0.9}], "meta": {"billed_units": {"search_units": 1}}});
     let answer = ranked.to_string();
-    let fake = FakeProvider::answering(move |_| typed("application/json", answer.as_bytes())).await;
+    let fake = FakeProvider::answering(move |request| match request.path.as_str() {
+        "/v1/images/edits" => typed("application/json", b"{\"data\":[{\"b64_json\":\"AA==\"}]}"),
+        "/v1/audio/translations" => typed("application/json", b"{\"text\":\"\"}"),
+        _ => typed("application/json", answer.as_bytes()),
+    })
+    .await;
     let gateway = Setup::over(&[&fake]).start().await;
     for path in ["/v1/images/edits", "/v1/audio/translations"] {
         let mut client = RawClient::connect(gateway.addr()).await;
@@ -172,7 +178,8 @@ async fn azures_clients_name_the_model_in_the_path() {
     let chat = Script::stream(&["hi"]);
     let fake = FakeProvider::answering(move |request| match request.path.as_str() {
         "/v1/chat/completions" => chat.clone(),
-        _ => typed("application/json", b"{\"object\":\"list\",\"data\":[]}"),
+        "/v1/audio/transcriptions" => typed("application/json", b"{\"text\":\"hi\"}"),
+        _ => typed("application/json", b"{\"data\":[{\"embedding\":[1],\"b64_json\":\"AA==\"}]}"),
     })
     .await;
     let gateway = Setup::over(&[&fake]).table("[users.ann]\ntoken = \"ann-token\"").start().await;
@@ -315,7 +322,7 @@ async fn a_transcript_of_silence_is_passed_on_if_no_other_comes() {
     let a = FakeProvider::start(vec![typed("text/plain", b"")]).await;
     let b = FakeProvider::start(vec![typed("text/plain", b"\n")]).await;
     let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"").start().await;
-    let response = transcribed(&gateway, FORM, &form(&[("model", "m")], AUDIO)).await;
+    let response = transcribed(&gateway, FORM, &form(&[("model", "m"), ("response_format", "text")], AUDIO)).await;
     assert_eq!((response.status, response.header("content-type"), response.upstream()), (200, "text/plain", "a/m"));
     let rows = gateway.stop().await;
     assert_row!(rows.one("a"), json!({"outcome": "empty"}));

@@ -7,8 +7,8 @@ use crate::harness::answer::read_response;
 use crate::harness::surface::Surface;
 use crate::support::{FakeProvider, Script};
 
-const WHOLE: &str = r#"{"id":"1","object":"list","model":"m","created":1,"data":[{"object":"embedding","index":0,"embedding":[0.5]}],
-    "results":[],"text":"x","choices":[{"index":0,"text":"x","message":{"role":"assistant","content":"x"},"finish_reason":"stop"}],
+const WHOLE: &str = r#"{"id":"1","object":"list","model":"m","created":1,"data":[{"object":"embedding","index":0,"embedding":[0.5],"url":"u"}],
+    "results":[{"index":0,"score":1}],"input_tokens":1,"totalTokens":1,"text":"x","choices":[{"index":0,"text":"x","message":{"role":"assistant","content":"x"},"finish_reason":"stop"}],
     "usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}"#;
 
 async fn answering() -> FakeProvider {

@@ -185,8 +185,8 @@ async fn whole(
     stream.plain = Some(bytes.clone()).filter(|_| stream.guard.record.plain);
     match events {
         // The token came with the last read, so the body has ended.
-        Some(events) => stream.push_whole(events),
-        None => return Err(no_answer(&mut stream, headers, bytes)),
+        Ok(events) => stream.push_whole(events),
+        Err(why) => return Err(no_answer(&mut stream, headers, bytes, why)),
     }
     Ok(stream)
 }

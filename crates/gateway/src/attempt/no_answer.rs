@@ -14,6 +14,7 @@ use crate::race::{CutReason, HeldAttempt};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, RawAnswer};
 use photofinish_config::keyring;
+use photofinish_wire::answer::asked::NoAnswer;
 use photofinish_wire::answer::ends::End;
 use photofinish_wire::answer::error::{self, ErrorFacts};
 
@@ -94,8 +95,8 @@ pub(super) fn answer(status: u16, headers: &HeaderMap, body: Bytes) -> RawAnswer
     RawAnswer { status, headers: Box::new(headers.clone()), body, whole: false }
 }
 
-/// A body that is not an answer: another dialect, not JSON, or an error.
-pub(super) fn no_answer(stream: &mut EventStream, headers: &HeaderMap, body: Bytes) -> Failure {
+/// A body that is not an answer: another dialect, not JSON, an error, or something else than was asked for.
+pub(super) fn no_answer(stream: &mut EventStream, headers: &HeaderMap, body: Bytes, why: NoAnswer) -> Failure {
     let text = body.trim_ascii();
     if content_type_is(headers, "text/html") || text.starts_with(b"<") {
         return stream.fail(FailureKind::Malformed, WEB_PAGE);
@@ -107,7 +108,10 @@ pub(super) fn no_answer(stream: &mut EventStream, headers: &HeaderMap, body: Byt
     if is_unread_json && serde_json::from_slice::<IgnoredAny>(&body).is_err() {
         return stream.fail(FailureKind::Malformed, "an answer that is no JSON");
     }
-    error_in_a_200(stream, error::of_frame(&body), body)
+    match why {
+        Some(why) => stream.fail(FailureKind::Malformed, why),
+        None => error_in_a_200(stream, error::of_frame(&body), body),
+    }
 }
 
 pub(super) fn content_type_is(headers: &HeaderMap, name: &str) -> bool {

@@ -428,7 +428,10 @@ fn passed_answer(call: PassedCall, request: &ValidRequest, text: &str) -> (&'sta
     match call {
         PassedCall::Transcription | PassedCall::Translation => json(json!({ "text": text })),
         PassedCall::Speech => ("audio/wav", wav()),
-        PassedCall::Image | PassedCall::ImageEdit => json(json!({ "created": 0, "data": [{ "b64_json": PIXEL }] })),
+        PassedCall::Image | PassedCall::ImageEdit => {
+            let url = format!("data:image/png;base64,{PIXEL}");
+            json(json!({ "created": 0, "data": [{ "b64_json": PIXEL, "url": url }] }))
+        }
         // A simulated provider does not speak the Responses API.
         PassedCall::Compaction | PassedCall::InputTokens | PassedCall::Background | PassedCall::Stored => {
             json(json!({ "object": "response.compaction", "output": [] }))

@@ -112,11 +112,16 @@ impl ValidRequest {
         let request = request.map_err(|invalid| invalid.to_string())?;
         let [.., prompt] = request.prompt();
         let several: Vec<&RawValue> = serde_json::from_slice(prompt).unwrap_or_default();
+        let most = serde_json::from_slice::<RawTop>(request.body()).ok().and_then(|raw| raw.top_n);
         Ok(ValidRequest {
             kind: RequestKind::Passed(call),
             prompt: Bytes::new(),
             prompt_tokens: tokens_of(prompt.len()),
-            inputs: several.iter().take(INPUTS_MAX).map(|input| input.get().to_owned()).collect(),
+            inputs: several
+                .iter()
+                .take(most.unwrap_or(INPUTS_MAX).min(INPUTS_MAX))
+                .map(|input| input.get().to_owned())
+                .collect(),
             model: request.model,
             stream: false,
             include_usage: false,
@@ -232,6 +237,12 @@ struct RawChatRequest<'a> {
     tools: Option<&'a RawValue>,
     #[serde(borrow)]
     tool_choice: Option<&'a RawValue>,
+}
+
+/// How many documents of a reranking are answered.
+#[derive(Deserialize)]
+struct RawTop {
+    top_n: Option<usize>,
 }
 
 #[derive(Deserialize)]

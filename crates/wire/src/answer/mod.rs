@@ -1,5 +1,6 @@
 //! Answers, whatever their dialect: whole answers, usage, ends, errors, limits, and continuing a broken answer ([`rescue`]).
 
+pub mod asked;
 pub mod ends;
 pub mod error;
 pub mod growing;

@@ -3,8 +3,7 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
-
+use super::asked::is_stream;
 use super::service_tier::ServiceTier;
 use super::usage::Usage;
 use crate::PayloadKind;
@@ -14,36 +13,12 @@ use crate::stream::event_reader::says_error;
 use crate::stream::frame::{Chunk, Frame, Payload};
 use crate::stream::sse::SseEvent;
 
-/// The event of an answer in JSON. None if the body is an error or not an object.
-pub fn event(body: &[u8]) -> Option<Bytes> {
-    let text = std::str::from_utf8(body).ok()?;
-    let mut good = text.trim_start().starts_with('{');
-    let mut json = Json::new(text);
-    let walked = json.object(|name, json| {
-        good &= !(name == "error" && json.skip()? != "null");
-        if name != "error" {
-            json.skip()?;
-        }
-        Ok(())
-    });
-    (good && walked.is_ok()).then(|| Bytes::copy_from_slice(body))
-}
-
-/// Whether a body of any format can be an answer: not a web page, and JSON only if it says so.
-pub fn is_passable(body: &[u8], content_type: &str) -> bool {
-    let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match media_type.as_str() {
-        "text/html" => false,
-        "application/json" => serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok(),
-        _ => true,
-    }
-}
-
 /// The content of the event: the whole answer.
 pub fn read(event: &SseEvent) -> Frame<'_> {
     let mut chunk = chunk_of(event.raw.len());
     match std::str::from_utf8(&event.raw).map_err(|_| InvalidJson).and_then(|text| facts(text, &mut chunk)) {
-        Ok(_) => {
+        Ok(true) => Frame::Error { data: Cow::Borrowed(&event.raw), usage: chunk.usage },
+        Ok(false) => {
             // Every input has tokens, so a count of zero means an unknown one.
             chunk.usage = chunk.usage.filter(|usage| Usage::of(usage).input_tokens != Some(0));
             Frame::Chunk(chunk)
@@ -58,7 +33,7 @@ pub fn read_passed(event: &SseEvent, call: PassedCall) -> Frame<'_> {
     let mut chunk = chunk_of(event.raw.len());
     chunk.payload = chunk.payload.filter(|_| !event.raw.trim_ascii().is_empty());
     let Ok(text) = std::str::from_utf8(&event.raw) else { return Frame::Chunk(chunk) };
-    let is_stream = ["data:", "event:", ":"].iter().any(|start| text.trim_start().starts_with(start));
+    let is_stream = is_stream(text);
     let texts = text.lines().filter_map(|line| line.strip_prefix("data:")).filter(|_| is_stream);
     for text in texts.chain((!is_stream).then_some(text)).map(str::trim).filter(|text| text.starts_with('{')) {
         // Other texts have no facts.
@@ -109,7 +84,7 @@ mod tests {
     fn an_answer_is_one_event_and_comes_back_as_it_was() {
         let body =
             "{\n \"data\": [{\"embedding\": [0.1, 2]}],\n \"model\": \"e\", \"usage\": {\"prompt_tokens\": 3}}\n";
-        let event = SseEvent { raw: event(body.as_bytes()).unwrap() };
+        let event = SseEvent { raw: Bytes::from(body) };
         let Frame::Chunk(chunk) = read(&event) else { panic!("no chunk") };
         assert_eq!((chunk.model.as_deref(), chunk.usage.as_deref()), (Some("e"), Some("{\"prompt_tokens\": 3}")));
         assert!(chunk.payload.is_some() && chunk.finished == chunk.choices);
@@ -149,23 +124,5 @@ mod tests {
             let (kind, text) = read(body);
             assert_eq!((kind, text.as_str()), expected, "{}", String::from_utf8_lossy(body));
         }
-        for (body, content_type, passable) in [
-            ("<html>", "text/html; charset=utf-8", false),
-            ("{\"a\":", "Application/JSON; charset=utf-8", false),
-            ("", "application/json", false),
-            ("{}", "application/json", true),
-            ("{\"a\":", "text/plain", true),
-            ("", "", true),
-        ] {
-            assert_eq!(is_passable(body.as_bytes(), content_type), passable, "{content_type} {body}");
-        }
-    }
-
-    #[test]
-    fn an_error_is_no_answer() {
-        for body in ["{\"error\":{\"message\":\"no\"}}", "[]", "", "{", "no", "{\"error\":\"no\",\"data\":[]}"] {
-            assert_eq!(event(body.as_bytes()), None, "{body}");
-        }
-        assert!(event(b"{\"error\":null,\"data\":[]}").is_some());
     }
 }

@@ -1,18 +1,20 @@
 //! Embeddings over a dialect other than the caller's: one form between the requests of OpenAI, Ollama and Gemini and those of
-//! every dialect that has embeddings, and the answer back. Not for embeddings in the caller's own dialect, which are not
-//! read, but for the model that Gemini's name again.
+//! every dialect that has embeddings, and the answer back; and whether an answer has the vectors that were asked for. A request in
+//! the caller's own dialect is not read, but for the model that Gemini's name again.
+
+use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::{bedrock, gemini};
 use crate::client_error::Invalid;
 use crate::dialect::{Dialect, Surface};
 use crate::json::values::{PutMember, json};
+use crate::json::{InvalidJson, Json, unescape};
 use crate::translate::Losses;
 use photofinish_base::order::StableSort as _;
 
@@ -35,9 +37,19 @@ pub struct EmbeddingRequest {
 pub struct EmbeddingForm {
     surface: Surface,
     dialect: Dialect,
+    asked: AskedVectors,
+}
+
+/// The vectors that a request asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AskedVectors {
+    /// None: it is not known how many.
+    inputs: Option<usize>,
+    dimensions: Option<u64>,
+    /// As text instead of numbers.
     base64: bool,
-    /// The number of vectors that the answer must have.
-    inputs: usize,
+    /// In a form of the vendor's own, which is not looked at.
+    is_own: bool,
 }
 
 impl EmbeddingRequest {
@@ -177,8 +189,10 @@ impl EmbeddingRequest {
     }
 
     /// How its answer is written for a caller of `surface`.
-    pub fn form(&self, surface: Surface, dialect: Dialect) -> EmbeddingForm {
-        EmbeddingForm { surface, dialect, base64: self.base64, inputs: self.inputs.len() }
+    pub fn form(&self, surface: Surface, dialect: Dialect, lost: &Losses) -> EmbeddingForm {
+        let dimensions = self.dimensions.filter(|_| lost.deciding().all(|name| name != "dimensions"));
+        let asked = AskedVectors { inputs: Some(self.inputs.len()), dimensions, base64: self.base64, is_own: false };
+        EmbeddingForm { surface, dialect, asked }
     }
 }
 
@@ -225,23 +239,31 @@ fn texts(items: &[Value]) -> Result<Vec<String>, Invalid> {
 }
 
 /// An answer in no dialect.
-#[derive(Debug, Default)]
 struct EmbeddingAnswer {
     vectors: Vec<Vec<f32>>,
-    model: Option<String>,
+    model: String,
     /// Tokens of the input, if counted.
     tokens: Option<u64>,
 }
 
 impl EmbeddingForm {
-    /// The upstream's answer in the caller's form. `model` is used unless the upstream names its own. None: the body
-    /// is not the answer to this request.
-    pub fn answer(&self, body: &[u8], model: &str) -> Option<Bytes> {
-        let answer = read_answer(self.dialect, body)?;
-        if answer.vectors.len() != self.inputs {
-            return None;
-        }
-        let (model, vectors) = (Value::from(answer.model.as_deref().unwrap_or(model)), &answer.vectors);
+    /// The upstream's answer in the caller's form. `model` is used unless the upstream names its own.
+    ///
+    /// # Errors
+    /// Why the body is not the answer to this request.
+    pub fn answer(&self, body: &[u8], model: &str) -> Result<Bytes, String> {
+        let text = std::str::from_utf8(body).map_err(|_| NOT_READ)?;
+        let vectors = self.asked.checked(vectors_of(self.dialect, text).map_err(|InvalidJson| NOT_READ)?)?;
+        let vectors = vectors.iter().map(|vector| vector.numbers()).collect::<Option<Vec<_>>>().ok_or(NO_VECTORS)?;
+        let wire: WireEmbeddings = serde_json::from_str(text).map_err(|_| NOT_READ)?;
+        let tokens = wire.usage.and_then(|usage| usage.prompt_tokens);
+        let tokens = tokens.or(wire.prompt_eval_count).or(wire.input_text_token_count);
+        let answer = EmbeddingAnswer { vectors, model: wire.model.unwrap_or_else(|| model.to_owned()), tokens };
+        self.written(&answer).ok_or_else(|| NO_VECTORS.to_owned())
+    }
+
+    fn written(&self, answer: &EmbeddingAnswer) -> Option<Bytes> {
+        let (model, vectors) = (Value::from(answer.model.as_str()), &answer.vectors);
         match self.surface {
             Surface::OllamaEmbed => {
                 let count = answer.tokens.map(|tokens| format!(",\"prompt_eval_count\":{tokens}")).unwrap_or_default();
@@ -251,11 +273,11 @@ impl EmbeddingForm {
             Surface::OllamaEmbeddings => {
                 return Some(format!("{{\"embedding\":{}}}", serde_json::to_string(vectors.first()?).ok()?).into());
             }
-            Surface::GeminiEmbed | Surface::GeminiEmbedBatch => return self.answer_gemini(&answer),
+            Surface::GeminiEmbed | Surface::GeminiEmbedBatch => return self.answer_gemini(answer),
             _ => {}
         }
         let data = vectors.iter().enumerate().map(|(index, vector)| {
-            let embedding = if self.base64 { base64_of(vector) } else { serde_json::to_string(vector).ok()? };
+            let embedding = written(vector, self.asked.base64)?;
             Some(format!("{{\"object\":\"embedding\",\"index\":{index},\"embedding\":{embedding}}}"))
         });
         let data = data.collect::<Option<Vec<String>>>()?.join(",");
@@ -264,9 +286,7 @@ impl EmbeddingForm {
         let usage = format!("{{\"prompt_tokens\":{tokens},\"total_tokens\":{tokens}}}");
         Some(format!("{{\"object\":\"list\",\"data\":[{data}],\"model\":{model},\"usage\":{usage}}}").into())
     }
-}
 
-impl EmbeddingForm {
     fn answer_gemini(&self, answer: &EmbeddingAnswer) -> Option<Bytes> {
         let vectors =
             answer.vectors.iter().map(|vector| Some(format!("{{\"values\":{}}}", serde_json::to_string(vector).ok()?)));
@@ -280,43 +300,237 @@ impl EmbeddingForm {
     }
 }
 
-/// Little-endian floats, as a JSON text.
-fn base64_of(vector: &[f32]) -> String {
+/// The JSON text of a vector. In base64 it is little-endian floats.
+fn written(vector: &[f32], base64: bool) -> Option<String> {
+    if !base64 {
+        return serde_json::to_string(vector).ok();
+    }
     let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
-    format!("\"{}\"", STANDARD.encode(bytes))
+    Some(format!("\"{}\"", STANDARD.encode(bytes)))
 }
 
-fn read_answer(dialect: Dialect, body: &[u8]) -> Option<EmbeddingAnswer> {
-    let mut wire: WireEmbeddings<'_> = serde_json::from_slice(body).ok()?;
-    let listed = wire.embeddings.map(RawValue::get);
-    let of_objects = |vectors: Vec<WireVector>| vectors.into_iter().map(|vector| vector.embedding).collect();
-    let vectors = match dialect {
-        Dialect::Ollama => serde_json::from_str(listed?).ok()?,
-        Dialect::Gemini => of_objects(serde_json::from_str(listed?).ok()?),
-        Dialect::Bedrock => match (wire.embedding, listed) {
-            (Some(vector), _) => vec![vector],
-            (None, Some(list)) if list.starts_with('[') => serde_json::from_str(list).ok()?,
-            (None, by_type) => serde_json::from_str::<CohereVectors>(by_type?).ok()?.float,
-        },
-        Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => {
-            let data = wire.data.as_mut()?;
-            data.stable_sort_by_key(|vector| vector.index);
-            of_objects(std::mem::take(data))
+pub(crate) const NOT_READ: &str = "an answer that is no JSON";
+const NO_VECTORS: &str = "an answer with something else than vectors";
+
+impl AskedVectors {
+    /// What a request in its own words asks for. `member` returns the JSON text of a member.
+    pub fn of<'a>(surface: Surface, member: &impl Fn(&str) -> Option<&'a str>) -> AskedVectors {
+        let number = |name| member(name)?.parse().ok();
+        match surface {
+            Surface::GeminiEmbed => AskedVectors {
+                inputs: Some(1),
+                dimensions: number("outputDimensionality").or(number("output_dimensionality")),
+                ..AskedVectors::default()
+            },
+            Surface::GeminiEmbedBatch => AskedVectors::of_batch(member("requests").unwrap_or_default()),
+            Surface::OllamaEmbeddings => AskedVectors { inputs: Some(1), ..AskedVectors::default() },
+            _ => {
+                let encoding = member("encoding_format").unwrap_or("\"float\"");
+                let of_vendors = ["output_dtype", "embedding_type", "embedding_types", "return_multivector"];
+                let is_known = matches!(encoding, "\"float\"" | "\"base64\"");
+                AskedVectors {
+                    inputs: inputs_in(member("input").unwrap_or_default()),
+                    dimensions: number("dimensions"),
+                    base64: encoding == "\"base64\"",
+                    is_own: !is_known || of_vendors.iter().any(|name| member(name).is_some()),
+                }
+            }
         }
-    };
-    let tokens = wire.usage.and_then(|usage| usage.prompt_tokens);
-    let tokens = tokens.or(wire.prompt_eval_count).or(wire.input_text_token_count);
-    Some(EmbeddingAnswer { vectors, model: wire.model, tokens })
+    }
+
+    fn of_batch(requests: &str) -> AskedVectors {
+        let mut asked = Vec::new();
+        let walked = Json::new(requests).list(|json| {
+            let mut dimensions = None;
+            json.object(|name, json| {
+                let value = json.skip()?;
+                if matches!(name, "outputDimensionality" | "output_dimensionality") {
+                    dimensions = value.parse().ok();
+                }
+                Ok(())
+            })?;
+            asked.push(dimensions);
+            Ok(())
+        });
+        let dimensions = asked.first().copied().flatten();
+        // Vectors of several lengths are not looked at.
+        let is_own = asked.iter().any(|of_one| *of_one != dimensions);
+        AskedVectors { inputs: walked.ok().map(|()| asked.len()), dimensions, base64: false, is_own }
+    }
+
+    /// An answer in the caller's own dialect. Only vectors in another encoding than asked for are written anew.
+    ///
+    /// # Errors
+    /// Why the body is not the answer to this request.
+    pub fn own(&self, surface: Surface, body: &Bytes) -> Result<Bytes, String> {
+        let text = std::str::from_utf8(body).map_err(|_| NOT_READ)?;
+        let (list, member) = match surface {
+            Surface::OllamaEmbed => ("embeddings", ""),
+            Surface::OllamaEmbeddings => ("embedding", ""),
+            Surface::GeminiEmbed => ("embedding", "values"),
+            Surface::GeminiEmbedBatch => ("embeddings", "values"),
+            _ => ("data", "embedding"),
+        };
+        let found = vectors_in(text, list, member).map_err(|InvalidJson| NOT_READ)?;
+        let mut vectors = self.checked(found)?;
+        vectors.retain(|vector| !self.is_own && vector.is_base64() != self.base64);
+        if vectors.is_empty() {
+            return Ok(body.clone());
+        }
+        vectors.stable_sort_by_key(|vector| vector.0.as_ptr());
+        let (mut out, mut at) = (String::with_capacity(text.len()), 0);
+        for vector in vectors {
+            let start = vector.0.as_ptr() as usize - text.as_ptr() as usize;
+            out.push_str(&text[at..start]);
+            out.push_str(&vector.numbers().and_then(|numbers| written(&numbers, self.base64)).ok_or(NO_VECTORS)?);
+            at = start + vector.0.len();
+        }
+        out.push_str(&text[at..]);
+        Ok(out.into())
+    }
+
+    /// The vectors in the order of their inputs, if they are those that were asked for.
+    fn checked<'a>(&self, found: Vec<Found<'a>>) -> Result<Vec<WireVector<'a>>, String> {
+        let inputs = self.inputs.unwrap_or(found.len().max(1));
+        if found.len() != inputs {
+            return Err(format!("{} vectors for {inputs} inputs", found.len()));
+        }
+        let mut ordered = vec![None; inputs];
+        for (place, (index, vector)) in found.into_iter().enumerate() {
+            match ordered.get_mut(index.unwrap_or(place)) {
+                Some(empty @ None) => *empty = Some(vector),
+                _ => return Err("vectors whose `index` members are not those of the inputs".to_owned()),
+            }
+        }
+        let vectors: Vec<WireVector<'_>> = ordered.into_iter().flatten().collect();
+        if self.is_own {
+            return Ok(vectors);
+        }
+        let mut wanted = self.dimensions;
+        for vector in &vectors {
+            let length = vector.length().filter(|length| *length > 0).ok_or(NO_VECTORS)?;
+            if *wanted.get_or_insert(length) != length {
+                return Err(match self.dimensions {
+                    Some(asked) => format!("a vector of {length} dimensions instead of {asked}"),
+                    None => "vectors of different lengths".to_owned(),
+                });
+            }
+        }
+        Ok(vectors)
+    }
 }
 
-/// Every form of the answer. A member that a dialect does not use is absent.
+/// How many inputs the member `input` has: a text, a list of texts, the tokens of one, or a list of those.
+pub(crate) fn inputs_in(input: &str) -> Option<usize> {
+    let (mut items, mut tokens) = (0, 0);
+    Json::new(input)
+        .list(|json| {
+            items += 1;
+            tokens += usize::from(json.peek().is_some_and(|first| first.is_ascii_digit()));
+            json.skip().map(drop)
+        })
+        .ok()?;
+    match items {
+        0 => input.starts_with('"').then_some(1),
+        _ if tokens > 0 => Some(1),
+        _ => Some(items),
+    }
+}
+
+/// A vector in an answer and its `index`, if it has one.
+type Found<'a> = (Option<usize>, WireVector<'a>);
+
+/// A vector as it was written: a list of numbers, or little-endian floats in base64.
+#[derive(Clone, Copy)]
+struct WireVector<'a>(&'a str);
+
+impl WireVector<'_> {
+    fn is_base64(self) -> bool {
+        self.0.starts_with('"')
+    }
+
+    fn bytes(self) -> Option<Vec<u8>> {
+        let text: Cow<'_, str> = unescape(self.0.strip_prefix('"')?.strip_suffix('"')?)?;
+        STANDARD.decode(text.as_bytes()).ok().filter(|bytes| bytes.len() % 4 == 0)
+    }
+
+    /// The numbers in it. None: it is no vector.
+    fn length(self) -> Option<u64> {
+        if self.is_base64() {
+            return Some(self.bytes()?.len() as u64 / 4);
+        }
+        // It is JSON, so nothing but numbers has these signs alone.
+        let inner = self.0.strip_prefix('[')?.strip_suffix(']')?.as_bytes();
+        let is_of_numbers = inner.iter().all(|byte| {
+            matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E' | b',' | b' ' | b'\n' | b'\r' | b'\t')
+        });
+        let commas = inner.iter().filter(|byte| **byte == b',').count() as u64;
+        is_of_numbers.then_some(if inner.trim_ascii().is_empty() { 0 } else { commas + 1 })
+    }
+
+    fn numbers(self) -> Option<Vec<f32>> {
+        if !self.is_base64() {
+            return serde_json::from_str(self.0).ok();
+        }
+        let bytes = self.bytes()?;
+        let (numbers, _) = bytes.as_chunks::<4>();
+        Some(numbers.iter().map(|number| f32::from_le_bytes(*number)).collect())
+    }
+}
+
+/// The vectors in an answer of a dialect to a translated request.
+fn vectors_of(dialect: Dialect, text: &str) -> Result<Vec<Found<'_>>, InvalidJson> {
+    match dialect {
+        Dialect::Ollama => vectors_in(text, "embeddings", ""),
+        Dialect::Gemini => vectors_in(text, "embeddings", "values"),
+        Dialect::Bedrock => {
+            let mut found = vectors_in(text, "embedding", "")?;
+            if found.is_empty() {
+                found = vectors_in(text, "embeddings", "")?;
+            }
+            if found.is_empty()
+                && let Some(by_type) = Json::new(text).member("embeddings", Json::some)?
+            {
+                found = vectors_in(by_type, "float", "")?;
+            }
+            Ok(found)
+        }
+        Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => vectors_in(text, "data", "embedding"),
+    }
+}
+
+/// The vectors in the member `list`, each itself an item or the `member` of one. Only `embedding` is one item without a list.
+fn vectors_in<'a>(text: &'a str, list: &str, member: &str) -> Result<Vec<Found<'a>>, InvalidJson> {
+    let mut found = Vec::new();
+    let mut take = |json: &mut Json<'a>| {
+        let (mut index, mut vector) = (None, "null");
+        if member.is_empty() {
+            vector = json.skip()?;
+        } else {
+            json.object(|name, json| {
+                let value = json.skip()?;
+                match name {
+                    "index" => index = value.parse().ok(),
+                    name if name == member => vector = value,
+                    _ => {}
+                }
+                Ok(())
+            })?;
+        }
+        found.push((index, WireVector(vector)));
+        Ok(())
+    };
+    Json::whole(text, |name, json| match name == list {
+        true if list == "embedding" => take(json),
+        true => json.list(&mut take),
+        false => json.skip().map(drop),
+    })?;
+    Ok(found)
+}
+
+/// What an answer has beside its vectors. A member that a dialect does not use is absent.
 #[derive(Deserialize)]
-struct WireEmbeddings<'a> {
-    data: Option<Vec<WireVector>>,
-    /// Lists of numbers, Gemini's objects, or lists by their type.
-    #[serde(borrow)]
-    embeddings: Option<&'a RawValue>,
-    embedding: Option<Vec<f32>>,
+struct WireEmbeddings {
     model: Option<String>,
     #[serde(alias = "usageMetadata")]
     usage: Option<WireTokens>,
@@ -326,22 +540,9 @@ struct WireEmbeddings<'a> {
 }
 
 #[derive(Deserialize)]
-struct WireVector {
-    #[serde(default)]
-    index: u64,
-    #[serde(alias = "values")]
-    embedding: Vec<f32>,
-}
-
-#[derive(Deserialize)]
 struct WireTokens {
     #[serde(alias = "promptTokenCount")]
     prompt_tokens: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct CohereVectors {
-    float: Vec<Vec<f32>>,
 }
 
 #[cfg(test)]
@@ -434,8 +635,9 @@ mod tests {
     #[test]
     fn an_answer_of_every_dialect() {
         let answer = |dialect, surface, base64, inputs, body: &str| {
-            let form = EmbeddingForm { surface, dialect, base64, inputs };
-            form.answer(body.as_bytes(), "m").map(|body| serde_json::from_slice::<Value>(&body).unwrap())
+            let asked = AskedVectors { inputs: Some(inputs), base64, ..AskedVectors::default() };
+            let answer = EmbeddingForm { surface, dialect, asked }.answer(body.as_bytes(), "m").ok();
+            answer.map(|body| serde_json::from_slice::<Value>(&body).unwrap())
         };
         let openai = r#"{"data":[{"index":1,"embedding":[2]},{"index":0,"embedding":[1.5]}],"model":"e","usage":{"prompt_tokens":3}}"#;
         assert_eq!(

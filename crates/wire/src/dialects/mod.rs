@@ -199,7 +199,7 @@ impl Dialect {
     /// Turns a whole answer into the bytes of a stream. None if the body is not an answer.
     pub fn events_of_whole(self, surface: Surface, body: &[u8]) -> Option<Bytes> {
         match self {
-            _ if !surface.streams() => whole::event(body),
+            _ if !surface.streams() => None,
             Dialect::OpenAi => openai::events_of_whole(body),
             Dialect::Responses => responses::events_of_whole(body),
             Dialect::Anthropic => anthropic::events_of_whole(body),

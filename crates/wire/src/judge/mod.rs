@@ -43,7 +43,7 @@ photofinish_base::named! {
 }
 
 photofinish_base::named! {
-    /// An answer that has to follow a schema.
+    /// An answer that has to be JSON, by a schema or without one.
     pub enum StructuredVerdict {
         Valid = "valid",
         Invalid = "invalid",
@@ -73,7 +73,7 @@ impl Judgement {
     }
 }
 
-/// What requests ask of answers: the tools that they offer, and the schema that the answer must follow.
+/// What requests ask of answers: the tools that they offer, and the form that the answer must have.
 pub struct Asked {
     surface: Surface,
     tools: Box<str>,
@@ -84,12 +84,12 @@ pub struct Asked {
 
 /// The texts of what a request asks for. None: nothing that can be checked, or more than that.
 fn texts(request: &ApiRequest) -> Option<(&str, &str)> {
-    if !request.has_tools && !request.has_schema || request.legacy_functions {
+    if !request.has_tools && !request.asks_json || request.legacy_functions {
         return None;
     }
     let [tools, ..] = request.prompt();
     let tools = if request.has_tools { std::str::from_utf8(tools).ok()? } else { "" };
-    let format = if request.has_schema { request.format()? } else { "" };
+    let format = if request.asks_json { request.format()? } else { "" };
     let is_chat = matches!(
         request.surface,
         Surface::Chat
@@ -137,7 +137,7 @@ impl Asked {
         self.surface
     }
 
-    /// The answer has to follow a schema.
+    /// The answer has to be JSON.
     pub fn has_format(&self) -> bool {
         !self.format.is_empty()
     }

@@ -36,7 +36,7 @@ pub(super) fn tools_in(surface: Surface, item: &Value) -> Option<Vec<OfferedTool
     }
 }
 
-/// The schema in the member that asks for an answer by it. A schema of OpenAPI asks only for JSON.
+/// The schema in the member that asks for an answer in JSON. A schema of OpenAPI asks only for JSON, and so does Gemini without one.
 pub(super) fn schema_in(surface: Surface, format: &str) -> String {
     let format: Value = serde_json::from_str(format).unwrap_or_default();
     let paths: &[&str] = match surface {
@@ -46,5 +46,10 @@ pub(super) fn schema_in(surface: Surface, format: &str) -> String {
         Surface::Gemini => &["/responseJsonSchema"],
         _ => &[""],
     };
-    paths.iter().find_map(|path| format.pointer(path)).unwrap_or(&Value::Bool(true)).to_string()
+    let schema = paths.iter().find_map(|path| format.pointer(path)).filter(|schema| !schema.is_string());
+    match schema {
+        Some(schema) => schema.to_string(),
+        None if surface == Surface::Gemini => "true".to_owned(),
+        None => r#"{"type":"object"}"#.to_owned(),
+    }
 }

@@ -5,6 +5,7 @@
 //! replace one value within the original bytes. It is strict where readers differ, so that an upstream cannot read
 //! another `model` than the gateway did.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use memchr::memmem;
@@ -19,6 +20,9 @@ const HEADERS_MAX: usize = 16 << 10;
 /// Maximum characters of a boundary, by RFC 2046.
 const BOUNDARY_MAX: usize = 70;
 
+/// Fields that say what the answer has to be.
+const ANSWER: [&str; 3] = ["response_format", "stream", "n"];
+
 /// Whether a content type is that of a form.
 pub(super) fn is_form(content_type: &str) -> bool {
     let media_type = content_type.split(';').next().unwrap_or_default();
@@ -27,18 +31,20 @@ pub(super) fn is_form(content_type: &str) -> bool {
 
 /// The field `model` of a form.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct FormModel {
+pub(super) struct FormModel<'a> {
     /// The position of its value. Empty where the form begins: it has none.
     pub(super) value: Range<usize>,
     /// Another field that an upstream may take for a model.
     pub(super) ambiguous: Option<AmbiguousMember>,
+    /// The fields that say what the answer has to be.
+    pub(super) fields: Vec<(Cow<'static, str>, &'a str)>,
 }
 
 /// Finds the field `model`.
 ///
 /// # Errors
 /// The form is incomplete or unreadable, has two such fields, or readers differ about its parts.
-pub(super) fn model_field(content_type: &str, body: &[u8]) -> Result<FormModel, InvalidRequest> {
+pub(super) fn model_field<'a>(content_type: &str, body: &'a [u8]) -> Result<FormModel<'a>, InvalidRequest> {
     let boundary = parameter(content_type, "boundary")?.filter(|text| is_boundary(text));
     let boundary = boundary.ok_or(InvalidRequest::Form("has no valid `boundary` in its content-type"))?;
     let delimiter = format!("--{boundary}");
@@ -49,14 +55,14 @@ pub(super) fn model_field(content_type: &str, body: &[u8]) -> Result<FormModel, 
         return Err(InvalidRequest::Form("has something before its first part"));
     }
     let mut at = opening + delimiter.len();
-    let (mut model, mut ambiguous) = (None, None);
+    let (mut model, mut ambiguous, mut fields) = (None, None, Vec::new());
     for _ in 0..PARTS_MAX {
         let rest = &body[at..];
         if rest.starts_with(b"--") {
             if finder.find(rest).is_some() {
                 return Err(InvalidRequest::Form("goes on behind its closing boundary"));
             }
-            return Ok(FormModel { value: model.unwrap_or(opening..opening), ambiguous });
+            return Ok(FormModel { value: model.unwrap_or(opening..opening), ambiguous, fields });
         }
         let (name, headers) = part(rest)?;
         let start = at + headers;
@@ -65,6 +71,9 @@ pub(super) fn model_field(content_type: &str, body: &[u8]) -> Result<FormModel, 
         let end = next.checked_sub(2).filter(|end| *end >= start && body[*end..].starts_with(b"\r\n")).ok_or(WITHIN)?;
         if name == "model" && model.replace(start..end).is_some() {
             return Err(InvalidRequest::Twice("model"));
+        }
+        if let Some(name) = ANSWER.into_iter().find(|known| *known == name) {
+            fields.push((Cow::Borrowed(name), std::str::from_utf8(&body[start..end]).unwrap_or_default()));
         }
         ambiguous = ambiguous.or_else(|| of_name(&name));
         at = next + delimiter.len();

@@ -27,6 +27,7 @@ pub use members::{InvalidRequest, MemberSet};
 pub use responses_form::as_chat;
 pub use session::session_hash;
 
+use crate::answer::asked::AskedAnswer;
 use crate::client_error::Invalid;
 use crate::dialect::{AnswerForm, Dialect, PassedCall, PathCall, Surface};
 use crate::json::raw_members::members;
@@ -76,12 +77,16 @@ pub struct ApiRequest {
     pub legacy_functions: bool,
     /// The answer has to follow a JSON schema.
     pub has_schema: bool,
+    /// The answer has to be JSON, by a schema or without one.
+    pub asks_json: bool,
     /// A member that may make an upstream use another model. Looked for only in strict requests.
     pub ambiguous: Option<AmbiguousMember>,
     /// What the client said and the body does not, because it came in another form.
     pub losses: Losses,
     /// What it says of earlier answers of the Responses API.
     pub state: StateUse,
+    /// What its answer has to be, if that comes whole.
+    pub(crate) asked: AskedAnswer,
     /// The method and the path of a call that names no model.
     call: Option<(Method, String)>,
 }
@@ -198,8 +203,9 @@ impl ApiRequest {
             }
             return ApiRequest::parse_call(surface, body, call, strict);
         };
-        let FormModel { value, ambiguous } = form::model_field(text, &body)?;
+        let FormModel { value, ambiguous, fields } = form::model_field(text, &body)?;
         let mut request = ApiRequest::empty(surface);
+        request.asked = AskedAnswer::of(surface, &fields);
         request.ambiguous = ambiguous.filter(|_| strict);
         request.model = match (call, std::str::from_utf8(&body[value.clone()])) {
             (_, Err(_)) => return Err(InvalidRequest::Member { member: "model", expected: "a string" }),
@@ -265,6 +271,7 @@ impl ApiRequest {
             state::check_once(members)?;
             request.state.look_at_input(&text.as_bytes()[request.prompt[PROMPT_PARTS - 1].clone()]);
         }
+        request.asked = AskedAnswer::of(surface, members);
         request.legacy_functions = surface == Surface::Chat && lists("functions") && !lists("tools");
         Ok(request)
     }
@@ -291,9 +298,11 @@ impl ApiRequest {
             member_set: MemberSet::default(),
             legacy_functions: false,
             has_schema: false,
+            asks_json: false,
             ambiguous: None,
             losses: Losses::default(),
             state: StateUse::default(),
+            asked: AskedAnswer::default(),
             call: None,
         }
     }
@@ -314,12 +323,18 @@ impl ApiRequest {
             "echo" => self.echoes = value == "true",
             "options" | "generationConfig" if self.surface.has_nested_limits() => {
                 (self.max_tokens, self.n_choices) = limits(self.surface, value);
-                self.has_schema = value.contains("\"responseSchema\"") || value.contains("\"responseJsonSchema\"");
+                let has_schema = value.contains("\"responseSchema\"") || value.contains("\"responseJsonSchema\"");
+                self.has_schema |= has_schema;
+                self.asks_json |= has_schema || (self.surface.is_in_path() && value.contains("\"application/json\""));
             }
             "response_format" | "text" | "output_format" | "output_config" => {
-                self.has_schema = value.contains("\"json_schema\"");
+                self.has_schema |= value.contains("\"json_schema\"");
+                self.asks_json |= asks_json(value);
             }
-            "format" => self.has_schema = value.starts_with('{'),
+            "format" => {
+                self.has_schema |= value.starts_with('{');
+                self.asks_json |= value.starts_with('{') || asks_json(value);
+            }
             "tools" | "functions" => self.has_tools |= lists_some(value),
             "prompt_cache_key" => self.session = session(value),
             "previous_response_id" | "conversation" | "store" | "background" if state::has_state(self.surface) => {
@@ -336,16 +351,16 @@ impl ApiRequest {
         self.prompt.each_ref().map(|part| &self.body[part.clone()])
     }
 
-    /// The member that asks for an answer by a schema, as it was written.
+    /// The member that asks for an answer in JSON, as it was written.
     pub fn format(&self) -> Option<&str> {
         let mut found = None;
         Json::nested(std::str::from_utf8(&self.body).ok()?, DEPTH_MAX)
             .object(|name, json| {
                 let value = json.skip()?;
                 let asks = match name {
-                    "response_format" | "text" | "output_format" | "output_config" => value.contains("\"json_schema\""),
+                    "response_format" | "text" | "output_format" | "output_config" => asks_json(value),
+                    "format" => value.starts_with('{') || asks_json(value),
                     "generationConfig" => self.surface == Surface::Gemini,
-                    "format" => value.starts_with('{'),
                     _ => false,
                 };
                 found = found.or(asks.then_some(value));
@@ -399,6 +414,11 @@ impl ApiRequest {
     pub fn has_stream_options(&self) -> bool {
         self.edits.iter().any(|(set, _)| *set == SetMembers::StreamOptions)
     }
+}
+
+/// Whether the value of a member for the form of the answer asks for JSON. Ollama's is a schema, or a word.
+fn asks_json(value: &str) -> bool {
+    value == "\"json\"" || ["\"json_schema\"", "\"json_object\""].iter().any(|word| value.contains(word))
 }
 
 /// The prompt part that a member is, in the order in which a provider reads them.

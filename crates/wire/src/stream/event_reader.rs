@@ -141,6 +141,8 @@ impl ObjectSays {
         let has_more = is_text || value.starts_with(['[', '{']) && !matches!(value, "[]" | "{}");
         match name {
             "success" | "ok" => self.failed |= value == "false",
+            // vLLM's.
+            "object" if word == "error" => self.failed = true,
             "errors" => self.failed |= has_more,
             "detail" => self.detail |= has_more,
             "status" => {
@@ -308,6 +310,7 @@ mod bare_error_tests {
             r#"{"message":"Internal server error"}"#,
             r#"{"message":"no","requestId":"r"}"#,
             r#"{"type":"error","code":"x","message":"no"}"#,
+            r#"{"object":"error","type":"BadRequestError","message":"no","code":400}"#,
         ] {
             assert!(is_bare_error(error), "{error}");
         }

@@ -348,8 +348,11 @@ fn without_indexes(name: &str) -> String {
         .collect()
 }
 
+/// The form of the answer is not asked for by a member, but in the instructions.
+pub(super) const IN_WORDS: &str = "response_format:in_words";
+
 /// Dialects report losses by chat's names. These are the names of Messages, Responses, Ollama and Gemini; empty: the same.
-const NAMES: [(&str, [&str; 4]); 35] = [
+const NAMES: [(&str, [&str; 4]); 36] = [
     ("budget_tokens", ["thinking.budget_tokens", "reasoning.effort", "", ""]),
     ("document.title", ["title", "filename", "", ""]),
     ("document.url", ["source.url", "file_url", "", ""]),
@@ -370,6 +373,15 @@ const NAMES: [(&str, [&str; 4]); 35] = [
     ("reasoning_content", ["thinking", "reasoning", "messages.thinking", ""]),
     ("reasoning_effort", ["output_config.effort", "reasoning.effort", "think", "generationConfig.thinkingConfig"]),
     ("response_format", ["output_config.format", "text.format", "format", "generationConfig.responseMimeType"]),
+    (
+        IN_WORDS,
+        [
+            "output_config.format:in_words",
+            "text.format:in_words",
+            "format:in_words",
+            "generationConfig.responseMimeType:in_words",
+        ],
+    ),
     (
         "response_format.json_schema",
         ["output_config.format", "text.format", "format", "generationConfig.responseJsonSchema"],

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method};
 use serde_json::{Map, Value};
 
+use crate::answer::asked::AskedAnswer;
 use crate::client_error::Invalid;
 use crate::dialect::{AnswerForm, Dialect, Surface};
 use crate::dialects::embeddings::{self, EmbeddingForm, EmbeddingRequest};
@@ -18,9 +19,9 @@ use crate::quirks::{self, Quirks, RefusalLesson, RequestChanges, TranslationOpti
 use crate::request::ApiRequest;
 use crate::request::prefix::Prefix;
 use crate::stream::framing::Framing;
-use crate::translate::losses::name_of;
+use crate::translate::losses::{IN_WORDS, name_of};
 use crate::translate::signature::RemovedReasoning;
-use crate::translate::{Conversation, Losses, as_functions};
+use crate::translate::{Conversation, Format, Losses, MessagePart, as_functions};
 use photofinish_base::memory::Lease;
 use photofinish_base::parts::BodyParts;
 
@@ -117,7 +118,7 @@ impl RequestTranslation {
         let functions = if dialect.has_custom_tools(options) { None } else { as_functions(conversation, &mut lost) };
         let (plain, customs) = functions.map_or((None, HashSet::new()), |(plain, customs)| (Some(plain), customs));
         let written = plain.as_ref().unwrap_or(conversation);
-        let body = Bytes::from(dialect.request(written, options, &mut lost).to_string());
+        let body = Bytes::from(written_for(dialect, written, options, &mut lost).to_string());
         let max_tokens = conversation.sampling.max_tokens.and_then(|tokens| i64::try_from(tokens).ok());
         let mut losses = conversation.losses.clone();
         losses.extend(&lost.renamed(|name| name_of(surface, name)));
@@ -149,7 +150,7 @@ impl RequestTranslation {
         let body = Bytes::from(asked.write(dialect, &options.model, &mut losses)?.to_string());
         let of_dialect = if dialect == Dialect::Ollama { Surface::OllamaEmbed } else { Surface::Embeddings };
         let request = Arc::new(request_of(dialect, of_dialect, body, None)?);
-        let embedding = Some(asked.form(surface, dialect));
+        let embedding = Some(asked.form(surface, dialect, &losses));
         Ok(RequestTranslation { surface, dialect, embedding, ..RequestTranslation::passed(request, losses) })
     }
 
@@ -283,6 +284,11 @@ impl RequestTranslation {
         self.dialect
     }
 
+    /// What an answer that comes whole has to be.
+    pub(super) fn asked_answer(&self) -> AskedAnswer {
+        self.request.asked
+    }
+
     /// Whether answers must be translated back.
     pub fn is_translated(&self) -> bool {
         self.dialect != self.surface.dialect()
@@ -308,6 +314,25 @@ impl RequestTranslation {
         self.request.body_for(model, form)
     }
 }
+
+/// The request in a dialect. A form of the answer that the dialect, or the model, has no member for is asked for in words.
+fn written_for(dialect: Dialect, asked: &Conversation, options: &TranslationOptions, lost: &mut Losses) -> Value {
+    let mut of_dialect = Losses::default();
+    let mut body = dialect.request(asked, options, &mut of_dialect);
+    if asked.format == Some(Format::Json) && of_dialect.deciding().any(|name| name == Format::Json.member()) {
+        let mut worded = Conversation { format: None, ..asked.clone() };
+        worded.system.push(MessagePart::Text { text: JSON_IN_WORDS.to_owned(), cache: None });
+        of_dialect = Losses::default();
+        body = dialect.request(&worded, options, &mut of_dialect);
+        of_dialect.lose(IN_WORDS);
+    }
+    lost.extend(&of_dialect);
+    body
+}
+
+/// Asks for what `json_object` asks for.
+const JSON_IN_WORDS: &str =
+    "Answer with one JSON object and nothing else: no text before or after it, and no code fence.";
 
 /// A request that was just written; its surface decides which members are set. In some dialects the model is in the path.
 fn request_of(dialect: Dialect, surface: Surface, body: Bytes, max_tokens: Option<i64>) -> Result<ApiRequest, Invalid> {

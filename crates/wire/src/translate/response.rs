@@ -4,10 +4,10 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::PayloadKind;
+use crate::answer::asked::{self, AskedAnswer, NoAnswer};
 use crate::answer::ends::End;
 use crate::answer::error::{self, ErrorFacts};
 use crate::answer::growing::ITEMS_MAX;
-use crate::answer::whole;
 use crate::client_error::ErrorShape;
 use crate::dialect::{Dialect, Surface};
 use crate::dialects::embeddings::EmbeddingForm;
@@ -28,6 +28,8 @@ pub struct ResponseTranslation {
     translation: Option<AnswerTranslation>,
     /// How the answer of another dialect becomes the caller's, and the upstream's model.
     embedding: Option<(EmbeddingForm, String)>,
+    /// What an untranslated answer that comes whole has to be.
+    asked: AskedAnswer,
     /// The calls of an untranslated answer, from the first one on.
     calls: Option<Box<CallReader>>,
     /// The first and the last event of an untranslated stream, which its error event needs (Responses). Shared, not
@@ -95,6 +97,7 @@ impl ResponseTranslation {
             legacy_functions,
             translation,
             embedding,
+            asked: request_translation.asked_answer(),
             calls: None,
             seen: None,
             said: None,
@@ -129,16 +132,19 @@ impl ResponseTranslation {
         self.dialect.read(self.surface, event)
     }
 
-    /// Turns a whole answer of the upstream into the bytes of a stream. None if the body is not an answer.
-    pub fn events_of_whole(&self, body: &Bytes, content_type: &str) -> Option<Bytes> {
-        if self.surface.is_passed() {
-            return whole::is_passable(body, content_type).then(|| body.clone());
+    /// Turns a whole answer of the upstream into the bytes of a stream.
+    ///
+    /// # Errors
+    /// The body is not the answer to the request.
+    pub fn events_of_whole(&self, body: &Bytes, content_type: &str) -> Result<Bytes, NoAnswer> {
+        if let Some((form, model)) = &self.embedding {
+            return form.answer(body, model).map_err(|why| Some(why).filter(|_| !asked::is_error(body)));
+        }
+        if !self.surface.streams() {
+            return self.asked.answer(self.surface, body, content_type);
         }
         let events = |body: &[u8]| self.dialect.events_of_whole(self.surface, body);
-        match &self.embedding {
-            Some((form, model)) => form.answer(body, model),
-            None => events(body).or_else(|| events(mended::mended_json(body)?.as_bytes())),
-        }
+        events(body).or_else(|| events(mended::mended_json(body)?.as_bytes())).ok_or(None)
     }
 
     /// The events of a whole answer that came as one event, without the mark that ends a stream: more may follow.

@@ -4,6 +4,7 @@ mod alike;
 mod arrives;
 mod foreign;
 mod interleaved;
+mod json_in_words;
 mod kept;
 mod matrix;
 mod usage;

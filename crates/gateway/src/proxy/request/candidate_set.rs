@@ -380,7 +380,7 @@ fn why_worse(
     request: &ApiRequest,
     name: &str,
 ) -> Option<Arc<str>> {
-    let model = known.filter(|_| request.has_tools || request.has_schema)?;
+    let model = known.filter(|_| request.has_tools || request.asks_json)?;
     gateway.learning().quality().why_worse(&model.name, name)
 }
 

@@ -121,7 +121,7 @@ impl Launcher {
             trials: std::mem::take(&mut candidates.trials),
             conversation: candidates.conversation,
             job: candidates.job.clone(),
-            asked: if request.has_tools || request.has_schema { gateway.judge().asked(request) } else { None },
+            asked: if request.has_tools || request.asks_json { gateway.judge().asked(request) } else { None },
             model: candidates.judged_in.as_ref().unwrap_or(&candidates.model).clone(),
             asked_last: candidates.asked_last.clone(),
         }

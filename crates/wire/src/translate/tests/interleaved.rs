@@ -152,7 +152,7 @@ fn answers(
     ];
     if let Some(whole) = whole {
         let mut translation = translation(surface, dialect);
-        let events = translation.events_of_whole(whole, "application/json").ok_or("no answer".to_owned());
+        let events = translation.events_of_whole(whole, "application/json").map_err(|_| "no answer".to_owned());
         let alone = events.and_then(|events| delivered(&mut translation, &events));
         let body = alone.and_then(|bytes| whole_of(surface, &bytes));
         all.push((Way::Alone, body.and_then(|body| client::whole(surface, &body))));
