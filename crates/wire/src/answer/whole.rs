@@ -78,6 +78,8 @@ fn facts<'a>(text: &'a str, chunk: &mut Chunk<'a>) -> Result<bool, InvalidJson> 
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     #[test]

@@ -299,12 +299,11 @@ impl Calls {
     pub fn add_quoted(&mut self, inner: &str) -> Option<(u32, u32)> {
         let call = self.calls.get_mut(self.last?)?;
         call.scan.add_quoted(inner);
-        let text = (self.keeps || !call.told).then(|| unescape(inner).unwrap_or_default()).unwrap_or_default();
         if self.keeps {
-            call.arguments.push_str(&text);
+            call.arguments.push_str(&unescape(inner).unwrap_or_default());
         }
         if !call.told {
-            call.held.push_str(&text);
+            call.held.push_str(&unescape(inner).unwrap_or_default());
         }
         call.told.then_some((call.choice, call.call))
     }

@@ -99,11 +99,9 @@ impl CandidateReader {
             self.part(index, part, calls, pieces);
         }
         self.citations(index, candidate, pieces);
-        for name in ["urlContextMetadata"] {
-            let told = candidate.get(name).and_then(Value::as_object).is_some_and(|members| !members.is_empty());
-            if told {
-                pieces.push(AnswerPiece::Other(name.to_owned()));
-            }
+        let name = "urlContextMetadata";
+        if candidate.get(name).and_then(Value::as_object).is_some_and(|members| !members.is_empty()) {
+            pieces.push(AnswerPiece::Other(name.to_owned()));
         }
         if let Some(finish) = self.finish(candidate.get("finishReason")) {
             calls.finish(index, &finish, pieces);

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// What a row of the table is about, its fragments, and the calls with id, name and arguments.
+type Row = (&'static str, Vec<Parts>, Vec<[&'static str; 3]>);
+
 /// A fragment of these parts: number, id, name, arguments.
 type Parts = (Option<i128>, &'static str, &'static str, &'static str);
 
@@ -47,7 +50,7 @@ fn a_call_is_known_by_number_id_name_or_position() {
     let zero = Some(0);
     let two = || vec![["a", "f", "{\"x\":1}"], ["b", "g", "{\"y\":2}"]];
     let bare = || vec![["", "f", "{\"x\":1}"], ["", "g", "{\"y\":2}"]];
-    let table: Vec<(&str, Vec<Parts>, Vec<[&str; 3]>)> = vec![
+    let table: Vec<Row> = vec![
         (
             "numbers, mixed",
             vec![
