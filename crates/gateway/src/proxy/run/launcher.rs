@@ -162,7 +162,7 @@ impl Launcher {
         let SentRequest { complained, stale, .. } = self.outcome_reporter.sent(starting.candidate);
         let form = self.form(candidate, request_translation, &complained);
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        self.asked_last.iter().filter(|_| candidate.last).for_each(|asked| asked.add(&candidate.name));
+        self.asked_last.iter().filter(|_| candidate.last.is_some()).for_each(|asked| asked.add(&candidate.name));
         let context =
             self.outcome_reporter.context.attempt(&candidate.name, starting.ordinal, starting.reason.as_str());
         let sent =
@@ -566,7 +566,7 @@ impl RacePolicy {
                 tier: candidate.upstream.tier,
                 in_flight_max: candidate.upstream.in_flight_max.into_iter().chain(candidate.room).min(),
                 worse: candidates.settings.quality == QualityRule::Prefer && candidate.worse.is_some(),
-                last: candidate.last,
+                last: candidate.last.is_some(),
                 first_token: candidate.upstream.timeouts.first_token,
                 trial: candidate.trial,
                 started: None,
