@@ -46,8 +46,6 @@ pub(super) enum RaceDecision {
 #[derive(Default)]
 pub(super) struct AttemptShared {
     decision: AtomicU8,
-    /// Its upstream sent headers, or more.
-    has_bytes: AtomicBool,
     /// Cancelling it closes its connection.
     owns_connection: AtomicBool,
 }
@@ -55,10 +53,6 @@ pub(super) struct AttemptShared {
 impl AttemptShared {
     pub fn decide(&self, decision: RaceDecision) {
         self.decision.store(decision as u8, Ordering::Relaxed);
-    }
-
-    pub fn has_bytes(&self) -> bool {
-        self.has_bytes.load(Ordering::Relaxed)
     }
 
     pub fn owns_connection(&self) -> bool {
@@ -221,7 +215,6 @@ impl AttemptGuard {
     /// Status and headers of the answer.
     pub fn head(&mut self, response: &Response) {
         let at_us = self.elapsed(Instant::now());
-        self.shared.has_bytes.store(true, Ordering::Relaxed);
         self.record.headers_us = Some(at_us);
         self.record.http_status = Some(i64::from(response.status.as_u16()));
         self.recorder.step(&self.record, AttemptStep::Headers, at_us);

@@ -1,6 +1,6 @@
 //! Learns from every attempt at one upstream, winner or loser. Not for deciding: decisions read the [`LatencyForecast`].
 
-use super::latency::fresh;
+use super::latency::{USUAL, fresh};
 use super::level::{CLAMP, Level};
 use super::load::LoadSlope;
 use super::residuals::{KEPT, LazyShape, Residuals};
@@ -11,6 +11,8 @@ use super::{LatencyForecast, SendConditions};
 
 /// Observations with less weight than this only enter the scatter.
 const TELLING: f64 = 0.05;
+/// A wait that so few answers take is not usual.
+const UNUSUAL: f64 = 0.05;
 /// Variance of a residual without any samples.
 const VARIANCE: f64 = 0.09;
 /// Bounds of it: measured times are never free of noise, and stragglers are not scatter.
@@ -145,8 +147,15 @@ impl Learner {
             let (survival, expected) = self.residuals.beyond(residual);
             (1.0 - survival, expected)
         };
+        // What was cut later than usual is slow now. What is usual it does not say: a hung upstream would be waited for ever longer.
+        let beyond = residual + level - self.level.lasting(now);
+        let is_unusual = !event && (beyond > USUAL.1.ln() || self.residuals.beyond(beyond).0 < UNUSUAL);
         self.residuals.add(residual, event);
         if weight < TELLING {
+            return;
+        }
+        if is_unusual {
+            self.level.observe_passing(surprise, weight, self.variance, now);
             return;
         }
         self.seen = self.seen * KEPT + weight;

@@ -228,8 +228,7 @@ impl Launch for Launcher {
             .timeouts
             .silence(false, self.attempts.load(Ordering::Relaxed) < candidates.len());
         let whole = self.whole.then(|| (idle, self.gateway.memory().clone()));
-        let is_plain = self.outcome_reporter.sent(starting.candidate).form == AnswerForm::Plain;
-        Some(RacedAttempt::new(attempt, starting.candidate, is_plain, whole, self.outcome_reporter.clone()))
+        Some(RacedAttempt::new(attempt, starting.candidate, whole, self.outcome_reporter.clone()))
     }
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision {
@@ -286,12 +285,6 @@ impl Launch for Launcher {
 
     fn next_after_failure(&mut self, waiting: &[usize], must: bool) -> Option<usize> {
         self.policy.driver.next_after_failure(waiting, must, self.policy.now_us())
-    }
-
-    /// An upstream that sent headers or pings is at work.
-    fn last_waits(&self, running: &RunningAttempt<RacedAttempt>) -> Option<Duration> {
-        let at_work = running.attempt.has_bytes();
-        Some(self.policy.driver.last_waits(running.candidate(), at_work, self.policy.now_us()))
     }
 
     fn hold(
