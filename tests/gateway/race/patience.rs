@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::harness::answer::{Response, advance_clock_until, error_and_close, read_response, silent, stream_after};
 use crate::harness::gateway::{Setup, TestGateway};
 use crate::support::{FakeProvider, Gate, Script};
@@ -84,6 +86,29 @@ async fn one_that_always_hangs_is_waited_for_five_times_and_not_longer_each_time
         );
         let late = waits.iter().filter(|waited| **waited > 2 * USUAL + Duration::from_millis(100)).count();
         assert!((5..=6).contains(&late), "{policy}: {waits:?}");
+        gateway.stop().await;
+    }
+}
+
+/// A quick upstream that breaks a quarter of its answers loses the lead.
+#[tokio::test]
+async fn one_whose_answers_break_loses_its_clients() {
+    for streams in [true, false] {
+        let a = FakeProvider::answering(|request| match request.number % 4 {
+            1 => Script::sse().delay(Duration::from_millis(180)).role().token("hel").close(),
+            _ => after(Duration::from_millis(180)),
+        });
+        let b = FakeProvider::answering(|_| after(Duration::from_millis(420))).await;
+        let fakes = [a.await, b];
+        let gateway = over(&fakes, "rescue = \"off\"\nretries = 0").await;
+        let mut broken = 0;
+        for _ in 0..80 {
+            let ask = json!({"model": "m", "stream": streams, "messages": [{}]});
+            let mut client = gateway.ask(&ask).await;
+            let response = advance_clock_until(read_response(&mut client)).await;
+            broken += usize::from(!response.body.contains("stop"));
+        }
+        assert!(broken <= if streams { 8 } else { 0 }, "{broken} of 80, {streams}");
         gateway.stop().await;
     }
 }

@@ -1,5 +1,6 @@
 //! The latency forecast of one upstream, as decisions and people read it. Not for learning.
 
+use super::breaks::Breaks;
 use super::grid::{self, GridRow, STEP, TIMES};
 use super::level::Level;
 use super::load::LoadSlope;
@@ -34,6 +35,7 @@ pub struct LatencyForecast {
     pub(crate) variance: f64,
     pub(crate) tpot: Tpot,
     pub(crate) throttle: Throttle,
+    pub(crate) breaks: Breaks,
     pub(crate) seen: f64,
     pub(crate) last_us: Option<i64>,
     /// Start of the latest attempt that had a first token, µs.
@@ -137,6 +139,11 @@ impl LatencyForecast {
     /// It fails so often that no hedge goes to it.
     pub fn throttled(&self, now: i64) -> bool {
         self.throttle.closed(now)
+    }
+
+    /// The chance that an answer breaks off after its first token.
+    pub fn break_chance(&self, now: i64) -> f64 {
+        self.breaks.chance(now)
     }
 
     /// It failed lately, and answers make up for that.

@@ -1,5 +1,6 @@
 //! Learns from every attempt at one upstream, winner or loser. Not for deciding: decisions read the [`LatencyForecast`].
 
+use super::breaks::Breaks;
 use super::latency::{USUAL, fresh};
 use super::level::{CLAMP, Level};
 use super::load::LoadSlope;
@@ -34,6 +35,7 @@ pub struct Learner {
     variance: f64,
     tpot: Tpot,
     throttle: Throttle,
+    breaks: Breaks,
     seen: f64,
     last_us: Option<i64>,
     /// Start of the latest attempt that had a first token, µs.
@@ -58,6 +60,7 @@ impl Learner {
             variance: VARIANCE,
             tpot: Tpot::default(),
             throttle: Throttle::new(),
+            breaks: Breaks::default(),
             seen: 0.0,
             last_us: None,
             answered_us: i64::MIN,
@@ -99,6 +102,11 @@ impl Learner {
         self.throttle.failed(now);
     }
 
+    /// An answer with a first token ended, or broke off.
+    pub fn ended(&mut self, broke: bool, now: i64) {
+        self.breaks.ended(broke, now);
+    }
+
     /// An attempt was answered, and its time is not learnt here.
     pub fn answered(&mut self, now: i64) {
         self.throttle.answered(now);
@@ -114,6 +122,7 @@ impl Learner {
             variance: self.variance,
             tpot: self.tpot,
             throttle: self.throttle,
+            breaks: self.breaks,
             seen: self.seen,
             last_us: self.last_us,
             answered_us: self.answered_us,
