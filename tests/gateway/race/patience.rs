@@ -73,7 +73,8 @@ async fn one_that_always_hangs_is_waited_for_five_times_and_not_longer_each_time
     for policy in ["policy = \"fallback\"", "policy = \"weighted\""] {
         let a = FakeProvider::answering(|_| silent()).await;
         let b = FakeProvider::answering(|_| after(USUAL)).await;
-        let gateway = over(&[a, b], policy).await;
+        let fakes = [a, b];
+        let gateway = over(&fakes, policy).await;
         let mut waits = Vec::new();
         for _ in 0..30 {
             let (waited, response) = waited(&gateway).await;
@@ -100,7 +101,7 @@ async fn one_whose_answers_break_loses_its_clients() {
         });
         let b = FakeProvider::answering(|_| after(Duration::from_millis(420))).await;
         let fakes = [a.await, b];
-        let gateway = over(&fakes, "rescue = \"off\"\nretries = 0").await;
+        let gateway = over(&fakes, "policy = \"adaptive\"\nrescue = \"off\"\nretries = 0").await;
         let mut broken = 0;
         for _ in 0..80 {
             let ask = json!({"model": "m", "stream": streams, "messages": [{}]});

@@ -97,6 +97,14 @@ impl Learner {
         self.tpot.observe(tpot_us, tokens, in_flight);
     }
 
+    /// An attempt that was launched failed: nothing is known by that of an upstream that never answered, so that it is tried on until
+    /// its breaker opens.
+    pub fn forget_launch(&mut self) {
+        if self.answered_us == i64::MIN {
+            self.launches = (self.launches - 1.0).max(0.0);
+        }
+    }
+
     /// An attempt failed by the upstream's own fault, or was answered 429; never one that we cut.
     pub fn failed(&mut self, now: i64) {
         self.throttle.failed(now);
@@ -158,12 +166,13 @@ impl Learner {
         };
         // What was cut later than usual is slow now. What is usual it does not say: a hung upstream would be waited for ever longer.
         let beyond = residual + level - self.level.lasting(now);
-        let is_unusual = !event && (beyond > USUAL.1.ln() || self.residuals.beyond(beyond).0 < UNUSUAL);
+        let has_answered = self.answered_us > i64::MIN;
+        let is_usual = has_answered && beyond <= USUAL.1.ln() && self.residuals.beyond(beyond).0 >= UNUSUAL;
         self.residuals.add(residual, event);
         if weight < TELLING {
             return;
         }
-        if is_unusual {
+        if !event && !is_usual {
             self.level.observe_passing(surprise, weight, self.variance, now);
             return;
         }

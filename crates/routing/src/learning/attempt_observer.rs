@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::upstream_stats::{LatencyClock, UpstreamStats};
 use super::{Learning, PrefixBlocks};
-use crate::forecast::SendConditions;
+use crate::forecast::{Learner, SendConditions};
 use crate::money::RaceBudget;
 use crate::money::tariff::{PromptTokens, Tariff};
 use photofinish_history::bill::PerByte;
@@ -132,6 +132,9 @@ impl AttemptObserver {
                     learner.decoded(tpot_us, tokens, sent.in_flight, now_us);
                 }
             });
+        }
+        if ending.failed {
+            known.learn(*clock, Learner::forget_launch);
         }
         // Either it is waited for by this clock, or it streamed.
         if let Some(waited_us) = waited(LatencyClock::WholeAnswer) {

@@ -4,7 +4,7 @@ use super::question::{AdaptiveQuestion, CANDIDATES_MAX, CandidateForecast, Candi
 use crate::forecast::grid::{self, GridRow, TIMES, grid};
 
 /// The least that a break costs its client, µs: somebody has to see it and ask again.
-const BREAK_US: f64 = 3e6;
+const BREAK_US: f64 = 30e6;
 /// Weight of a missed target, in tracked p99s.
 const MISSED: f64 = 10.0;
 /// Weight of the mean next to the target, to separate candidates that both miss or both meet it.

@@ -280,6 +280,8 @@ impl Launch for Fakes {
     }
 
     fn lost_ready(&mut self, _: usize, ready: Token) {
+        // A refusal ends also what is held back.
+        self.log.borrow_mut().held.take_if(|(ordinal, _)| *ordinal == ready.row.ordinal);
         self.keep_or_drop(ready.row);
     }
 
