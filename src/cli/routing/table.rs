@@ -147,7 +147,7 @@ impl RoutingRow {
         let cells = COLUMNS.into_iter().map(str::to_owned).zip(cells).chain(why);
         let colour = match reason.map_or("", |reason| reason.code.as_str()) {
             "best" => Some(GREEN),
-            "unknown" | "throttled" => Some(YELLOW),
+            "unknown" | "throttled" | "breaks" => Some(YELLOW),
             "off" | "breaker" | "cooling_down" | "unlisted" => Some(RED),
             _ => None,
         };

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::harness::answer::{Response, advance_clock_until, read_response, silent, stream_after};
+use serde_json::json;
+
+use crate::harness::answer::{Response, advance_clock_until, error_and_close, read_response, silent, stream_after};
 use crate::harness::gateway::{Setup, TestGateway};
 use crate::support::{FakeProvider, Gate, Script};
 
@@ -60,6 +62,84 @@ async fn on_a_fresh_gateway_nobody_waits_for_one_that_hangs() {
                 let most = if asked == 0 { Duration::from_secs(3) } else { Duration::from_secs(2) };
                 assert!(waited <= most + USUAL + STEPS, "{policy}, {hanging} hangs, request {asked}: {waited:?}");
             }
+            gateway.stop().await;
+        }
+    }
+}
+
+/// What was cut teaches nothing of what is usual, and opens the breaker.
+#[tokio::test]
+async fn one_that_always_hangs_is_waited_for_five_times_and_not_longer_each_time() {
+    for policy in ["policy = \"fallback\"", "policy = \"weighted\""] {
+        let a = FakeProvider::answering(|_| silent()).await;
+        let b = FakeProvider::answering(|_| after(USUAL)).await;
+        let fakes = [a, b];
+        let gateway = over(&fakes, policy).await;
+        let mut waits = Vec::new();
+        for _ in 0..30 {
+            let (waited, response) = waited(&gateway).await;
+            assert_eq!(response.streamed_text(), "hello", "{policy} {waits:?} {}", response.body);
+            waits.push(waited);
+        }
+        assert!(
+            waits[1..].iter().all(|waited| *waited <= Duration::from_secs(2) + USUAL + STEPS),
+            "{policy}: {waits:?}"
+        );
+        let late = waits.iter().filter(|waited| **waited > USUAL + Duration::from_secs(1)).count();
+        assert!(late <= 5, "{policy}: {waits:?}");
+        gateway.stop().await;
+    }
+}
+
+/// A quick upstream that breaks a quarter of its answers loses the lead.
+#[tokio::test]
+async fn one_whose_answers_break_loses_its_clients() {
+    for streams in [true, false] {
+        let a = FakeProvider::answering(|request| match request.number % 4 {
+            1 => Script::sse().delay(Duration::from_millis(180)).role().token("hel").close(),
+            _ => after(Duration::from_millis(180)),
+        });
+        let b = FakeProvider::answering(|_| after(Duration::from_millis(420))).await;
+        let fakes = [a.await, b];
+        let gateway = over(&fakes, "policy = \"adaptive\"\nrescue = \"off\"\nretries = 0").await;
+        let mut broken = 0;
+        for _ in 0..80 {
+            let ask = json!({"model": "m", "stream": streams, "messages": [{}]});
+            let mut client = gateway.ask(&ask).await;
+            let response = advance_clock_until(read_response(&mut client)).await;
+            broken += usize::from(!response.body.contains("stop"));
+        }
+        assert!(broken <= if streams { 8 } else { 0 }, "{broken} of 80, {streams}");
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn what_patience_started_does_not_answer_what_was_refused() {
+    let refusal = "{\"error\":{\"message\":\"no\",\"code\":\"content_filter\"}}";
+    for policy in POLICIES {
+        for (setting, answers) in [("stop", false), ("continue", true)] {
+            let may = Gate::new();
+            let held = may.clone();
+            let refuses = move |_: &_| {
+                let mut script = Script::new().wait(&held);
+                script.steps.extend(error_and_close(400, refusal).steps);
+                script
+            };
+            let later = Gate::new();
+            let waits = later.clone();
+            let fakes = [
+                FakeProvider::answering(refuses).await,
+                FakeProvider::answering(move |_| stream_after(&waits, &["hello"])).await,
+            ];
+            let gateway = over(&fakes, &format!("{policy}\nmax_attempts = 1\ncontent_policy = \"{setting}\"")).await;
+            let mut client = gateway.streaming().await;
+            advance_clock_until(fakes[1].request(0)).await;
+            may.open();
+            fakes[0].closed(0).await;
+            later.open();
+            let response = read_response(&mut client).await;
+            assert_eq!(response.status == 200, answers, "{policy} {setting}: {}", response.body);
             gateway.stop().await;
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use photofinish_config::config::Policy;
 use serde_json::json;
 
 use crate::harness::answer::{
@@ -145,6 +146,24 @@ async fn after_the_open_time_a_probe_joins_the_race_and_its_first_token_closes_t
     let providers = |race| rows.of(race).iter().map(|row| row["provider"].clone()).collect::<Vec<_>>();
     assert_eq!([providers(0), providers(1), providers(2)], [["a", "b"], ["b", "a"], ["a", "b"]], "by their start");
     assert_row!(rows.of(1)[1], json!({"start_reason": "first", "p_include": 1.0, "outcome": "won"}));
+}
+
+/// The one that is left out may be well again, and the client has nobody else.
+#[tokio::test]
+async fn an_open_breaker_is_the_last_resort_under_every_policy() {
+    for (policy, streams) in Policy::ALL.into_iter().flat_map(|policy| [(policy, true), (policy, false)]) {
+        let (a, b) = (failing(1).await, failing(usize::MAX).await);
+        let model = format!("[models.m]\npolicy = \"{}\"\nupstreams = [\"a/m\", \"b/m\"]", policy.as_str());
+        let gateway = Setup::over(&[&a, &b]).race("retries = 0").race(&breaker(1, LONG)).model(&model).start().await;
+        assert_eq!(of(&gateway, "a/m").await.status, 502);
+        let ask = json!({"model": "m", "stream": streams, "messages": [{}]});
+        let response = read_response(&mut gateway.ask(&ask).await).await;
+        assert_eq!((response.status, response.upstream()), (200, "a/m"), "{policy:?} {streams}");
+        assert!(!is_open(&gateway, "a/m").await);
+        let rows = gateway.stop().await;
+        assert_eq!(rows.of(1).iter().map(|row| &row["provider"]).collect::<Vec<_>>(), ["b", "a"], "{policy:?}");
+        assert_eq!(rows.races[1]["left_out"], json!(null));
+    }
 }
 
 #[tokio::test]

@@ -68,7 +68,7 @@ keys! {
         lossy: Lossy = choice(), or Lossy::Prefer;
         /// For clients that stream: when the first keep-alive comment goes out after the request, and the pause between two. At least
         /// 2s, or `off`.
-        keepalive: Option<Duration> = KEEPALIVE, or Some(Duration::from_secs(10));
+        keepalive: Option<Duration> = KEEPALIVE, or Some(Duration::from_secs(5));
         /// What happens after an upstream refuses a request for its content.
         content_policy: ContentPolicy = choice(), or ContentPolicy::Stop;
         /// What happens to a streamed answer that breaks off.
@@ -106,7 +106,7 @@ const KEEPALIVE: ParsedText<Option<Duration>> = ParsedText {
         "off" => Some(None),
         text => parse_duration(text).ok().filter(|after| RaceSettings::KEEPALIVE.contains(after)).map(Some),
     },
-    expected: "2s to 365d, such as \"10s\", or \"off\"",
+    expected: "2s to 365d, such as \"5s\", or \"off\"",
     pattern: r"off|\d+(\.\d+)?\s*(ms|s|m|h|d)",
     format: |after| after.map_or("off".to_owned(), format_duration),
 };

@@ -46,8 +46,6 @@ pub(super) enum RaceDecision {
 #[derive(Default)]
 pub(super) struct AttemptShared {
     decision: AtomicU8,
-    /// Its upstream sent headers, or more.
-    has_bytes: AtomicBool,
     /// Cancelling it closes its connection.
     owns_connection: AtomicBool,
 }
@@ -55,10 +53,6 @@ pub(super) struct AttemptShared {
 impl AttemptShared {
     pub fn decide(&self, decision: RaceDecision) {
         self.decision.store(decision as u8, Ordering::Relaxed);
-    }
-
-    pub fn has_bytes(&self) -> bool {
-        self.has_bytes.load(Ordering::Relaxed)
     }
 
     pub fn owns_connection(&self) -> bool {
@@ -221,7 +215,6 @@ impl AttemptGuard {
     /// Status and headers of the answer.
     pub fn head(&mut self, response: &Response) {
         let at_us = self.elapsed(Instant::now());
-        self.shared.has_bytes.store(true, Ordering::Relaxed);
         self.record.headers_us = Some(at_us);
         self.record.http_status = Some(i64::from(response.status.as_u16()));
         self.recorder.step(&self.record, AttemptStep::Headers, at_us);
@@ -423,15 +416,17 @@ pub fn ending(record: &AttemptRecord, choices: Option<i64>) -> ObservedEnd {
     let decoding = Decoding::of(record);
     let failure = record.failure.and_then(FailureKind::from_name);
     let waited = record.ttft_obs_us.filter(|_| record.ttft_event == Some(0));
+    // An answer under way at the deadline is not the upstream's fault.
+    let is_cut = failure == Some(FailureKind::Timeout) && record.first_token_us.is_some();
+    let failed = failure.is_some_and(slows_hedging) && !is_cut;
     ObservedEnd {
         waited_us: if record.plain { record.cancel_us.filter(|_| record.eof_us.is_none()) } else { waited },
         whole_us: record
             .finish_us
             .or(record.last_token_us)
             .filter(|_| !record.plain && record.outcome == AttemptOutcome::Won),
-        // An answer under way at the deadline is not the upstream's fault.
-        failed: failure.is_some_and(slows_hedging)
-            && !(failure == Some(FailureKind::Timeout) && record.first_token_us.is_some()),
+        failed,
+        broke: failed && record.outcome == AttemptOutcome::FailedMid,
         limited: failure == Some(FailureKind::RateLimited),
         billed: !matches!(record.outcome, AttemptOutcome::Failed | AttemptOutcome::Shed) && record.connect_us.is_some(),
         served: record.outcome == AttemptOutcome::Won,

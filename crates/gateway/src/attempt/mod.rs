@@ -77,11 +77,6 @@ impl Attempt {
         self.shared.decide(decision);
     }
 
-    /// Its upstream sent headers, or more.
-    pub fn has_bytes(&self) -> bool {
-        self.shared.has_bytes()
-    }
-
     /// Cancelling it closes its connection: it is asked over HTTP/1.1.
     pub fn owns_connection(&self) -> bool {
         self.shared.owns_connection()

@@ -23,12 +23,6 @@ pub trait RacingAttempt: Future<Output = Result<Self::Ready, Failure>> + Unpin {
     fn has_begun(&self) -> bool {
         false
     }
-
-    /// Nothing of it can be seen before it is ready, and that may take long. So it is not cut when it is late: another one
-    /// starts too. If that one wins, it was too late.
-    fn may_be_long(&self) -> bool {
-        false
-    }
 }
 
 /// A ready attempt while it is held back.
@@ -45,7 +39,7 @@ pub trait HeldAttempt {
 pub enum CutReason {
     /// Another attempt won, or will.
     Lost,
-    /// No first token within its timeout.
+    /// No first token within its timeout, and another attempt won.
     Late,
     /// The total deadline passed.
     Deadline,
@@ -60,14 +54,18 @@ pub struct RunningAttempt<A> {
     pub started_at: Instant,
     /// When it is late. None once its first token came, or if it may run on.
     pub(super) late_at: Option<Instant>,
-    /// It was late, and ran on because its answer may only be long.
+    /// It had no first token in its timeout.
     pub(super) was_late: bool,
+    /// Another one was started because it was late.
+    pub(super) is_overdue: bool,
+    /// It was started because another one was late.
+    pub(super) is_rescue: bool,
 }
 
 impl<A> RunningAttempt<A> {
     pub(super) fn became<R>(self, ready: R) -> RunningAttempt<R> {
-        let RunningAttempt { entry, ordinal, started_at, late_at, was_late, .. } = self;
-        RunningAttempt { attempt: ready, entry, ordinal, started_at, late_at, was_late }
+        let RunningAttempt { entry, ordinal, started_at, late_at, was_late, is_overdue, is_rescue, .. } = self;
+        RunningAttempt { attempt: ready, entry, ordinal, started_at, late_at, was_late, is_overdue, is_rescue }
     }
 
     pub fn candidate(&self) -> usize {
@@ -111,14 +109,9 @@ pub trait Launch {
     }
 
     /// The candidate that starts after a failure, or in place of a late one, as an index into `waiting`, which is not empty. An index
-    /// beyond the end means the last. None: no further one. `must`: nothing else runs.
+    /// beyond the end means the last. None: no further one. `must`: nothing else runs, or all that runs is late.
     fn next_after_failure(&mut self, _waiting: &[usize], _must: bool) -> Option<usize> {
         Some(0)
-    }
-
-    /// How long the last attempt alive may take to its first token, from its start. None: until the deadline.
-    fn last_waits(&self, _running: &RunningAttempt<Self::Attempt>) -> Option<Duration> {
-        None
     }
 
     /// How long a ready attempt is held back for the running ones. None: not at all.

@@ -158,7 +158,7 @@ impl<L: Launch> Race<L> {
 
     fn handle(&mut self, event: RaceEvent<L::Ready>) -> Option<RaceFinish<L::Ready>> {
         match event {
-            RaceEvent::Ready(arrival) if self.is_only_watched(&arrival) => self.lose_ready(arrival),
+            RaceEvent::Ready(arrival) if self.may_not_answer(&arrival) => self.lose_ready(arrival),
             RaceEvent::Ready(arrival) => return self.hold_or_choose(arrival).map(|winner| self.win(winner)),
             RaceEvent::Failed => {}
             RaceEvent::Time if self.hold_is_over() => {}
@@ -166,7 +166,7 @@ impl<L: Launch> Race<L> {
                 self.cut_at_deadline();
                 return Some(RaceFinish::Deadline);
             }
-            RaceEvent::Time => self.cut_the_late(),
+            RaceEvent::Time => self.replace_the_late(),
         }
         None
     }
@@ -264,7 +264,17 @@ impl<L: Launch> Race<L> {
     }
 
     fn keep(&mut self, candidate: usize, failure: Failure) {
-        self.stopped |= next(&failure, self.plan.content_policy) == NextStep::Stop;
+        if next(&failure, self.plan.content_policy) == NextStep::Stop {
+            self.stopped = true;
+            // What was asked only because another one was late must not answer what was refused.
+            let (rescues, running): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut self.running).into_iter().partition(|running| running.is_rescue);
+            self.running = running;
+            rescues.into_iter().for_each(|rescue| self.lose(rescue));
+            if let Some((held, _)) = self.held.take_if(|(held, _)| held.is_rescue) {
+                self.lose_ready(held);
+            }
+        }
         self.failures.push((candidate, failure));
     }
 }
@@ -284,11 +294,12 @@ impl<L: Launch> Race<L> {
             let replan = self.launch.replan(&self.running, &self.candidates(&free));
             tracing::debug!(?replan, "what the policy starts in addition");
             match replan {
-                Replan::Start(candidate) => {
-                    match free.iter().find(|place| self.waiting[**place].entry.candidate == candidate) {
-                        Some(place) => {
-                            self.start_at(*place, StartReason::Hedge);
-                        }
+                Replan::Start(candidate) | Replan::Rescue(candidate) => {
+                    let place = free.iter().find(|place| self.waiting[**place].entry.candidate == candidate);
+                    let is_rescue = matches!(replan, Replan::Rescue(_));
+                    match place {
+                        Some(place) if self.start_at(*place, StartReason::Hedge) && is_rescue => self.note_rescue(),
+                        Some(_) => {}
                         None => self.ask_at = None,
                     }
                 }
@@ -327,11 +338,12 @@ impl<L: Launch> Race<L> {
             return false;
         }
         let mut free = self.free();
-        if free.is_empty() && self.running.is_empty() {
+        let nobody = self.running.iter().all(|running| running.was_late);
+        if free.is_empty() && nobody {
             self.recall_losers();
             free = self.free();
         }
-        if free.is_empty() && self.running.is_empty() && !self.awaits_retry() {
+        if free.is_empty() && nobody && !self.awaits_retry() {
             free = (0..self.waiting.len()).collect();
         }
         let place = match reason {
@@ -343,8 +355,7 @@ impl<L: Launch> Race<L> {
                 if free.is_empty() {
                     return false;
                 }
-                let must = self.running.is_empty();
-                let Some(place) = self.launch.next_after_failure(&self.candidates(&free), must) else { return false };
+                let Some(place) = self.launch.next_after_failure(&self.candidates(&free), nobody) else { return false };
                 place
             }
         };
@@ -454,8 +465,20 @@ impl<L: Launch> Race<L> {
         let starting = AttemptStart { candidate: entry.candidate, ordinal, reason, p_include: entry.p_include };
         let Some(attempt) = self.launch.launch(starting) else { return false };
         self.started += 1;
-        self.running.push(RunningAttempt { attempt, entry, ordinal, started_at, late_at, was_late: false });
+        let (was_late, is_overdue, is_rescue) = (false, false, false);
+        let running = RunningAttempt { attempt, entry, ordinal, started_at, late_at, was_late, is_overdue, is_rescue };
+        self.running.push(running);
         true
+    }
+
+    /// The latest start replaces the attempt that has waited longest.
+    fn note_rescue(&mut self) {
+        let Some((rescue, others)) = self.running.split_last_mut() else { return };
+        rescue.is_rescue = true;
+        if let Some(longest) = others.iter_mut().filter(|other| !other.entry.trial).min_by_key(|other| other.started_at)
+        {
+            longest.is_overdue = true;
+        }
     }
 }
 
@@ -470,7 +493,16 @@ impl<L: Launch> Race<L> {
     pub(crate) fn win(&mut self, winner: RunningAttempt<L::Ready>) -> RaceFinish<L::Ready> {
         for loser in std::mem::take(&mut self.running) {
             tracing::debug!(ordinal = loser.ordinal, winner = winner.ordinal, "cut: another attempt won");
-            if loser.was_late { self.cut_late(loser) } else { self.lose(loser) }
+            let waits = !loser.has_begun();
+            if waits && loser.was_late {
+                self.cut_late(loser);
+                continue;
+            }
+            // A hang that another one answered for is no less a hang.
+            if waits && loser.is_overdue {
+                self.launch.failed(loser.entry.candidate, &no_answer("its usual time"));
+            }
+            self.lose(loser);
         }
         let RunningAttempt { attempt: ready, entry, ordinal, .. } = winner;
         RaceFinish::Won { ready, candidate: entry.candidate, ordinal }
@@ -489,9 +521,11 @@ impl<L: Launch> Race<L> {
         Some(winner)
     }
 
-    /// It may not serve the client while another one may.
-    fn is_only_watched(&self, arrival: &RunningAttempt<L::Ready>) -> bool {
-        arrival.entry.trial && !self.plan.trials_win && !(self.running.is_empty() && self.held.is_none())
+    /// It was refused by another, or is only watched: it may not serve the client while another one may.
+    fn may_not_answer(&self, arrival: &RunningAttempt<L::Ready>) -> bool {
+        let is_only_watched =
+            || arrival.entry.trial && !self.plan.trials_win && !(self.running.is_empty() && self.held.is_none());
+        self.stopped && arrival.is_rescue || is_only_watched()
     }
 
     fn lose_ready(&mut self, mut loser: RunningAttempt<L::Ready>) {
@@ -525,56 +559,31 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    /// Replaces late attempts. The last one alive has longer, and one whose answer may only be long is not cut. A trial does not count
-    /// as running for this.
-    pub(crate) fn cut_the_late(&mut self) {
+    /// Starts others beside late attempts. None is cut: whoever answers first wins.
+    pub(crate) fn replace_the_late(&mut self) {
         let now = self.launch.now();
         for begun in self.running.iter_mut().filter(|running| running.has_begun()) {
             begun.late_at = None;
         }
-        while let Some(position) = self.latest(now) {
-            let trial = self.running[position].entry.trial;
-            if !trial {
-                self.start_next(StartReason::Fallback);
-            }
-            let alive = self.running.iter().filter(|running| trial || !running.entry.trial).count();
-            let may_be_long = self.running[position].attempt.may_be_long();
-            if may_be_long {
-                let running = &mut self.running[position];
-                (running.late_at, running.was_late) = (None, true);
+        while let Some(position) = self.running.iter().position(|running| running.late_at.is_some_and(|at| at <= now)) {
+            let late = &mut self.running[position];
+            (late.late_at, late.was_late) = (None, true);
+            if late.entry.trial {
                 continue;
             }
-            if alive == 1 && self.held.is_none() {
-                let running = &self.running[position];
-                let until = self.launch.last_waits(running).map(|waits| running.started_at + waits);
-                if until.is_none_or(|until| until > now) {
-                    self.running[position].late_at = until;
-                    continue;
-                }
+            if self.start_next(StartReason::Fallback) {
+                self.note_rescue();
             }
-            let late = self.running.remove(position);
-            self.cut_late(late);
-            if !trial {
-                self.ask_at = self.plan.ask_after.map(|_| now);
-            }
+            self.ask_at = self.plan.ask_after.map(|_| now);
         }
     }
 
     fn cut_late(&mut self, mut late: RunningAttempt<L::Attempt>) {
         late.attempt.cut(CutReason::Late);
-        tracing::debug!(ordinal = late.ordinal, limit = ?late.entry.first_token, "cut: it is late");
-        let awaited = if late.was_late { "answer" } else { "first token" };
-        let message = format!("no {awaited} within {:?}", late.entry.first_token);
-        let failure = Failure::new(FailureKind::Timeout, Phase::FirstToken, message);
+        tracing::debug!(ordinal = late.ordinal, limit = ?late.entry.first_token, "cut: it was late, and another won");
+        let failure = no_answer(&format!("timeouts.first_token, {:?}", late.entry.first_token));
         self.launch.failed(late.entry.candidate, &failure);
         self.failures.push((late.entry.candidate, failure));
-    }
-
-    /// A late attempt, trials first.
-    fn latest(&self, now: Instant) -> Option<usize> {
-        let is_late = |running: &RunningAttempt<L::Attempt>| running.late_at.is_some_and(|at| at <= now);
-        let trial = self.running.iter().position(|running| running.entry.trial && is_late(running));
-        trial.or_else(|| self.running.iter().position(is_late))
     }
 
     /// Cuts attempts that cannot win any more. The last running attempt stays.
@@ -594,7 +603,7 @@ impl<L: Launch> Race<L> {
             tracing::debug!(ordinal = running.ordinal, "cut: the total deadline passed");
             let begun = running.has_begun();
             let phase = if begun { Phase::Stream } else { Phase::FirstToken };
-            let failure = Failure::new(FailureKind::Timeout, phase, "the total deadline passed");
+            let failure = Failure { phase, ..no_answer(&format!("timeouts.total, {:?}", self.plan.total)) };
             // A long answer is not the upstream's fault.
             if !begun {
                 self.launch.failed(running.entry.candidate, &failure);
@@ -623,6 +632,10 @@ impl<L: Launch> Race<L> {
         self.losers.push(loser.entry);
         self.launch.lost(loser.attempt);
     }
+}
+
+fn no_answer(limit: &str) -> Failure {
+    Failure::new(FailureKind::Timeout, Phase::FirstToken, format!("no answer within {limit}"))
 }
 
 #[cfg(test)]

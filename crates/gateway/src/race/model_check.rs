@@ -42,13 +42,11 @@ fn random_world(random: &mut fastrand::Rng) -> (World, RacePlan) {
     let world = World {
         courses,
         whole,
-        plain: !whole && random.u8(0..3) == 0,
         first_decides: whole && random.bool(),
         asks_again: random.bool().then(|| random.usize(0..candidates)),
         retries: (random.u32(0..3), random_delay(random), random.bool()),
         audits: random.bool(),
         leaves_at: (random.u8(0..4) == 0).then(|| random_delay(random)),
-        last_waits: random.bool().then(|| random_delay(random)),
     };
     let plan = RacePlan {
         entries,

@@ -450,12 +450,6 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
         self.driver.as_mut().map_or(Some(0), |driver| driver.next_after_failure(waiting, must, now_us))
     }
 
-    fn last_waits(&self, running: &RunningAttempt<SimulatedAttempt<'w, W>>) -> Option<Duration> {
-        // An upstream that answers at all sends headers at once.
-        let at_work = running.attempt.0.as_ref().is_some_and(|answering| answering.tpot_us().is_some());
-        Some(self.driver.as_ref()?.last_waits(running.candidate(), at_work, self.learning.now_us()))
-    }
-
     fn hold(
         &mut self,
         ready: &RunningAttempt<Answering<'w, W>>,

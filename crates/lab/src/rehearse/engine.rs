@@ -126,9 +126,9 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
             let mut candidates = stage.health.candidates(with_trials, now);
             if stage.settings.quality == QualityRule::Exclude {
                 let is_worse = |place: &SimulatedCandidate| stage.world.is_worse(&request, place.upstream);
-                if candidates.iter().any(|place| !place.trial && !is_worse(place)) {
+                if candidates.iter().any(|place| !place.trial && !place.last && !is_worse(place)) {
                     candidates.retain(|place| !place.trial || !is_worse(place));
-                    candidates.iter_mut().for_each(|place| place.last = is_worse(place));
+                    candidates.iter_mut().for_each(|place| place.last |= is_worse(place));
                     candidates.stable_sort_by_key(|place| place.last);
                 }
             }

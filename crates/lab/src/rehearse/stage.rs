@@ -188,7 +188,7 @@ impl SimulatedHealth {
         }
     }
 
-    /// The candidates of a race that begins now, trials last. `with_trials`: a trial may run in addition to the first attempt.
+    /// The candidates of a race that begins now, then trials, and last those with open breakers. `with_trials`: a trial may run in addition to the first attempt.
     pub(super) fn candidates(&mut self, with_trials: bool, now: Instant) -> Vec<SimulatedCandidate> {
         let trying = if with_trials { TrialScope::InAddition } else { TrialScope::InPlace };
         let (mut candidates, mut suspects) = (Vec::new(), Vec::new());
@@ -207,14 +207,15 @@ impl SimulatedHealth {
                 suspects.push((upstream, status));
             }
         }
-        let alone = candidates.is_empty();
+        let (alone, mut held) = (candidates.is_empty(), Vec::new());
         for (upstream, status) in suspects {
             let due = alone || status == BreakerStatus::HalfOpen && with_trials;
             let begun = if due { self.begin_trial(upstream, now) } else { None };
-            if alone || begun.is_some() {
-                candidates.push(SimulatedCandidate { upstream, trial: !alone, last: false, room: None, begun });
-            }
+            let last = !alone && begun.is_none();
+            let list = if last { &mut held } else { &mut candidates };
+            list.push(SimulatedCandidate { upstream, trial: !alone && !last, last, room: None, begun });
         }
+        candidates.extend(held);
         candidates
     }
 

@@ -1,5 +1,6 @@
 //! The latency forecast of one upstream, as decisions and people read it. Not for learning.
 
+use super::breaks::Breaks;
 use super::grid::{self, GridRow, STEP, TIMES};
 use super::level::Level;
 use super::load::LoadSlope;
@@ -18,7 +19,7 @@ const UNKNOWN: f64 = 2.5;
 const FORGOTTEN_US: f64 = 86_400e6;
 
 /// The least and the most of a high quantile of what is usual, in usual medians. After a hang the quantile alone would be far too high.
-const USUAL: (f64, f64) = (2.0, 8.0);
+pub(crate) const USUAL: (f64, f64) = (2.0, 8.0);
 
 /// A waiting attempt is evidence once it has waited longer than this share of all attempts.
 const UNUSUAL: f64 = 0.85;
@@ -34,6 +35,7 @@ pub struct LatencyForecast {
     pub(crate) variance: f64,
     pub(crate) tpot: Tpot,
     pub(crate) throttle: Throttle,
+    pub(crate) breaks: Breaks,
     pub(crate) seen: f64,
     pub(crate) last_us: Option<i64>,
     /// Start of the latest attempt that had a first token, µs.
@@ -137,6 +139,11 @@ impl LatencyForecast {
     /// It fails so often that no hedge goes to it.
     pub fn throttled(&self, now: i64) -> bool {
         self.throttle.closed(now)
+    }
+
+    /// The chance that an answer breaks off after its first token.
+    pub fn break_chance(&self, now: i64) -> f64 {
+        self.breaks.chance(now)
     }
 
     /// It failed lately, and answers make up for that.

@@ -1,6 +1,7 @@
 //! Learns from every attempt at one upstream, winner or loser. Not for deciding: decisions read the [`LatencyForecast`].
 
-use super::latency::fresh;
+use super::breaks::Breaks;
+use super::latency::{USUAL, fresh};
 use super::level::{CLAMP, Level};
 use super::load::LoadSlope;
 use super::residuals::{KEPT, LazyShape, Residuals};
@@ -11,6 +12,8 @@ use super::{LatencyForecast, SendConditions};
 
 /// Observations with less weight than this only enter the scatter.
 const TELLING: f64 = 0.05;
+/// A wait that so few answers take is not usual.
+const UNUSUAL: f64 = 0.05;
 /// Variance of a residual without any samples.
 const VARIANCE: f64 = 0.09;
 /// Bounds of it: measured times are never free of noise, and stragglers are not scatter.
@@ -32,6 +35,7 @@ pub struct Learner {
     variance: f64,
     tpot: Tpot,
     throttle: Throttle,
+    breaks: Breaks,
     seen: f64,
     last_us: Option<i64>,
     /// Start of the latest attempt that had a first token, µs.
@@ -56,6 +60,7 @@ impl Learner {
             variance: VARIANCE,
             tpot: Tpot::default(),
             throttle: Throttle::new(),
+            breaks: Breaks::default(),
             seen: 0.0,
             last_us: None,
             answered_us: i64::MIN,
@@ -92,9 +97,22 @@ impl Learner {
         self.tpot.observe(tpot_us, tokens, in_flight);
     }
 
+    /// An attempt that was launched failed: nothing is known by that of an upstream that never answered, so that it is tried on until
+    /// its breaker opens.
+    pub fn forget_launch(&mut self) {
+        if self.answered_us == i64::MIN {
+            self.launches = (self.launches - 1.0).max(0.0);
+        }
+    }
+
     /// An attempt failed by the upstream's own fault, or was answered 429; never one that we cut.
     pub fn failed(&mut self, now: i64) {
         self.throttle.failed(now);
+    }
+
+    /// An answer with a first token ended, or broke off.
+    pub fn ended(&mut self, broke: bool, now: i64) {
+        self.breaks.ended(broke, now);
     }
 
     /// An attempt was answered, and its time is not learnt here.
@@ -112,6 +130,7 @@ impl Learner {
             variance: self.variance,
             tpot: self.tpot,
             throttle: self.throttle,
+            breaks: self.breaks,
             seen: self.seen,
             last_us: self.last_us,
             answered_us: self.answered_us,
@@ -145,8 +164,16 @@ impl Learner {
             let (survival, expected) = self.residuals.beyond(residual);
             (1.0 - survival, expected)
         };
+        // What was cut later than usual is slow now. What is usual it does not say: a hung upstream would be waited for ever longer.
+        let beyond = residual + level - self.level.lasting(now);
+        let has_answered = self.answered_us > i64::MIN;
+        let is_usual = has_answered && beyond <= USUAL.1.ln() && self.residuals.beyond(beyond).0 >= UNUSUAL;
         self.residuals.add(residual, event);
         if weight < TELLING {
+            return;
+        }
+        if !event && !is_usual {
+            self.level.observe_passing(surprise, weight, self.variance, now);
             return;
         }
         self.seen = self.seen * KEPT + weight;

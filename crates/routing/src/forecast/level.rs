@@ -97,6 +97,13 @@ impl Level {
         self.observe_of(now, surprise, weight, variance, now)
     }
 
+    /// The same of a wait that says nothing of what stays for hours.
+    pub fn observe_passing(&mut self, surprise: f64, weight: f64, variance: f64, now: i64) {
+        let slow = self.lasting(now);
+        self.observe(surprise, weight, variance, now);
+        self.slow = slow;
+    }
+
     /// The same of an attempt that has not ended: `of` is when it was sent, so that several that wait at once are as far apart
     /// as they were sent.
     pub fn observe_of(&mut self, of: i64, surprise: f64, weight: f64, variance: f64, now: i64) -> f64 {

@@ -4,6 +4,7 @@
 //!
 //! Attempts report to the [`Learner`] of their upstream, whose [`LatencyForecast`] the next decision reads.
 
+mod breaks;
 pub mod grid;
 mod latency;
 mod learner;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::breaker::{BreakerScope, BreakerStatus, TrialScope};
-use super::candidate::wait_for_all;
+use super::candidate::{LastResort, wait_for_all};
 use super::cooldown::CooldownReason;
 use super::{CallerId, Candidate, CooldownState, UpstreamHealth};
 use crate::money::lock;
@@ -41,6 +41,8 @@ pub struct BreakerAdmission<'a> {
     pub uploads: Vec<Arc<RequestTranslation>>,
     /// Permits, by the candidate's index.
     pub trials: Vec<(usize, TrialPermit)>,
+    /// Those that run when all others have failed.
+    held: Vec<OfferedCandidate>,
 }
 
 /// A candidate that may only be tested, or not started at all; and why, if that is not its breaker.
@@ -58,11 +60,12 @@ impl<'a> BreakerAdmission<'a> {
         // A candidate is large, and lives as long as the answer: no room for more of them than there can be.
         let (candidates, uploads) = (Vec::with_capacity(upstreams), Vec::with_capacity(upstreams));
         let trying = if in_addition { TrialScope::InAddition } else { TrialScope::InPlace };
-        BreakerAdmission { health, settings, caller, trying, candidates, uploads, trials: Vec::new() }
+        BreakerAdmission { health, settings, caller, trying, candidates, uploads, trials: Vec::new(), held: Vec::new() }
     }
 
-    /// Admits those of `offered` that may start, with trials for breakers that are half open. Without any healthy candidate all are
-    /// admitted: a doubtful upstream is better than none. Returns the names of the others, and why they do not start.
+    /// Admits those of `offered` that may start, with trials for breakers that are half open. Others that do not cool down are a last
+    /// resort, or run at once where no candidate is healthy: a doubtful upstream is better than none. Returns the names of those that
+    /// cool down.
     pub fn admit(&mut self, offered: Vec<OfferedCandidate>) -> Vec<(String, CooldownState)> {
         let (mut cooled_down, mut doubtful, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
         for offered in offered {
@@ -92,19 +95,24 @@ impl<'a> BreakerAdmission<'a> {
                 self.candidates.push(Candidate { trial: !alone, ..candidate });
                 self.uploads.push(request_translation);
             } else {
-                left_out.push((candidate.name, CooldownState { wait: status.wait(), why }));
+                let last = Some(LastResort::Held(CooldownState { wait: status.wait(), why }));
+                self.held.push((Candidate { last, ..candidate }, request_translation));
             }
         }
         left_out
     }
 
-    /// Admits as the last resort those of `offered` that may start as usual.
+    /// Call last: admits as the last resort those of `offered`, which answer worse, that may start as usual; and behind them those
+    /// that were held.
     pub fn admit_last(&mut self, offered: impl IntoIterator<Item = OfferedCandidate>) {
         for (candidate, request_translation) in offered {
             if self.health.held(&candidate).is_none() {
-                self.add((Candidate { last: true, ..candidate }, request_translation));
+                self.add((Candidate { last: Some(LastResort::Worse), ..candidate }, request_translation));
             }
         }
+        let (candidates, uploads): (Vec<_>, Vec<_>) = std::mem::take(&mut self.held).into_iter().unzip();
+        self.candidates.extend(candidates);
+        self.uploads.extend(uploads);
     }
 
     /// Returned if it may not start as usual. A candidate whose rate limits are used up is treated as if its breaker were open.

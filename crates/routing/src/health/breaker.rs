@@ -28,6 +28,9 @@ const SOON: Duration = Duration::from_secs(1);
 const RETURNS_WITH: u32 = 2;
 const DOUBLINGS: u64 = 10;
 
+/// Complete answers that make up for one that broke off: a breaker opens where more than one in nine breaks.
+const BREAK: u32 = 8;
+
 /// How an upstream may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerStatus {
@@ -76,7 +79,7 @@ pub struct Breakers {
 struct CircuitBreaker {
     /// Consecutive failures before the first token. A first token resets it.
     failed: u32,
-    /// Consecutive answers that broke off after their first token. A complete answer resets it.
+    /// Answers that broke off after their first token, in eighths. A complete answer takes one eighth.
     broke: u32,
     met_by: FailureSource,
     open: Option<OpenBreaker>,
@@ -190,14 +193,15 @@ impl Breakers {
             }
             return None;
         }
-        let run = if broke { &mut breaker.broke } else { &mut breaker.failed };
-        *run = run.saturating_add(1);
+        let (run, each) = if broke { (&mut breaker.broke, BREAK) } else { (&mut breaker.failed, 1) };
+        *run = run.saturating_add(each);
+        let opens = *run / each >= settings.failures;
         breaker.met_by = match (breaker.met_by, caller) {
             (FailureSource::NoCaller, Some(caller)) => FailureSource::One(caller),
             (FailureSource::One(before), Some(caller)) if before == caller => FailureSource::One(caller),
             _ => FailureSource::Several,
         };
-        if *run < settings.failures {
+        if !opens {
             return None;
         }
         let only = if let FailureSource::One(caller) = breaker.met_by { Some(caller) } else { None };
@@ -228,7 +232,7 @@ impl Breakers {
     /// Records an answer that ended well.
     pub fn ended_well(&mut self, asked: BreakerScope<'_>) {
         if let Some(breaker) = self.get_mut(asked).filter(|breaker| breaker.open.is_none()) {
-            breaker.broke = 0;
+            breaker.broke = breaker.broke.saturating_sub(1);
             self.forget(asked);
         }
     }

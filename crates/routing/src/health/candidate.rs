@@ -30,8 +30,8 @@ pub struct Candidate {
     pub trial: bool,
     /// Why it answers worse than others of the model, if the request has tools or a schema.
     pub worse: Option<Arc<str>>,
-    /// For that reason it is asked only when no other is left.
-    pub last: bool,
+    /// It is asked only when no other is left, and why.
+    pub last: Option<LastResort>,
     /// Of its breaker: how many attempts may run there at once before others go first. None: any number.
     pub room: Option<u32>,
 }
@@ -45,6 +45,24 @@ impl Candidate {
     /// The scope of its breaker.
     pub fn breaker_scope(&self) -> BreakerScope<'_> {
         BreakerScope { upstream: &self.name, surface: self.surface, named: self.named }
+    }
+}
+
+/// Why an upstream is asked only when no other is left.
+#[derive(Clone, Copy, Debug)]
+pub enum LastResort {
+    /// It answers worse than the others.
+    Worse,
+    /// Its breaker is open, or its rate limits are used up.
+    Held(CooldownState),
+}
+
+impl LastResort {
+    pub fn reason(self) -> LeftOutReason {
+        match self {
+            LastResort::Worse => LeftOutReason::Quality,
+            LastResort::Held(cooling) => cooling.reason(),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ pub mod windows;
 
 pub use admission::{BreakerAdmission, TrialPermit, cooling_down};
 pub use callers::{Callers, FoundCaller, MadeCallers, MadeKey};
-pub use candidate::{CallerId, Candidate, CooldownState};
+pub use candidate::{CallerId, Candidate, CooldownState, LastResort};
 pub use hints::HealthHint;
 pub use live::{LiveConfig, ProviderRoute, named, why_off};
 pub use outcome_reporter::{OutcomeReporter, RejectedFeature, SentRequest};

@@ -326,7 +326,7 @@ mod tests {
             named: false,
             trial: false,
             worse: None,
-            last: false,
+            last: None,
             room: None,
         };
         let Keys::Token(token) = &candidate.upstream.provider.keys else { panic!("it has a token") };

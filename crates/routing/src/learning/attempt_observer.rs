@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::upstream_stats::{LatencyClock, UpstreamStats};
 use super::{Learning, PrefixBlocks};
-use crate::forecast::SendConditions;
+use crate::forecast::{Learner, SendConditions};
 use crate::money::RaceBudget;
 use crate::money::tariff::{PromptTokens, Tariff};
 use photofinish_history::bill::PerByte;
@@ -45,6 +45,8 @@ pub struct ObservedEnd {
     pub whole_us: Option<i64>,
     /// It failed by the upstream's fault, or with a 429.
     pub failed: bool,
+    /// It broke off after its first token.
+    pub broke: bool,
     /// It was answered 429.
     pub limited: bool,
     /// It was started and not refused: it is billed.
@@ -115,7 +117,7 @@ impl AttemptObserver {
         let waited = |by: LatencyClock| ending.waited_us.filter(|_| *clock == by);
         let decoded = ending.tpot_us.zip(ending.output_tokens);
         let waited_us = waited(LatencyClock::FirstToken);
-        if waited_us.is_some() || ending.failed || decoded.is_some() {
+        if waited_us.is_some() || ending.failed || decoded.is_some() || ending.served || ending.broke {
             known.learn(LatencyClock::FirstToken, |learner| {
                 if let Some(waited_us) = waited_us {
                     learner.censored(*sent, waited_us, now_us);
@@ -123,10 +125,16 @@ impl AttemptObserver {
                 if ending.failed {
                     learner.failed(now_us);
                 }
+                if ending.served || ending.broke {
+                    learner.ended(ending.broke, now_us);
+                }
                 if let Some((tpot_us, tokens)) = decoded {
                     learner.decoded(tpot_us, tokens, sent.in_flight, now_us);
                 }
             });
+        }
+        if ending.failed {
+            known.learn(*clock, Learner::forget_launch);
         }
         // Either it is waited for by this clock, or it streamed.
         if let Some(waited_us) = waited(LatencyClock::WholeAnswer) {

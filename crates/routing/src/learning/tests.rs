@@ -117,7 +117,7 @@ fn only_an_upstream_with_whole_answers_has_statistics_of_them() {
     let learning = Arc::new(Learning::new());
     let whole = |name: &str| learning.upstream(name).forecast_by(LatencyClock::WholeAnswer);
     let spec = |name: &str, clock| ObserverSpec { known: learning.upstream(name), clock, ..observer_spec(&learning) };
-    let end = ObservedEnd { failed: true, waited_us: Some(1_000), ..ObservedEnd::default() };
+    let end = ObservedEnd { waited_us: Some(1_000), ..ObservedEnd::default() };
     AttemptObserver::start(spec("a/m", LatencyClock::FirstToken)).ended(&end);
     assert!(Arc::ptr_eq(&whole("a/m"), &whole("b/m")));
     AttemptObserver::start(spec("b/m", LatencyClock::WholeAnswer)).ended(&end);

@@ -238,7 +238,7 @@ impl<'s> HedgeOptions<'s> {
     }
 
     /// The gain that pays for a hedge, µs: its cost by λ, what its answer would cost more than that of the cheapest running attempt,
-    /// and what other attempts at its upstream lose by it.
+    /// what other attempts at its upstream lose by it, and what a break of its answer costs.
     fn price(
         &self,
         question: &AdaptiveQuestion<'_>,
@@ -251,7 +251,8 @@ impl<'s> HedgeOptions<'s> {
         let dearer = (hedge.price - prices.fold(hedge.price, f64::min)) * question.us_per_cost;
         let slows = hedge.forecast.load.burden(hedge.sent.in_flight) as f32;
         let lost = slows * weights.cost(&self.scores.prospects[candidate].alive);
-        question.terms.lambda_us as f32 * share_of_mean(question, hedge.cost) + dearer as f32 + lost
+        let breaks = weights.breaks(question, hedge);
+        question.terms.lambda_us as f32 * share_of_mean(question, hedge.cost) + dearer as f32 + lost + breaks
     }
 }
 

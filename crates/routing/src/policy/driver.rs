@@ -17,9 +17,6 @@ use photofinish_history::reason::DecisionReason;
 use photofinish_history::record::StartReason;
 use photofinish_wire::answer::error::ContextOverflow;
 
-/// The timeouts of a first token that the last attempt alive may take once its upstream is at work.
-const AT_WORK: u32 = 4;
-
 /// One race's driver.
 pub struct PolicyDriver {
     state: PolicyState,
@@ -167,7 +164,7 @@ impl PolicyDriver {
             if let Some(candidate) = self.next_after_failure(waiting, false, now_us).map(|place| waiting[place]) {
                 self.state.reasons.add(DecisionReason::Overdue);
                 self.late_next = Some(candidate);
-                return Replan::Start(candidate);
+                return Replan::Rescue(candidate);
             }
             rescue_in_us = Some(EMPTY_AGAIN_US);
         }
@@ -251,14 +248,6 @@ impl PolicyDriver {
         let timeout = self.state.parts.candidates[candidate].first_token;
         let usual = self.twice_usual(candidate, now_us).filter(|_| self.is_revisit(candidate));
         usual.map_or(timeout, |usual| usual.min(timeout))
-    }
-
-    /// How long the last attempt alive may take: to its timeout, longer if its upstream is `at_work`, and at least twice what is usual
-    /// there.
-    pub fn last_waits(&self, candidate: usize, at_work: bool, now_us: i64) -> Duration {
-        let timeout = self.state.parts.candidates[candidate].first_token;
-        let timeout = if at_work { timeout.saturating_mul(AT_WORK) } else { timeout };
-        self.twice_usual(candidate, now_us).map_or(timeout, |usual| usual.max(timeout))
     }
 
     fn twice_usual(&self, candidate: usize, now_us: i64) -> Option<Duration> {

@@ -57,6 +57,8 @@ pub enum StartRule {
 pub enum Replan {
     /// Start this candidate now, if it has not started yet, and ask again at once.
     Start(usize),
+    /// The same, because the attempt that waits longest is late.
+    Rescue(usize),
     /// Ask again after this time.
     Again(Duration),
     /// Ask again only after a failure.

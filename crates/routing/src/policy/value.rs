@@ -3,6 +3,8 @@
 use super::question::{AdaptiveQuestion, CANDIDATES_MAX, CandidateForecast, CandidateOrder, Minimise};
 use crate::forecast::grid::{self, GridRow, TIMES, grid};
 
+/// The least that a break costs its client, µs: somebody has to see it and ask again.
+const BREAK_US: f64 = 30e6;
 /// Weight of a missed target, in tracked p99s.
 const MISSED: f64 = 10.0;
 /// Weight of the mean next to the target, to separate candidates that both miss or both meet it.
@@ -59,6 +61,23 @@ impl SurvivalWeights {
     /// Cost of this survival, µs.
     pub fn cost(&self, missing: &GridRow) -> f32 {
         grid::dot(&self.0, missing)
+    }
+
+    /// What an answer costs that is not there before `time_us`, µs.
+    fn until(&self, time_us: f64) -> f32 {
+        let point = grid::position(time_us).clamp(0.0, (TIMES - 1) as f64) as usize;
+        self.0[..=point].iter().sum()
+    }
+
+    /// What the answers of this candidate that break off cost a client, µs, of one that starts now: the time until then, and all of it
+    /// once more.
+    pub(crate) fn breaks(&self, question: &AdaptiveQuestion<'_>, candidate: &CandidateForecast<'_>) -> f32 {
+        let chance = candidate.forecast.break_chance(question.now);
+        let ttft_us = candidate.forecast.ln_ttft(candidate.sent, question.now).exp();
+        let whole_us = ttft_us + question.terms.answer_tokens * candidate.tpot_us();
+        let so_far_us =
+            if question.aim == (Minimise::Both { rest: 1.0 }) { whole_us } else { (ttft_us + whole_us) / 2.0 };
+        chance as f32 * self.until((so_far_us + whole_us).max(BREAK_US))
     }
 
     /// Being beyond `time_us` weighs so much more; a time that has passed weighs nothing, for nothing mends it.
@@ -154,8 +173,9 @@ impl CandidateScores {
             let prospect = &mut scores.prospects[place];
             *prospect = AttemptForecast::new(question, candidate, 0);
             let dearer = DEARER * share_of_mean(question, candidate.price);
-            scores.value[place] =
-                weights.cost(&prospect.missing) * (1.0 + dearer) + (candidate.price * question.us_per_cost) as f32;
+            scores.value[place] = weights.cost(&prospect.missing) * (1.0 + dearer)
+                + (candidate.price * question.us_per_cost) as f32
+                + weights.breaks(question, candidate);
             order[count] = (scores.value[place], place);
             count += 1;
         }

@@ -15,6 +15,8 @@ use crate::policy::{adaptive, rules};
 use photofinish_base::clock::micros;
 use photofinish_config::config::{Objective, RaceSettings};
 
+/// From this share on broken answers are the reason.
+const BREAKS: f64 = 0.03;
 /// A smaller ratio counts as equal.
 const EQUAL: f64 = 1.05;
 
@@ -165,6 +167,9 @@ impl RankedFigures<'_> {
         }
         if contender.throttled {
             return ("throttled", "it fails so often that nothing is hedged to it".to_owned());
+        }
+        if let Some(share) = Some(forecast.break_chance(self.now_us)).filter(|share| *share > BREAKS) {
+            return ("breaks", format!("about {:.0} % of its answers break off", 100.0 * share));
         }
         if self.time_us(contender, 0.5).is_none() {
             let launches = forecast.launches();

@@ -183,13 +183,14 @@ pub struct StatusReason {
 }
 
 /// The values of `code`.
-pub const CODES: [&str; 11] = [
+pub const CODES: [&str; 12] = [
     "best",
     "close",
     "slower",
     "dearer",
     "unknown",
     "throttled",
+    "breaks",
     "breaker",
     "cooling_down",
     "unlisted",

@@ -9,7 +9,7 @@ fn nothing_said_is_the_documented_default() {
     assert_eq!((race.optimise, race.budget, race.hold_max), (Objective::Auto, 0.1, Duration::from_millis(300)));
     assert_eq!((race.max_attempts, race.failovers, race.patience), (4, 64, 4.0));
     assert_eq!(race.slo, SloSettings { ttft: Duration::from_secs(1), tpot: Duration::from_millis(50) });
-    assert_eq!(race.keepalive, Some(Duration::from_secs(10)));
+    assert_eq!(race.keepalive, Some(Duration::from_secs(5)));
     assert_eq!(good("[providers.ollama]").providers["ollama"].domain, None);
 }
 

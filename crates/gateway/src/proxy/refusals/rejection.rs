@@ -266,8 +266,9 @@ impl Rejection {
         Rejection::new(super::code::ALL_FAILED, message).with(failed).ended_race()
     }
 
+    /// The limit that ended it is in the failures.
     pub fn deadline(failed: &[FailedUpstream]) -> Rejection {
-        let message = "no upstream answered in its time: raise timeouts.first_token or timeouts.total under [race], or add upstreams";
+        let message = "no upstream answered within timeouts.total: raise it under [race], or add upstreams";
         Rejection::new(super::code::TIMEOUT, message).with(failed).ended_race()
     }
 

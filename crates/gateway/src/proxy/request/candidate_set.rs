@@ -17,7 +17,7 @@ use photofinish_history::record::{LeftOutReason, LeftOutUpstream};
 pub use photofinish_routing::health::Candidate;
 use photofinish_routing::health::windows::ContextWindow;
 use photofinish_routing::health::{
-    self, BreakerAdmission, CallerId, CooldownState, LiveConfig, TrialPermit, named, why_off,
+    self, BreakerAdmission, CallerId, CooldownState, LastResort, LiveConfig, TrialPermit, named, why_off,
 };
 use photofinish_routing::learning::ConversationId;
 use photofinish_routing::limits::{LevelName, LimitLevels};
@@ -108,8 +108,8 @@ impl CandidateSet {
     /// learn may start any other candidate.
     pub fn left_out(&self, plan: &RacePlan) -> Vec<LeftOutUpstream> {
         let mut all = self.unable.clone();
-        let last = self.list.iter().filter(|candidate| candidate.last);
-        all.extend(last.map(|candidate| left_out_for(&candidate.name, LeftOutReason::Quality)));
+        let last = self.list.iter().filter_map(|candidate| Some((candidate, candidate.last?)));
+        all.extend(last.map(|(candidate, last)| left_out_for(&candidate.name, last.reason())));
         all.extend(self.cooling.iter().map(|(upstream, cooling)| left_out_for(upstream, cooling.reason())));
         if !self.settings.policy.learns() {
             let usual = || plan.entries.iter().filter(|entry| entry.start != StartRule::Last);
@@ -137,7 +137,7 @@ impl CandidateSet {
 
     /// The upstream at this place of the draw, and why it cannot start: the candidates come first.
     pub fn drawn(&self, place: usize) -> Option<(&str, Option<LeftOutReason>)> {
-        let why = |candidate: &Candidate| candidate.last.then_some(LeftOutReason::Quality);
+        let why = |candidate: &Candidate| candidate.last.map(LastResort::reason);
         let able = self.list.iter().map(|candidate| (candidate.name.as_str(), why(candidate)));
         let unable = self.unable.iter().map(|left_out| (left_out.upstream.as_str(), Some(left_out.reason)));
         let cooling = self.cooling.iter().map(|(upstream, cooling)| (upstream.as_str(), Some(cooling.reason())));
@@ -150,11 +150,20 @@ impl CandidateSet {
             upstream: self.list[*candidate].name.clone(),
             failure: failure.clone(),
         });
-        let cooling = self.cooling.iter().map(|(upstream, cooling)| FailedUpstream {
-            upstream: upstream.clone(),
-            failure: health::cooling_down(*cooling),
-        });
-        started.chain(cooling).collect()
+        let unasked =
+            |candidate: &Candidate| self.asked_last.as_ref().is_none_or(|asked| !asked.contains(&candidate.name));
+        let held =
+            self.list.iter().filter(|candidate| unasked(candidate)).filter_map(|candidate| match candidate.last {
+                Some(LastResort::Held(cooling)) => Some((&candidate.name, cooling)),
+                _ => None,
+            });
+        let cooling = held.chain(self.cooling.iter().map(|(upstream, cooling)| (upstream, *cooling)));
+        started
+            .chain(cooling.map(|(upstream, cooling)| FailedUpstream {
+                upstream: upstream.clone(),
+                failure: health::cooling_down(cooling),
+            }))
+            .collect()
     }
 }
 
@@ -267,7 +276,7 @@ pub fn resolve(
         let Some(endpoint) = route.endpoint(request_translation.dialect()).cloned() else { continue };
         let surface = request_translation.asked();
         let worse = why_worse(gateway, known, request, &name);
-        let (trial, last, room) = (false, false, None);
+        let (trial, last, room) = (false, None, None);
         let candidate = Candidate { upstream, name, endpoint, surface, keys, named, trial, room, worse, last };
         let lacks = (needs.unmet_by(&candidate.upstream), outbound.is_second_choice(&request_translation));
         choices.add(lacks, settings.quality, (candidate, request_translation));
@@ -291,7 +300,7 @@ pub fn resolve(
         names_upstreams: overrides.upstreams.is_some(),
         basis,
         windows: gateway.health().windows_of(&candidates),
-        asked_last: candidates.last().filter(|candidate| candidate.last).map(|_| AskedLast::default()),
+        asked_last: candidates.last().and_then(|candidate| candidate.last).map(|_| AskedLast::default()),
         list: Arc::new(candidates),
         uploads,
         trials,

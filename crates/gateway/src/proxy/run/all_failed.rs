@@ -13,7 +13,7 @@ use crate::proxy::refusals::rejection::{FailedUpstream, Rejection};
 use crate::proxy::request::candidate_set::CandidateSet;
 use crate::race::Race;
 use crate::relay::without_usage;
-use photofinish_base::failure::{Failure, FailureKind, Phase, RawAnswer};
+use photofinish_base::failure::{Failure, FailureKind, RawAnswer};
 use photofinish_config::config::ContentPolicy;
 use photofinish_routing::verdict::{NextStep, is_the_requests_fault, next};
 use photofinish_wire::answer::error::rejects_stream_options;
@@ -46,7 +46,6 @@ pub fn all_failed(
         }
         FailureChoice::RateLimited => Err(Rejection::rate_limited(&failed)),
         FailureChoice::GatewayLimit => Err(Rejection::gateway_limit(&failed)),
-        FailureChoice::AllLate => Err(Rejection::deadline(&failed)),
         FailureChoice::AllFailed => Err(Rejection::all_failed(&failed)),
     }
 }
@@ -58,8 +57,6 @@ enum FailureChoice<'a> {
     RateLimited,
     /// The gateway ran out of resources for some attempts that might have served it.
     GatewayLimit,
-    /// No attempt had a first token in its time.
-    AllLate,
     AllFailed,
 }
 
@@ -92,14 +89,8 @@ fn choose(failures: &[(usize, Failure)], usage_asked: bool, content_policy: Cont
         None if counted.iter().any(|(_, failure)| failure.kind == FailureKind::GatewayLimit) => {
             FailureChoice::GatewayLimit
         }
-        None if !counted.is_empty() && counted.iter().all(|(_, failure)| is_late(failure)) => FailureChoice::AllLate,
         None => FailureChoice::AllFailed,
     }
-}
-
-/// It was asked, and had no first token in its time.
-fn is_late(failure: &Failure) -> bool {
-    failure.kind == FailureKind::Timeout && failure.phase != Phase::Connect
 }
 
 /// The latest answer of the only upstream, if it is overloaded and says until when: the client obeys that, and a 502 does not have it.
@@ -241,7 +232,6 @@ mod tests {
             FailureChoice::RateLimited => Err("429"),
             FailureChoice::AllFailed => Err("502"),
             FailureChoice::GatewayLimit => Err("503"),
-            FailureChoice::AllLate => Err("504"),
         }
     }
 
@@ -256,7 +246,6 @@ mod tests {
         assert_eq!(chosen(&[(RateLimited, ""), (RateLimited, "")], false), Err("429"));
         assert_eq!(chosen(&[(Protocol, "")], false), Err("502"), "a redirect is never passed on");
         assert_eq!(chosen(&[(GatewayLimit, ""), (ServerError, "")], false), Err("503"), "it might have served it");
-        assert_eq!(chosen(&[(Timeout, ""), (Timeout, "")], false), Err("504"));
         assert_eq!(chosen(&[(Timeout, ""), (ServerError, "")], false), Err("502"));
         assert_eq!(chosen(&[], false), Err("502"));
     }

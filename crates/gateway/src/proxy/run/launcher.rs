@@ -162,7 +162,7 @@ impl Launcher {
         let SentRequest { complained, stale, .. } = self.outcome_reporter.sent(starting.candidate);
         let form = self.form(candidate, request_translation, &complained);
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        self.asked_last.iter().filter(|_| candidate.last).for_each(|asked| asked.add(&candidate.name));
+        self.asked_last.iter().filter(|_| candidate.last.is_some()).for_each(|asked| asked.add(&candidate.name));
         let context =
             self.outcome_reporter.context.attempt(&candidate.name, starting.ordinal, starting.reason.as_str());
         let sent =
@@ -228,8 +228,7 @@ impl Launch for Launcher {
             .timeouts
             .silence(false, self.attempts.load(Ordering::Relaxed) < candidates.len());
         let whole = self.whole.then(|| (idle, self.gateway.memory().clone()));
-        let is_plain = self.outcome_reporter.sent(starting.candidate).form == AnswerForm::Plain;
-        Some(RacedAttempt::new(attempt, starting.candidate, is_plain, whole, self.outcome_reporter.clone()))
+        Some(RacedAttempt::new(attempt, starting.candidate, whole, self.outcome_reporter.clone()))
     }
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision {
@@ -286,12 +285,6 @@ impl Launch for Launcher {
 
     fn next_after_failure(&mut self, waiting: &[usize], must: bool) -> Option<usize> {
         self.policy.driver.next_after_failure(waiting, must, self.policy.now_us())
-    }
-
-    /// An upstream that sent headers or pings is at work.
-    fn last_waits(&self, running: &RunningAttempt<RacedAttempt>) -> Option<Duration> {
-        let at_work = running.attempt.has_bytes();
-        Some(self.policy.driver.last_waits(running.candidate(), at_work, self.policy.now_us()))
     }
 
     fn hold(
@@ -566,7 +559,7 @@ impl RacePolicy {
                 tier: candidate.upstream.tier,
                 in_flight_max: candidate.upstream.in_flight_max.into_iter().chain(candidate.room).min(),
                 worse: candidates.settings.quality == QualityRule::Prefer && candidate.worse.is_some(),
-                last: candidate.last,
+                last: candidate.last.is_some(),
                 first_token: candidate.upstream.timeouts.first_token,
                 trial: candidate.trial,
                 started: None,

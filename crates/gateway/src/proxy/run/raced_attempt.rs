@@ -19,8 +19,6 @@ use photofinish_routing::policy::question::AttemptView;
 pub struct RacedAttempt {
     candidate: usize,
     stage: AttemptStage,
-    /// It was asked for a plain answer.
-    is_plain: bool,
     /// It runs to its whole answer, with this idle timeout and this memory. None: it is ready at its first token.
     whole: Option<(Duration, Memory)>,
     outcome_reporter: Arc<OutcomeReporter>,
@@ -40,11 +38,10 @@ impl RacedAttempt {
     pub fn new(
         attempt: Attempt,
         candidate: usize,
-        is_plain: bool,
         whole: Option<(Duration, Memory)>,
         outcome_reporter: Arc<OutcomeReporter>,
     ) -> RacedAttempt {
-        RacedAttempt { candidate, stage: AttemptStage::Asking(attempt), is_plain, whole, outcome_reporter }
+        RacedAttempt { candidate, stage: AttemptStage::Asking(attempt), whole, outcome_reporter }
     }
 
     pub fn candidate(&self) -> usize {
@@ -63,11 +60,6 @@ impl RacedAttempt {
             first_token_us: stream.and_then(EventStream::first_token_us),
             tokens: stream.map_or(0, EventStream::tokens),
         }
-    }
-
-    /// Its upstream sent headers, or more.
-    pub fn has_bytes(&self) -> bool {
-        if let AttemptStage::Asking(attempt) = &self.stage { attempt.has_bytes() } else { true }
     }
 
     pub fn into_stage(self) -> AttemptStage {
@@ -123,9 +115,5 @@ impl race::RacingAttempt for RacedAttempt {
 
     fn has_begun(&self) -> bool {
         matches!(self.stage, AttemptStage::Answering(_))
-    }
-
-    fn may_be_long(&self) -> bool {
-        self.is_plain
     }
 }

@@ -88,7 +88,6 @@ pub struct Fake {
     row: Option<Row>,
     course: Course,
     whole: bool,
-    plain: bool,
     begun: bool,
     /// Until the next step.
     sleep: Pin<Box<Sleep>>,
@@ -142,10 +141,6 @@ impl RacingAttempt for Fake {
 
     fn cut(&mut self, cut: CutReason) {
         self.row.as_mut().expect("cut after its end").cut(cut);
-    }
-
-    fn may_be_long(&self) -> bool {
-        self.plain
     }
 
     fn has_begun(&self) -> bool {
@@ -241,9 +236,9 @@ impl Launch for Fakes {
         log.started.push(starting);
         log.running += 1;
         let row = Row { ordinal: starting.ordinal, ended: "left", log: self.log.clone() };
-        let (whole, plain) = (self.world.whole, self.world.plain);
+        let whole = self.world.whole;
         let sleep = Box::pin(tokio::time::sleep(course.delay));
-        Some(Fake { row: Some(row), course, whole, plain, begun: false, sleep })
+        Some(Fake { row: Some(row), course, whole, begun: false, sleep })
     }
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision {
@@ -285,6 +280,8 @@ impl Launch for Fakes {
     }
 
     fn lost_ready(&mut self, _: usize, ready: Token) {
+        // A refusal ends also what is held back.
+        self.log.borrow_mut().held.take_if(|(ordinal, _)| *ordinal == ready.row.ordinal);
         self.keep_or_drop(ready.row);
     }
 
@@ -296,7 +293,8 @@ impl Launch for Fakes {
             Decide::As(script) if script.replans.is_empty() => Replan::Never,
             Decide::As(script) => script.replans.remove(0),
             Decide::AtRandom(random) => match random.u8(0..8) {
-                0..3 => Replan::Start(waiting[random.usize(0..waiting.len())]),
+                0..2 => Replan::Start(waiting[random.usize(0..waiting.len())]),
+                2 => Replan::Rescue(waiting[random.usize(0..waiting.len())]),
                 3 => Replan::Start(random.usize(0..8)),
                 4..6 => Replan::Again(Duration::from_millis(random.u64(0..8) * 50)),
                 6 => Replan::Again(Duration::MAX),
@@ -311,10 +309,6 @@ impl Launch for Fakes {
             Decide::As(script) => Some(script.next),
             Decide::AtRandom(random) => (must || random.u8(0..4) > 0).then(|| random.usize(0..waiting.len() + 1)),
         }
-    }
-
-    fn last_waits(&self, running: &RunningAttempt<Fake>) -> Option<Duration> {
-        self.world.last_waits.map(|waits| waits.max(running.entry.first_token))
     }
 
     fn hold(&mut self, ready: &RunningAttempt<Token>, running: &[RunningAttempt<Fake>]) -> Option<Duration> {

@@ -205,21 +205,23 @@ async fn a_hedge_starts_on_time_or_at_once_after_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_one_alive_is_never_cut_by_its_first_token_timeout() {
+async fn a_late_attempt_gets_another_one_beside_it_and_is_not_cut() {
     let told = story([(ready(500), NOW), (error(10), LATER)]).first_token_timeout(100).tell().await;
-    // The second started because the first was late, so the first was cut. As the last attempt it would have run on.
-    assert_eq!((told.end(), told.ends()), (("failed", 110), vec!["late", "failed"]));
+    assert_eq!((told.end(), told.ends()), (("won by 0", 500), vec!["won", "failed"]));
+    let told = story([(hang(), NOW), (ready(10), LATER)]).first_token_timeout(100).tell().await;
+    assert_eq!((told.end(), told.ends()), (("won by 1", 110), vec!["late", "won"]));
+    let told = story([(hang(), NOW), (ready(10), StartRule::Last)]).first_token_timeout(100).tell().await;
+    assert_eq!(told.end(), ("won by 1", 110), "the last resort too, where nobody else is left");
     let told = story([(ready(500), NOW)]).first_token_timeout(100).tell().await;
     assert_eq!(told.end(), ("won by 0", 500));
     let told = story([(ready(500), NOW), (ready(600), NOW)]).first_token_timeout(100).tell().await;
-    assert_eq!(told.end(), ("won by 1", 600), "of two that are late at once the last one stays");
-    assert_eq!(told.ends(), ["late", "won"]);
+    assert_eq!((told.end(), told.ends()), (("won by 0", 500), vec!["won", "late"]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_total_deadline_ends_it() {
     let told = story([(hang(), NOW), (hang(), NOW)]).first_token_timeout(100).total(700).tell().await;
-    assert_eq!((told.end(), told.ends()), (("deadline", 700), vec!["late", "deadline"]));
+    assert_eq!((told.end(), told.ends()), (("deadline", 700), vec!["deadline", "deadline"]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -228,6 +230,10 @@ async fn a_policy_refusal_starts_no_others_but_lets_the_running_win() {
     assert_eq!((told.end(), told.rows.len()), (("failed", 10), 1));
     let told = story([(refusal(10), NOW), (ready(100), NOW), (ready(0), after(50))]).tell().await;
     assert_eq!((told.end(), told.rows.len()), (("won by 1", 100), 2));
+    for breaks in [refusal(300), ready(400)] {
+        let late = story([(refusal(250), NOW), (breaks, LATER)]).asked_after(200, &[Replan::Rescue(1)]).tell().await;
+        assert_eq!((late.end(), late.ends()), (("failed", 250), vec!["failed", "lost"]), "patience asked it");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,7 +289,7 @@ async fn a_hold_ends_when_nobody_is_left_to_wait_for() {
     let told = story([(ready(100), NOW), (error(150), NOW), (ready(1), LATER)]).held_for(500).tell().await;
     assert_eq!((told.end(), told.ends()), (("won by 0", 150), vec!["won", "failed"]), "and nobody is started for it");
     let late = story([(ready(100), NOW), (hang(), NOW)]).first_token_timeout(180).held_for(500).tell().await;
-    assert_eq!((late.end(), late.ends()), (("won by 0", 180), vec!["won", "late"]));
+    assert_eq!((late.end(), late.ends()), (("won by 0", 600), vec!["won", "late"]));
     let alone = story([(ready(100), NOW), (ready(1), LATER)]).held_for(500).tell().await;
     assert_eq!(alone.end(), ("won by 0", 100), "alone it is not held back");
 }

@@ -30,8 +30,6 @@ pub struct World {
     pub courses: Vec<Course>,
     /// An attempt is ready with its whole answer.
     pub whole: bool,
-    /// Nothing is seen of an attempt before it is ready: it may be long, and is not cut as late.
-    pub plain: bool,
     /// Once a whole answer has begun, all others are hopeless.
     pub first_decides: bool,
     /// The candidate that asks for one repetition when it fails.
@@ -41,6 +39,4 @@ pub struct World {
     /// Some losers run on, like audits.
     pub audits: bool,
     pub leaves_at: Option<Duration>,
-    /// How long the last attempt alive may take. None: to the deadline.
-    pub last_waits: Option<Duration>,
 }

@@ -312,3 +312,23 @@ fn the_rule_avoids_stragglers_where_it_can_hedge_few() {
     assert_eq!(open(&with(0.01)).primary, 0);
     assert_eq!(open(&with(0.0)).primary, 1, "by the mean, where no hedge may start");
 }
+
+#[test]
+fn one_whose_answers_break_is_not_first_however_quick() {
+    let breaks = |share: i64| {
+        let mut learner = Learner::new();
+        for step in 0..100 {
+            let now = NOW - SECOND * (100 - step);
+            learner.first_token(sent(), 180_000, now);
+            learner.ended(share > 0 && step % share == 0, now);
+        }
+        learner.forecast()
+    };
+    for (share, first) in [(0, 0), (4, 1)] {
+        let forecasts = [breaks(share), known(Nature(420.0, 0.1, 0.0), 2e4)];
+        let candidates: Vec<_> = forecasts.iter().map(candidate).collect();
+        assert_eq!(open(&question(&candidates, terms(0.0))).primary, first, "{share}");
+        let hedge = next(&question(&candidates, terms(0.0)), &[running(1, 450_000)]).0;
+        assert_eq!(hedge == NextDecision::Start(0), share == 0, "no hedge to it either: {hedge:?}");
+    }
+}

@@ -86,19 +86,3 @@ async fn beside_an_answer_that_has_begun_no_failure_starts_another() {
     let told = story([(answer(100, 900), NOW), (error(200), NOW), (answer(1, 1), LATER)]).whole().tell().await;
     assert_eq!((told.end(), told.ends()), (("won by 0", 1_000), vec!["won", "failed"]));
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_late_plain_answer_runs_on_beside_the_next_one() {
-    let two = |first: u64, second: u64| {
-        let mut story = story([(ready(first), NOW), (ready(second), LATER)]).first_token_timeout(100);
-        story.world.plain = true;
-        story
-    };
-    let told = two(90, 1).tell().await;
-    assert_eq!((told.end(), told.rows.len()), (("won by 0", 90), 1), "not late");
-    let told = two(150, 500).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 0", 150), vec!["won", "lost"]), "it was only long");
-    let told = two(900, 50).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 1", 150), vec!["late", "won"]), "it hung");
-    assert_eq!(told.rows[1].1, StartReason::Fallback);
-}
