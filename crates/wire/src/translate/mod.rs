@@ -18,7 +18,7 @@ pub mod response;
 mod conversation;
 mod custom;
 
-mod losses;
+pub(crate) mod losses;
 mod piece;
 mod said;
 pub mod signature;
