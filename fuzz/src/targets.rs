@@ -15,7 +15,8 @@ use photofinish_wire::answer::error;
 use photofinish_wire::answer::growing::GrowingAnswer;
 use photofinish_wire::dialect::key_in;
 use photofinish_wire::quirks::{
-    self, CallIdForm, ModelFamily, PastReasoning, Quirks, RequestChanges, SamplingForm, ThinkingForm, ThinkingOff,
+    self, CallIdForm, ModelFamily, PastReasoning, Quirks, RequestChanges, ResponsesFor, SamplingForm, ThinkingForm,
+    ThinkingOff,
 };
 use photofinish_wire::stream::frame::Frame;
 use photofinish_wire::stream::framing::Framing;
@@ -244,6 +245,12 @@ static DEMANDING: LazyLock<[Quirks; 2]> = LazyLock::new(|| {
         max_completion_tokens: true,
         past_reasoning: PastReasoning::Wanted,
         call_ids: CallIdForm::Nine,
+        responses_for: ResponsesFor::All,
+        developer_turns: false,
+        user_after_tool: false,
+        result_media: false,
+        system_turns: Some(false),
+        cache_marks: Some(1),
         forced_tools: false,
         thinking: ThinkingForm::Effort,
         thinking_off: ThinkingOff::Never,

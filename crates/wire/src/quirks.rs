@@ -4,21 +4,29 @@
 //! Writers of translations look here instead of at names. A request in the upstream's own dialect is changed by `own_dialect`.
 
 mod changes;
+mod lessons;
 mod own_dialect;
 mod thinking_levels;
+mod turns;
 
 use serde::Deserialize;
 
 use crate::dialect::Dialect;
 use crate::translate::{Losses, Reasoning, ToolChoice};
 
-pub use changes::{RefusalLesson, RequestChanges, without};
+pub use changes::RequestChanges;
+pub use lessons::{Lesson, RefusedRequest, demands, lesson, without};
 pub use own_dialect::{concerns, parses, rewritten};
 use photofinish_base::order::StableSort as _;
 pub use thinking_levels::ThinkingLevels;
+pub(crate) use turns::{fit_turns, limit_marks};
 
 /// Replaces reasoning that a vendor wants back and that the client did not keep.
 pub(crate) const UNKNOWN_REASONING: &str = "(The reasoning of this turn is not known.)";
+
+/// How the block begins that Claude Code puts before its prompt for Anthropic's accounts. It differs in each session, so that the
+/// caches of other vendors would never hit.
+pub(crate) const BILLING: &str = "x-anthropic-billing-header:";
 
 /// What the system says in the middle of a conversation, for a vendor that takes it only from the user.
 pub(crate) fn reminder(text: &str) -> String {
@@ -39,6 +47,14 @@ macro_rules! each_quirk {
             past_reasoning: PastReasoning = PastReasoning::Refused;
             /// The ids of tool calls that it takes (dialect `openai`).
             call_ids: CallIdForm = CallIdForm::Any;
+            /// What it takes on `/v1/responses` alone (dialect `openai`, of providers that speak `responses` too).
+            responses_for: ResponsesFor = ResponsesFor::Nothing;
+            /// It takes `developer` turns (dialect `openai`).
+            developer_turns: bool = true;
+            /// It takes a user turn right after the result of a tool (dialect `openai`).
+            user_after_tool: bool = true;
+            /// It takes pictures and files in the results of tools (dialect `openai`).
+            result_media: bool = true;
             /// A tool call can be forced.
             forced_tools: bool = true;
             /// How thinking is asked for (dialects `anthropic`, `bedrock`, `gemini` and `ollama`).
@@ -65,9 +81,13 @@ macro_rules! each_quirk {
             system_turns: bool;
             /// It takes the beginning of its answer as the last turn (dialect `anthropic`).
             prefill: bool = false;
+            /// It is Anthropic's own model, whose prompt keeps the line that Claude Code puts first for billing (dialect `anthropic`).
+            billing_line: bool = false;
+            /// The most cache marks of a request: the first ones are left out (dialect `anthropic`).
+            cache_marks: u64;
             /// It takes cache marks that last an hour (dialect `bedrock`).
             long_cache: bool = false;
-            /// The longest answer in tokens: a request for more is cut to it (dialects `anthropic` and `bedrock`).
+            /// The longest answer in tokens: a request for more is cut to it (dialects `anthropic`, `bedrock` and `openai`).
             max_output: u64;
         }
     };
@@ -98,6 +118,16 @@ macro_rules! quirks {
                 QuirkSet { $($key: self.$key.or(others.$key),)+ }
             }
 
+            /// These, and else those.
+            pub fn over(self, quirks: Quirks) -> Quirks {
+                QuirkSet { $($key: self.$key.or(quirks!(@known quirks.$key $(, $usual)?)),)+ }.settled()
+            }
+
+            /// The names of what it says.
+            pub fn names(self) -> impl Iterator<Item = &'static str> {
+                [$((stringify!($key), self.$key.is_some()),)+].into_iter().filter(|(_, says)| *says).map(|(name, _)| name)
+            }
+
             /// These, and else the usual.
             pub fn settled(self) -> Quirks {
                 Quirks { $($key: self.$key $(.unwrap_or($usual))?,)+ }
@@ -106,6 +136,8 @@ macro_rules! quirks {
     };
     (@type $type:ty, $usual:expr) => { $type };
     (@type $type:ty) => { Option<$type> };
+    (@known $known:expr, $usual:expr) => { Some($known) };
+    (@known $known:expr) => { $known };
 }
 
 each_quirk!(quirks);
@@ -145,8 +177,22 @@ forms! {
     /// The form of ids.
     CallIdForm {
         Any = "any",
+        /// Letters, digits, `_` and `-`, 40 at most.
+        Forty = "forty",
         /// Exactly nine letters and digits.
         Nine = "nine",
+    }
+}
+
+forms! {
+    /// Requests that are taken on `/v1/responses` alone.
+    ResponsesFor {
+        Nothing = "nothing",
+        /// Those with tools and an effort.
+        Effort = "effort",
+        /// Those with tools.
+        Tools = "tools",
+        All = "all",
     }
 }
 
@@ -203,6 +249,20 @@ impl Quirks {
             ThinkingForm::Effort => false,
             ThinkingForm::Either => reasoning.budget.is_some(),
             ThinkingForm::Budget | ThinkingForm::Off => true,
+        }
+    }
+
+    /// Whether a request goes up as one of the Responses API, where the provider has that too.
+    pub fn goes_to_responses(&self, has_tools: bool, body: &[u8]) -> bool {
+        let has_effort = || {
+            let says = |name: &str| memchr::memmem::find(body, name.as_bytes()).is_some();
+            ["effort\"", "\"thinking", "\"think\""].iter().any(|name| says(name))
+        };
+        match self.responses_for {
+            ResponsesFor::Nothing => false,
+            ResponsesFor::Effort => has_tools && has_effort(),
+            ResponsesFor::Tools => has_tools,
+            ResponsesFor::All => true,
         }
     }
 

@@ -143,7 +143,8 @@ impl RoutingRow {
             or_dash(upstream.last_observation_s, ago),
             state(upstream),
         ];
-        let why = reason.map(|reason| ("why".to_owned(), clean(&reason.text)));
+        let learnt = upstream.learnt.iter().map(|learnt| format!("; learnt: {learnt}")).collect::<String>();
+        let why = reason.map(|reason| ("why".to_owned(), clean(&format!("{}{learnt}", reason.text))));
         let cells = COLUMNS.into_iter().map(str::to_owned).zip(cells).chain(why);
         let colour = match reason.map_or("", |reason| reason.code.as_str()) {
             "best" => Some(GREEN),

@@ -7,7 +7,7 @@ use crate::harness::answer::read_response;
 use crate::harness::gateway::{Setup, assert_row};
 use crate::harness::matrix::Pair;
 use crate::harness::surface::Surface;
-use crate::support::{Dialect, FakeProvider, Script};
+use crate::support::{Dialect, FakeProvider, RawClient, Script};
 
 const HELD: &str = "api_key = \"sk-a\"";
 
@@ -215,5 +215,110 @@ async fn an_upstream_that_refuses_another_member_at_each_try_is_not_followed_for
     assert_eq!((response.status, fake.requests().len()), (400, 5), "four lessons: {}", response.body);
     assert_eq!(read_response(&mut gateway.ask(&asked).await).await.status, 400);
     assert_eq!(fake.requests().len(), 10, "nothing was answered, so nothing was learnt");
+    gateway.stop().await;
+}
+
+fn refused(status: u16, message: &str) -> Script {
+    Script::status(status, &[], &json!({"error": {"message": message}}).to_string())
+}
+
+#[tokio::test]
+async fn a_turn_that_is_refused_moves_and_no_content_is_lost() {
+    let fake = FakeProvider::answering(|request| {
+        let body = request.json();
+        let messages = body["messages"].as_array().unwrap().iter();
+        match messages.skip(1).any(|message| message["role"] == "system") {
+            true => refused(500, "System message must be at the beginning."),
+            false => Script::stream(&["hi"]),
+        }
+    })
+    .await;
+    let gateway = Setup::over(&[&fake]).start().await;
+    let turns = json!([{"role": "user", "content": "x"}, {"role": "system", "content": "be brief"}, {"role": "user", "content": "y"}]);
+    for (attempts, learnt) in [("2", "system_turns"), ("1", "system_turns")] {
+        let asked = with(Surface::Chat.body("m", true), &json!({"messages": turns}));
+        let response = read_response(&mut gateway.ask(&asked).await).await;
+        let told = (response.header("x-photofinish-attempts"), response.header("x-photofinish-learnt"));
+        assert_eq!((response.status, told), (200, (attempts, learnt)), "{}", response.body);
+    }
+    let last = fake.request(2).await.json();
+    assert_eq!((&last["messages"][1]["role"], fake.requests().len()), (&json!("user"), 3));
+    assert!(last["messages"][1]["content"].as_str().unwrap().contains("be brief"));
+    let mut client = RawClient::connect(gateway.addr()).await;
+    client.request("GET", "/api/routing", &[], "").await;
+    let routing: Value = serde_json::from_str(&read_response(&mut client).await.body).unwrap();
+    assert_eq!(routing["upstreams"][0]["learnt"], json!(["chat: system_turns"]));
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_refusal_that_comes_again_or_names_content_is_passed_on_and_teaches_nothing() {
+    for (words, tries) in [("seed is not supported", 2), ("Invalid 'messages[0].content': too long.", 1), ("no", 1)] {
+        let fake = FakeProvider::answering(move |_| refused(400, words)).await;
+        let gateway = Setup::over(&[&fake]).start().await;
+        for race in 1..=2 {
+            let asked = with(Surface::Chat.body("m", true), &json!({"seed": 1}));
+            let response = read_response(&mut gateway.ask(&asked).await).await;
+            assert_eq!((response.status, fake.requests().len()), (400, race * tries), "{words}");
+            assert!(response.body.contains(words), "{}", response.body);
+        }
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_beta_that_is_refused_is_not_sent() {
+    let pair = Pair { surface: Surface::Messages, dialect: Dialect::Anthropic };
+    let fake = FakeProvider::answering(move |request| match request.header("anthropic-beta").unwrap_or_default() {
+        betas if betas.contains("scope-1") => {
+            refused(400, "Unexpected value(s) `scope-1` for the `anthropic-beta` header.")
+        }
+        _ => pair.stream(&["hi"]),
+    })
+    .await;
+    let gateway = Setup::new().provider("a", &fake, &format!("dialect = \"anthropic\"\n{HELD}")).start().await;
+    for _ in 0..2 {
+        let body = Surface::Messages.body("a/m", true);
+        let headers = [("anthropic-beta", "other-2, scope-1")];
+        let response = read_response(&mut gateway.request(Surface::Messages.path(), &headers, &body).await).await;
+        assert_eq!(response.status, 200, "{}", response.body);
+    }
+    let betas: Vec<Option<String>> =
+        fake.requests().iter().map(|request| request.header("anthropic-beta").map(str::to_owned)).collect();
+    assert_eq!(betas[1..], [Some("other-2".to_owned()), Some("other-2".to_owned())]);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn tools_of_models_that_reason_go_up_on_the_path_that_takes_them() {
+    let fake = FakeProvider::answering(|request| match request.path.as_str() {
+        "/v1/responses" => Script::of(Dialect::Responses).whole_stream(&["hi"]),
+        _ if request.json().get("tools").is_some() => {
+            refused(400, "Function tools are not supported in /v1/chat/completions. Use /v1/responses.")
+        }
+        _ => Script::stream(&["hi"]),
+    })
+    .await;
+    let gateway = Setup::new().provider("openai", &fake, &format!("discover = false\n{HELD}")).start().await;
+    let tools = json!({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]});
+    let of_messages = json!({"tools": [{"name": "f", "input_schema": {"type": "object"}}]});
+    // A rule, a rule for an effort, and a model that no rule knows.
+    for (model, surface, more, attempts) in [
+        ("gpt-5.6-sol", Surface::Messages, &of_messages, "1"),
+        ("gpt-5.6-sol", Surface::Chat, &tools, "1"),
+        ("gpt-5.6-sol", Surface::Chat, &json!({}), "1"),
+        ("gpt-5.4", Surface::Chat, &with(tools.clone(), &json!({"reasoning_effort": "high"})), "1"),
+        ("another", Surface::Chat, &tools, "2"),
+        ("another", Surface::Messages, &of_messages, "1"),
+    ] {
+        let body = with(surface.body(&format!("openai/{model}"), true), more);
+        let response = read_response(&mut gateway.post(surface.path(), &body).await).await;
+        let told = response.header("x-photofinish-attempts");
+        assert_eq!((response.status, told), (200, attempts), "{model}: {}", response.body);
+        let request = fake.requests().pop().unwrap();
+        let has_tools = more.get("tools").is_some();
+        assert_eq!(request.path, if has_tools { "/v1/responses" } else { "/v1/chat/completions" }, "{model}");
+        assert_ne!(request.json()["reasoning"]["effort"], "none");
+    }
     gateway.stop().await;
 }

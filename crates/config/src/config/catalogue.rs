@@ -14,8 +14,8 @@ use super::request::QuirkValue as _;
 use super::{Auth, CancelBilling};
 use photofinish_wire::each_quirk;
 use photofinish_wire::quirks::{
-    CallIdForm, ModelFamily, PastReasoning, ProviderRequests, QuirkSet, SamplingForm, ThinkingForm, ThinkingLevels,
-    ThinkingOff,
+    CallIdForm, ModelFamily, PastReasoning, ProviderRequests, QuirkSet, ResponsesFor, SamplingForm, ThinkingForm,
+    ThinkingLevels, ThinkingOff,
 };
 use photofinish_wire::{Dialect, Prefix};
 
@@ -88,6 +88,9 @@ macro_rules! sourced_quirks {
 }
 
 each_quirk!(sourced_quirks);
+
+/// Providers whose ids name a vendor and a region too, so that nobody else has them.
+pub(super) const CLOUDS: [&str; 1] = ["bedrock"];
 
 /// One dialect of a provider.
 #[derive(Debug, serde::Deserialize)]

@@ -38,6 +38,29 @@ pub fn today() -> String {
 }
 
 impl Hosting<'_> {
+    /// The ids with a region in them, of providers that are on: each is a model of its own, with that one upstream.
+    pub fn regional(&self, race: &RaceSettings) -> BTreeMap<String, Arc<ModelConfig>> {
+        let offered = self.catalogue.offerings().filter(|offering| offering.is_regional() && !offering.embedding);
+        let served = offered.filter_map(|offering| {
+            let is_served =
+                |provider: &&Arc<Provider>| !offering.is_retired(&self.today) && is_in_reach(offering, provider);
+            let provider = self.on(&offering.provider).filter(is_served)?;
+            let upstream =
+                UpstreamConfig::of_catalogue(provider.clone(), offering.id.clone(), self.catalogue, race.timeouts);
+            let (name, hosts, shadow) = (offering.id.clone(), Some(HostLimits::default()), None);
+            let model =
+                ModelConfig { name: name.clone(), upstreams: vec![upstream], hosts, race: race.clone(), shadow };
+            Some((name, Arc::new(model)))
+        });
+        served.into_map()
+    }
+
+    /// Whether an id of the catalogue names a model here: not one of a cloud that is off.
+    pub fn is_named_by(&self, id: &str) -> bool {
+        let mut clouds = catalogue::CLOUDS.iter().filter(|cloud| self.catalogue.offering(cloud, id).is_some());
+        clouds.all(|cloud| self.on(cloud).is_some())
+    }
+
     /// Every model that a provider hosts that is on.
     pub fn every_model(&self, race: &RaceSettings) -> BTreeMap<String, Arc<ModelConfig>> {
         let with_hosts = |(name, model): (&str, &CataloguedModel)| {

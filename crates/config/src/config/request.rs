@@ -13,8 +13,8 @@ use super::reader::{Located, ReaderScope, TomlTable, one_of};
 use super::{Auth, ProviderDialect, text};
 use photofinish_wire::each_quirk;
 use photofinish_wire::quirks::{
-    CallIdForm, ModelFamily, ModelRequests, PastReasoning, QuirkSet, RequestChanges, SamplingForm, ThinkingForm,
-    ThinkingLevels, ThinkingOff,
+    CallIdForm, ModelFamily, ModelRequests, PastReasoning, QuirkSet, RequestChanges, ResponsesFor, SamplingForm,
+    ThinkingForm, ThinkingLevels, ThinkingOff,
 };
 use photofinish_wire::translate::Effort;
 
@@ -168,7 +168,7 @@ macro_rules! choices {
     };
 }
 
-choices!(CallIdForm, ModelFamily, PastReasoning, SamplingForm, ThinkingForm, ThinkingOff);
+choices!(CallIdForm, ModelFamily, PastReasoning, ResponsesFor, SamplingForm, ThinkingForm, ThinkingOff);
 
 /// The tables of `request_for`, by the pattern of their models.
 pub(super) fn read_models(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<ModelRequests>> {

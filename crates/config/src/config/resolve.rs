@@ -63,8 +63,10 @@ pub(super) fn resolve(
     doubts::warn_of_budgets(scope, &raw.race, models.values());
     if serves_catalogue {
         models = hosting.every_model(&raw.race);
-        let served = chosen.catalogue.aliases().filter(|(_, name)| models.contains_key(*name));
+        let served = chosen.catalogue.aliases();
+        let served = served.filter(|(alias, name)| models.contains_key(*name) && hosting.is_named_by(alias));
         aliases = served.map(|(alias, name)| (alias.to_owned(), name.to_owned())).into_map();
+        models.extend(hosting.regional(&raw.race));
     }
     doubts::warn_of_limits(scope, (&hosting, &models, &aliases), &raw.limits, teams.values());
     let workloads = raw.probes.workloads();

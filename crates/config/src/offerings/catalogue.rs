@@ -200,7 +200,10 @@ impl ModelCatalogue {
                 let offering = Arc::new(offering);
                 if let Some(model) = &offering.model {
                     models.entry(model.clone()).or_default().hosts.push(offering.clone());
-                    names.add(&offering.id, model);
+                    // A region in a name is a part of what is asked for.
+                    if !offering.is_regional() {
+                        names.add(&offering.id, model);
+                    }
                 }
                 of_provider.insert(offering.id.clone(), offering);
             }

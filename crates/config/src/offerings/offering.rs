@@ -100,6 +100,13 @@ impl Offering {
         self.status == OfferingStatus::Retired || self.retires.as_deref().is_some_and(|day| day <= today)
     }
 
+    /// Whether its id names the part of the world that serves it: `eu.anthropic.claude-x`. A retired row says it in its id alone.
+    pub fn is_regional(&self) -> bool {
+        const REGIONS: [&str; 8] = ["apac", "au", "ca", "eu", "global", "in", "jp", "us"];
+        let is_profile = |(part, rest): (&str, &str)| REGIONS.contains(&part) && rest.contains('.');
+        self.region.is_some() || self.id.split_once('.').is_some_and(is_profile)
+    }
+
     /// One figure to compare hosts by: USD per million tokens of a prompt with a third as much answer.
     pub fn blended_price(&self) -> Option<f64> {
         Some((3.0 * self.input? + self.output?) / 4.0)

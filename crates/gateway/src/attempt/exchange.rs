@@ -19,6 +19,7 @@ use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::memory::{Lease, Memory, MemoryFull};
 use photofinish_base::pace::{YieldPace, aside};
 use photofinish_config::keyring::{self, HashedKey, scrub};
+use photofinish_routing::health::RequestNotes;
 use photofinish_transport::upstream::{Outgoing, Response, ResponseBody, UpstreamClient};
 use photofinish_wire::answer::{error, headers};
 use photofinish_wire::stream::framing::Framing;
@@ -66,8 +67,8 @@ pub(super) async fn exchange(
     let prelude = prelude(&mut stream, &headers).await?;
     stream.guard.first_token();
     let exhausted_for = exhausted_for(&headers);
-    let (at, whole, without_reasoning, without_members) = (Instant::now(), None, false, Vec::new());
-    Ok(ReadyAttempt { status, headers, exhausted_for, prelude, stream, at, whole, without_reasoning, without_members })
+    let (at, whole, notes) = (Instant::now(), None, RequestNotes::default());
+    Ok(ReadyAttempt { status, headers, exhausted_for, prelude, stream, at, whole, notes })
 }
 
 /// The first bytes decide the kind of body: a content type may be wrong or missing.
@@ -309,8 +310,9 @@ pub(super) fn outgoing(spec: &AttemptSpec) -> Result<Outgoing, Failure> {
     let mut headers = spec.headers.clone();
     headers.insert(CONTENT_TYPE, spec.request_translation.content_type());
     let provider = &spec.upstream.provider;
-    let surface = spec.request_translation.surface();
-    let spoken = provider.spoken_for(surface).unwrap_or_else(|| provider.preferred());
+    let (surface, dialect) = (spec.request_translation.surface(), spec.request_translation.dialect());
+    let spoken =
+        provider.dialects.iter().find(|spoken| spoken.dialect == dialect).unwrap_or_else(|| provider.preferred());
     let framing = spec.request_translation.framing();
     let accept = if spec.form == AnswerForm::Plain { "application/json" } else { framing.accept() };
     headers.insert(ACCEPT, HeaderValue::from_static(accept));

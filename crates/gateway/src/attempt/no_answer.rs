@@ -14,6 +14,7 @@ use crate::race::{CutReason, HeldAttempt};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, RawAnswer};
 use photofinish_config::keyring;
+use photofinish_routing::health::RequestNotes;
 use photofinish_wire::answer::asked::NoAnswer;
 use photofinish_wire::answer::ends::End;
 use photofinish_wire::answer::error::{self, ErrorFacts};
@@ -133,10 +134,8 @@ pub struct ReadyAttempt {
     pub at: Instant,
     /// The assembled answer. The stream then has nothing more that a client needs.
     pub whole: Option<Bytes>,
-    /// Its request left out the reasoning of earlier turns.
-    pub without_reasoning: bool,
-    /// Members that the upstream refused, and that its request left out.
-    pub without_members: Vec<String>,
+    /// What its request was without, and why.
+    pub notes: RequestNotes,
 }
 
 impl HeldAttempt for ReadyAttempt {

@@ -18,5 +18,5 @@ pub use callers::{Callers, FoundCaller, MadeCallers, MadeKey};
 pub use candidate::{CallerId, Candidate, CooldownState, LastResort};
 pub use hints::HealthHint;
 pub use live::{LiveConfig, ProviderRoute, named, why_off};
-pub use outcome_reporter::{OutcomeReporter, RejectedFeature, SentRequest};
+pub use outcome_reporter::{OutcomeReporter, RejectedFeature, RequestNotes, SentRequest};
 pub use state::{StreamingHabit, UpstreamHealth, prompt_length};

@@ -1,6 +1,7 @@
 //! Updates the state of an upstream after an attempt: cool-downs, breakers, context windows; and decides whether the
 //! same upstream is tried again. Not for the race's next step: see `verdict`.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -16,11 +17,9 @@ use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::telemetry::LogContext;
 use photofinish_config::config::{BreakerSettings, UpstreamStream};
 use photofinish_config::keyring::HashedKey;
-use photofinish_wire::answer::error::{
-    RefusedMember, refused_member, rejects_reasoning, rejects_stream, rejects_stream_options, too_long,
-};
-use photofinish_wire::quirks::RefusalLesson;
-use photofinish_wire::{AnswerForm, ApiRequest, Dialect};
+use photofinish_wire::answer::error::{rejects_stream, rejects_stream_options, too_long};
+use photofinish_wire::quirks::Lesson;
+use photofinish_wire::{AnswerForm, ApiRequest, Dialect, Surface};
 
 /// A refusal for length is about the prompt, and not about the requested answer, if `max_tokens` is at most the
 /// prompt's bytes divided by this.
@@ -65,8 +64,18 @@ pub struct SentRequest {
     pub form: AnswerForm,
     /// The features that the upstream rejected in this race; they are left out.
     pub complained: RejectedFeature,
+    pub notes: RequestNotes,
     /// A pooled connection died in this race: further starts use a new one.
     pub stale: bool,
+}
+
+/// What clients are told of a request that was sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestNotes {
+    /// Names of what it was without.
+    pub lost: Vec<String>,
+    /// What refusals of its upstream taught about it.
+    pub learnt: Vec<String>,
 }
 
 /// Parts of a request that an upstream rejected.
@@ -76,14 +85,14 @@ pub struct RejectedFeature {
     pub stream_options: bool,
     /// Streaming: it is asked for a plain answer. A guess like the first.
     pub stream: bool,
-    /// Reasoning of earlier turns, from another vendor.
-    pub reasoning: bool,
-    /// Members that are left out, or sent under another name. A guess like the first.
-    pub members: Vec<RefusalLesson>,
+    /// What its refusals named, and on which of its surfaces. Guesses like the first.
+    pub lessons: Vec<(Surface, Lesson)>,
+    /// A hash of the last refusal: the same words again teach nothing more.
+    pub words: Option<u64>,
 }
 
-/// Members that one race leaves out for an upstream: a vendor that refuses another one at each try is not followed for long.
-const MEMBERS_MAX: usize = 4;
+/// Refusals of one upstream that one race follows: a vendor that refuses another thing at each try is not followed for long.
+const LESSONS_MAX: usize = 4;
 
 impl OutcomeReporter {
     pub fn new(
@@ -100,6 +109,7 @@ impl OutcomeReporter {
             key: None,
             form: AnswerForm::Streamed,
             complained: RejectedFeature::default(),
+            notes: RequestNotes::default(),
             stale: false,
         };
         OutcomeReporter {
@@ -115,15 +125,14 @@ impl OutcomeReporter {
         }
     }
 
-    /// The first token of this candidate's latest start arrived. `exhausted_for`: how long one of its rate limits is used up.
-    /// Returns what its request left out.
-    pub fn answered(&self, candidate: usize, exhausted_for: Option<Duration>) -> RejectedFeature {
+    /// The first token of this candidate's latest start arrived. Returns the notes of its request. `exhausted_for`: how long one of its rate limits is used up.
+    pub fn answered(&self, candidate: usize, exhausted_for: Option<Duration>) -> RequestNotes {
         let sent = self.sent(candidate);
         self.first_token(candidate, &sent);
         if let Some(wait) = exhausted_for {
             self.health.exhausted(&self.candidates[candidate].target(sent.key.as_ref()), wait);
         }
-        sent.complained
+        sent.notes
     }
 
     /// The answer of this candidate's latest start ended, well or by a failure.
@@ -212,8 +221,8 @@ impl OutcomeReporter {
         if let Some(request) = refused {
             self.health.learn_habit(&asked.name, asked.surface, StreamingHabit::Refuses(request.member_set));
         }
-        if !sent.complained.members.is_empty() {
-            self.health.learn_refusals(asked, &sent.complained.members);
+        for (surface, lesson) in &sent.complained.lessons {
+            self.health.learn_refusal(&asked.name, *surface, lesson);
         }
     }
 
@@ -234,8 +243,9 @@ impl OutcomeReporter {
         self.health.forgive(|| self.candidates[candidate].target(sent.key.as_ref()), sent.at);
     }
 
-    /// True: ask the same candidate again, because its request changed or goes over a new connection.
-    pub fn failed(&self, candidate: usize, sent: &SentRequest, failure: &Failure) -> bool {
+    /// True: ask the same candidate again, because its request changed or goes over a new connection. `taught`: it named a thing that
+    /// can be changed, so that it says nothing of the upstream.
+    pub fn failed(&self, candidate: usize, sent: &SentRequest, failure: &Failure, taught: bool) -> bool {
         let _entered = sent.context.enter();
         self.log(candidate, sent, failure);
         // Only a new connection shows whether the upstream is at fault.
@@ -251,6 +261,10 @@ impl OutcomeReporter {
             tracing::info!(upstream = asked.name, "refuses to stream: asked again for a plain answer");
             lock(&self.sent)[candidate].complained.stream = true;
             return true;
+        }
+        if taught {
+            self.forgive(candidate, sent);
+            return false;
         }
         self.charge(candidate, sent, failure);
         if failure.kind == FailureKind::ContextLength {
@@ -289,11 +303,6 @@ impl OutcomeReporter {
         complains || other_key
     }
 
-    /// True if it rejected reasoning of earlier turns for the first time in this race: ask again without.
-    pub fn refuses_reasoning(&self, sent: &SentRequest, failure: &Failure) -> bool {
-        !sent.complained.reasoning && refuses(failure, rejects_reasoning)
-    }
-
     /// A client that does not stream got the answer of this candidate's latest start. `has_usage`: with usage in it.
     pub fn gave_whole(&self, candidate: usize, has_usage: bool) {
         // Only chat upstreams have to be asked for usage, and so may stream without.
@@ -307,28 +316,29 @@ impl OutcomeReporter {
         self.health.learn_habit(&asked.name, asked.surface, habit);
     }
 
-    /// From now on leaves reasoning out of its requests.
-    pub fn leave_out_reasoning(&self, candidate: usize) {
-        let _entered = self.context.enter();
-        lock(&self.sent)[candidate].complained.reasoning = true;
-        tracing::info!(
-            upstream = self.candidates[candidate].name,
-            "rejects reasoning of earlier turns: asked again without"
-        );
+    /// The words of a refusal that may teach, unless the last one of this race had the same. A 500 that comes
+    /// again in the same words is no accident.
+    pub fn teaches<'f>(&self, sent: &SentRequest, failure: &'f Failure) -> Option<&'f [u8]> {
+        let answer = failure.answer.as_ref().filter(|_| failure.phase == Phase::Headers)?;
+        let refuses = failure.kind == FailureKind::BadRequest || matches!(answer.status, 404 | 405 | 422 | 501);
+        let is_again = sent.complained.words == Some(hash_of(&answer.body));
+        let may = if refuses { !is_again } else { answer.status == 500 && is_again };
+        (may && sent.complained.lessons.len() < LESSONS_MAX).then_some(&answer.body[..])
     }
 
-    /// The member that it refused, unless it refused too many already.
-    pub fn refused_member(&self, sent: &SentRequest, failure: &Failure) -> Option<RefusedMember> {
-        let answer = failure.answer.as_ref().filter(|_| failure.kind == FailureKind::BadRequest)?;
-        refused_member(&answer.body).filter(|_| sent.complained.members.len() < MEMBERS_MAX)
+    /// Whether this failure is the last one of this candidate again, word for word. Remembers its words.
+    pub fn repeats(&self, candidate: usize, failure: &Failure) -> bool {
+        let words = failure.answer.as_ref().map(|answer| hash_of(&answer.body));
+        let sent = &mut lock(&self.sent)[candidate].complained;
+        std::mem::replace(&mut sent.words, words) == words && words.is_some()
     }
 
-    /// From now on this member is left out of its requests.
-    pub fn leave_out_member(&self, candidate: usize, lesson: RefusalLesson) {
+    /// From now on its requests heed this.
+    pub fn heed(&self, candidate: usize, surface: Surface, lesson: Lesson) {
         let _entered = self.context.enter();
-        let (upstream, member) = (&self.candidates[candidate].name, &lesson.name);
-        tracing::info!(upstream, member, "rejects a member: asked again without");
-        lock(&self.sent)[candidate].complained.members.push(lesson);
+        let upstream = &self.candidates[candidate].name;
+        tracing::debug!(upstream, lesson = lesson.in_words(), "a refusal names what it is about: asked again");
+        lock(&self.sent)[candidate].complained.lessons.push((surface, lesson));
     }
 
     fn log(&self, candidate: usize, sent: &SentRequest, failure: &Failure) {
@@ -348,6 +358,12 @@ impl OutcomeReporter {
             tracing::info!(upstream, failure = kind, phase, status, "an attempt failed");
         }
     }
+}
+
+fn hash_of(body: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    body.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn refuses_stream(failure: &Failure) -> bool {

@@ -17,7 +17,7 @@ use crate::money::lock;
 use photofinish_base::clock::Instant;
 use photofinish_config::config::{Config, Keys, UpstreamStream};
 use photofinish_config::keyring::HashedKey;
-use photofinish_wire::quirks::RefusalLesson;
+use photofinish_wire::quirks::Lesson;
 use photofinish_wire::request::MemberSet;
 use photofinish_wire::{ApiRequest, Surface};
 
@@ -33,7 +33,7 @@ const SETS_MAX: usize = 64;
 const LESSONS_MAX: usize = 16;
 
 /// What refusals taught, and when.
-type LessonsByUpstream = HashMap<(String, Surface), Vec<(RefusalLesson, Instant)>>;
+type LessonsByUpstream = HashMap<(String, Surface), Vec<(Lesson, Instant)>>;
 
 /// What an upstream was seen to do when it was asked to stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -240,7 +240,7 @@ impl UpstreamHealth {
     }
 
     /// What refusals of this upstream taught a while ago.
-    pub fn lessons(&self, upstream: &str, surface: Surface) -> Vec<RefusalLesson> {
+    pub fn lessons(&self, upstream: &str, surface: Surface) -> Vec<Lesson> {
         let lessons = lock(&self.lessons);
         if lessons.is_empty() {
             return Vec::new();
@@ -249,20 +249,33 @@ impl UpstreamHealth {
         known.filter(|(_, at)| at.elapsed() < REMEMBERED_FOR).map(|(lesson, _)| lesson.clone()).collect()
     }
 
-    /// It answered without these. Each is forgotten by itself, so that a vendor that takes the member by then gets it again.
-    pub(super) fn learn_refusals(&self, candidate: &Candidate, new: &[RefusalLesson]) {
+    /// What refusals of this upstream taught, of all surfaces, for people; each once.
+    pub fn taught(&self, upstream: &str) -> Vec<String> {
+        let lessons = lock(&self.lessons);
+        let its = lessons.iter().filter(|((name, _), _)| name == upstream);
+        let known = its.flat_map(|((_, surface), known)| known.iter().map(move |known| (surface, known)));
+        let fresh = known.filter(|(_, (_, at))| at.elapsed() < REMEMBERED_FOR);
+        let told: BTreeSet<String> =
+            fresh.map(|(surface, (lesson, _))| format!("{}: {}", surface.as_str(), lesson.in_words())).collect();
+        told.into_iter().collect()
+    }
+
+    /// It answered with these. Each is forgotten by itself, so that a vendor that takes the thing by then gets it again.
+    pub(super) fn learn_refusal(&self, upstream: &str, surface: Surface, new: &Lesson) {
         let mut lessons = lock(&self.lessons);
         if lessons.len() >= REMEMBERED_MAX {
             lessons.retain(|_, known| known.iter().any(|(_, at)| at.elapsed() < REMEMBERED_FOR));
         }
-        let key = (candidate.name.clone(), candidate.surface);
+        let key = (upstream.to_owned(), surface);
         if lessons.len() >= REMEMBERED_MAX && !lessons.contains_key(&key) {
             return;
         }
         let known = lessons.entry(key).or_default();
-        known.retain(|(lesson, at)| at.elapsed() < REMEMBERED_FOR && !new.contains(lesson));
-        let room = LESSONS_MAX.saturating_sub(known.len());
-        known.extend(new.iter().take(room).map(|lesson| (lesson.clone(), Instant::now())));
+        known.retain(|(lesson, at)| at.elapsed() < REMEMBERED_FOR && lesson != new);
+        if known.len() < LESSONS_MAX {
+            tracing::info!(upstream, surface = surface.as_str(), lesson = new.in_words(), "a refusal taught");
+            known.push((new.clone(), Instant::now()));
+        }
     }
 
     /// Whether this upstream is asked for a plain answer to any client, by the configuration or by what it did before.

@@ -218,6 +218,7 @@ impl<'a> StatusView<'a> {
             },
             cooling_down_s: obstacles.cooling.map(seconds),
             last_observation_s: forecast.last_us().map(|last_us| rounded((self.now_us - last_us).max(0) as f64 / 1e6)),
+            learnt: self.health.taught(name),
             quality: listing.models.iter().filter_map(|model| self.quality(name, model)).collect(),
         }
     }

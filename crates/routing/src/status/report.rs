@@ -65,6 +65,8 @@ pub struct UpstreamReport {
     /// How long ago it was last used.
     #[schemars(extend("x-unit" = "s"))]
     pub last_observation_s: Option<f64>,
+    /// What its refusals of the last hour taught, by surface: what its requests are without now, or how they differ.
+    pub learnt: Vec<String>,
     /// How it answers requests with tools or a schema, by model: only where such answers were judged, or a fact is known.
     pub quality: Vec<QualityReport>,
 }

@@ -10,7 +10,7 @@ use http::header::SERVER;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
-pub use complaint::{RefusedMember, refused_member, rejects_reasoning, rejects_stream, rejects_stream_options};
+pub use complaint::{RefusalWords, rejects_stream, rejects_stream_options};
 
 use crate::answer::reset::{self, DETAILS_MAX, Reset};
 use crate::dialects::bedrock::kind_of_exception;
@@ -60,11 +60,16 @@ pub fn of_answer(status: u16, headers: &HeaderMap, body: &[u8]) -> ErrorFacts {
             // The provider does not offer the called API, such as embeddings.
             404 | 501 => FailureKind::NotFound,
             408 | 504 => FailureKind::ServerError,
-            413 => FailureKind::TooLarge,
+            413 => of_words(&words, &message)
+                .filter(|kind| *kind == FailureKind::ContextLength)
+                .unwrap_or(FailureKind::TooLarge),
+            // The account has no money: no waiting ends that.
+            429 if lacks_money(&words, &message) => FailureKind::Forbidden,
             // One request exceeds the limit of a minute. Waiting does not help it, and other requests need not wait.
             429 if message.to_lowercase().starts_with("request too large") => FailureKind::TooLarge,
             429 => FailureKind::RateLimited,
             498 | 503 | 529 => FailureKind::Overloaded,
+            500 if refuses_request(&message) => FailureKind::BadRequest,
             500..=599 => FailureKind::ServerError,
             _ => {
                 of_words(&words, &message).filter(|kind| is_about_the_request(*kind)).unwrap_or(FailureKind::BadRequest)
@@ -488,6 +493,24 @@ pub fn refuses_account(words: &[String], message: &str) -> bool {
     has_word(words, &["billing_hard_limit"])
         || message.starts_with("your credit balance")
         || has_word(words, &["failed_precondition"]) && concerns_account(&message)
+}
+
+/// A 429 of an account that has to be paid for first.
+fn lacks_money(words: &[String], message: &str) -> bool {
+    let message = message.to_lowercase();
+    let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
+    let is_dry =
+        says(&["insufficient balance", "insufficient credits", "recharge", "credits are depleted", "out of credits"]);
+    let is_unpaid =
+        has_word(words, &["insufficient_quota"]) && says(&["billing"]) || has_word(words, &["exceeded_current_quota"]);
+    is_dry || is_unpaid || has_word(words, &["insufficient_balance", "insufficient_credits", "credit_balance"])
+}
+
+/// A 500 that the same request would get again: a server, or a template of its model, does not take it.
+fn refuses_request(message: &str) -> bool {
+    let message = message.to_lowercase();
+    let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
+    says(&["not supported", "not support", "unsupported", "must be at the beginning", "roles must alternate"])
 }
 
 /// A 401 about the rights of a key. The key may be valid for other calls.

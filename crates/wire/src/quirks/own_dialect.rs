@@ -6,7 +6,8 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::changes::{RequestChanges, remove, rename};
-use super::{CallIdForm, PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingOff, UNKNOWN_REASONING, reminder};
+use super::turns::{SYSTEM_ROLES, cache_marks, fit_turns, limit_marks, remind};
+use super::{BILLING, CallIdForm, PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingOff, UNKNOWN_REASONING};
 use crate::dialect::Surface;
 use crate::json::raw_members::{RawMembers, raw_members, written};
 use crate::json::values::json;
@@ -23,25 +24,41 @@ pub fn concerns(request: &ApiRequest, quirks: &Quirks) -> bool {
 
 /// Whether the conversation itself, or all that is to be embedded, must be parsed for it.
 pub fn parses(request: &ApiRequest, quirks: &Quirks) -> bool {
-    let is_fitted = request.surface == Surface::Chat && fits_history(quirks) && may_need_a_fit(request.body(), quirks);
+    let is_fitted = match request.surface {
+        Surface::Chat => fits_history(quirks) && may_need_a_fit(request.body(), quirks),
+        Surface::Messages => reminds(request.body(), quirks) || exceeds_marks(request.body(), quirks),
+        _ => false,
+    };
     is_fitted || request.surface.repeats_model()
 }
 
-/// Whether earlier calls must have a form, or `system` turns their place.
+/// Whether earlier calls must have a form, or turns their place.
 fn fits_history(quirks: &Quirks) -> bool {
     quirks.past_reasoning == PastReasoning::Wanted
         || quirks.call_ids != CallIdForm::Any
         || quirks.system_turns == Some(false)
+        || !(quirks.developer_turns && quirks.user_after_tool && quirks.result_media)
 }
 
 /// Whether the text of a conversation may have something that must be fitted.
 fn may_need_a_fit(conversation: &[u8], quirks: &Quirks) -> bool {
-    let has = |text: &str| memchr::memmem::find(conversation, text.as_bytes()).is_some();
-    has(CALLS) || (quirks.system_turns == Some(false) && SYSTEM_ROLES.iter().any(|role| has(&format!("\"{role}\""))))
+    has(conversation, CALLS)
+        || reminds(conversation, quirks)
+        || (!quirks.developer_turns && has(conversation, "\"developer\""))
 }
 
-/// The roles that instruct the model.
-const SYSTEM_ROLES: [&str; 2] = ["system", "developer"];
+fn has(text: &[u8], name: &str) -> bool {
+    memchr::memmem::find(text, name.as_bytes()).is_some()
+}
+
+/// Whether there may be `system` turns for a vendor that does not take them.
+fn reminds(conversation: &[u8], quirks: &Quirks) -> bool {
+    quirks.system_turns == Some(false) && SYSTEM_ROLES.iter().any(|role| has(conversation, &format!("\"{role}\"")))
+}
+
+fn exceeds_marks(body: &[u8], quirks: &Quirks) -> bool {
+    quirks.cache_marks.is_some_and(|most| cache_marks(body) as u64 > most)
+}
 
 /// How calls and their results begin in a conversation.
 const CALLS: &str = "\"tool_call";
@@ -72,9 +89,14 @@ pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &Reque
 /// Whether the upstream demands anything of requests of this surface.
 fn touches(surface: Surface, quirks: &Quirks) -> bool {
     match surface {
-        Surface::Chat => quirks.max_completion_tokens || !quirks.forced_tools || fits_history(quirks),
+        Surface::Chat => {
+            quirks.max_completion_tokens || !quirks.forced_tools || quirks.max_output.is_some() || fits_history(quirks)
+        }
         Surface::Messages => {
             !quirks.forced_tools
+                || quirks.system_turns == Some(false)
+                || quirks.cache_marks.is_some()
+                || !quirks.billing_line
                 || quirks.thinking_off != ThinkingOff::Disabled
                 || quirks.thinking == ThinkingForm::Effort
                 || quirks.sampling == SamplingForm::Refused
@@ -118,14 +140,25 @@ impl Rewriter<'_, '_> {
         if !quirks.forced_tools {
             self.free_choice();
         }
-        let ids = (quirks.call_ids == CallIdForm::Nine).then(CallIds::of_nine);
+        self.limit(["max_tokens", "max_completion_tokens"], quirks);
+        let ids = CallIds::of_form(quirks.call_ids);
         if fits_history(quirks)
             && self.text("messages").is_some_and(|text| may_need_a_fit(text.as_bytes(), quirks))
             && let Some(mut messages) = self.value("messages")
         {
-            let reminds = quirks.system_turns == Some(false) && remind(&mut messages, &mut self.losses);
-            if chat_history(&mut messages, quirks.past_reasoning == PastReasoning::Wanted, ids) | reminds {
+            let fits = fit_turns(&mut messages, quirks, &mut self.losses);
+            if chat_history(&mut messages, quirks.past_reasoning == PastReasoning::Wanted, ids) | fits {
                 self.put("messages", &messages);
+            }
+        }
+    }
+
+    fn limit(&mut self, names: [&str; 2], quirks: &Quirks) {
+        let Some(most) = quirks.max_output else { return };
+        for name in names {
+            if self.value(name).and_then(|tokens| tokens.as_u64()).is_some_and(|asked| asked > most) {
+                self.put(name, &Value::from(most));
+                self.losses.lose(name);
             }
         }
     }
@@ -171,12 +204,20 @@ impl Rewriter<'_, '_> {
         if let Some(thinking) = self.value("thinking") {
             self.thinking(&thinking, quirks);
         }
-        if let (Some(most), Some(asked)) =
-            (quirks.max_output, self.value("max_tokens").and_then(|tokens| tokens.as_u64()))
-            && asked > most
+        self.limit(["max_tokens", ""], quirks);
+        if self.text("messages").is_some_and(|text| reminds(text.as_bytes(), quirks))
+            && let Some(mut messages) = self.value("messages")
+            && remind(&mut messages, &mut self.losses)
         {
-            self.put("max_tokens", &Value::from(most));
-            self.losses.lose("max_tokens");
+            self.put("messages", &messages);
+        }
+        self.marks(quirks);
+        if !quirks.billing_line
+            && self.text("system").is_some_and(|text| has(text.as_bytes(), BILLING))
+            && let Some(Value::Array(mut blocks)) = self.value("system")
+        {
+            blocks.retain(|block| !block["text"].as_str().is_some_and(|text| text.starts_with(BILLING)));
+            self.put("system", &Value::Array(blocks));
         }
         if quirks.sampling == SamplingForm::Refused {
             for name in ["temperature", "top_p", "top_k"] {
@@ -184,6 +225,24 @@ impl Rewriter<'_, '_> {
                 self.remove(name);
                 // One changes nothing.
                 self.losses.lose_if(name == "top_k" || value.as_f64() != Some(1.0), name);
+            }
+        }
+    }
+
+    /// The last marks stay: what is before them is cached with them.
+    fn marks(&mut self, quirks: &Quirks) {
+        const PLACES: [&str; 3] = ["messages", "system", "tools"];
+        let Some(most) = quirks.cache_marks else { return };
+        let texts = PLACES.map(|name| self.text(name).map_or(0, |text| cache_marks(text.as_bytes())));
+        if texts.iter().sum::<usize>() as u64 <= most {
+            return;
+        }
+        let mut left = most;
+        for name in PLACES {
+            if let Some(mut value) = self.value(name)
+                && limit_marks(&mut value, &mut left)
+            {
+                self.put(name, &value);
             }
         }
     }
@@ -204,31 +263,6 @@ impl Rewriter<'_, '_> {
             _ => {}
         }
     }
-}
-
-/// What the system says behind other turns becomes the user's. Returns whether anything was changed.
-fn remind(messages: &mut Value, losses: &mut Losses) -> bool {
-    let is_system = |message: &Value| message["role"].as_str().is_some_and(|role| SYSTEM_ROLES.contains(&role));
-    let list = messages.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
-    let first = list.iter().take_while(|message| is_system(message)).count();
-    let mut changed = false;
-    for (at, message) in list.iter_mut().enumerate().skip(first).filter(|(_, message)| is_system(message)) {
-        message["role"] = Value::from("user");
-        match &mut message["content"] {
-            Value::String(text) => *text = reminder(text),
-            Value::Array(parts) => {
-                for part in parts {
-                    if let Some(Value::String(text)) = part.get_mut("text") {
-                        *text = reminder(text);
-                    }
-                }
-            }
-            _ => {}
-        }
-        losses.lose(format!("messages[{at}].role"));
-        changed = true;
-    }
-    changed
 }
 
 /// Fits ids of calls, and adds a text for missing reasoning. Returns whether anything was changed.

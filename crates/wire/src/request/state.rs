@@ -1,6 +1,7 @@
 //! What a request of the Responses API says of earlier answers. Not for the request with their items: see `recalled`.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -99,7 +100,56 @@ pub fn add(items: &mut Vec<u8>, more: &[u8]) {
     items.extend_from_slice(more);
 }
 
+/// A list without brackets, without the items that earlier lists have: some clients send the last answer's once more beside
+/// `previous_response_id`. None: it has none of them.
+pub fn without_repeated<'a>(own: &[u8], earlier: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+    let list = |items: &[u8]| serde_json::from_slice::<Vec<Box<RawValue>>>(&[b"[", items, b"]"].concat()).ok();
+    let items = list(own)?;
+    let known: HashSet<String> = earlier.filter_map(list).flatten().filter_map(|item| name_of(&item)).collect();
+    let is_known = |item: &RawValue| name_of(item).is_some_and(|name| known.contains(&name));
+    let mut kept = Vec::with_capacity(own.len());
+    items.iter().filter(|item| !is_known(item)).for_each(|item| add(&mut kept, item.get().as_bytes()));
+    items.iter().any(|item| is_known(item)).then_some(kept)
+}
+
+/// What tells an item of an answer from others: the call that it makes or answers, or its id.
+fn name_of(item: &RawValue) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        #[serde(rename = "type", default)]
+        kind: Option<String>,
+        call_id: Option<String>,
+        id: Option<String>,
+    }
+    let Named { kind, call_id, id } = serde_json::from_str(item.get()).ok()?;
+    let name = call_id.or(id).filter(|name| !name.is_empty())?;
+    Some(format!("{} {name}", kind.unwrap_or_default()))
+}
+
 /// Whether requests of this surface may name earlier state.
 pub(super) fn has_state(surface: Surface) -> bool {
     surface.dialect() == Dialect::Responses
+}
+
+#[cfg(test)]
+mod repeated_tests {
+    use super::*;
+
+    #[test]
+    fn items_that_an_earlier_answer_has_are_folded() {
+        let call = r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#;
+        let output = r#"{"type":"function_call_output","call_id":"c","output":"1"}"#;
+        let message = r#"{"type":"message","id":"msg_1","role":"assistant","content":[]}"#;
+        let user = r#"{"role":"user","content":"x"}"#;
+        let folded = |own: &[&str], earlier: &[&str]| {
+            let earlier = earlier.join(",");
+            without_repeated(own.join(",").as_bytes(), [earlier.as_bytes()].into_iter())
+                .map(|kept| String::from_utf8(kept).unwrap())
+        };
+        assert_eq!(folded(&[call, output], &[user, message, call]).as_deref(), Some(output));
+        assert_eq!(folded(&[message, user], &[message]).as_deref(), Some(user));
+        assert_eq!(folded(&[output, user], &[user, call]), None, "two turns may say the same");
+        assert_eq!(folded(&[call], &[call]).as_deref(), Some(""));
+        assert_eq!(folded(&["{"], &[call]), None);
+    }
 }

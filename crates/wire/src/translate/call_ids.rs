@@ -6,6 +6,8 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use crate::quirks::CallIdForm;
+
 /// The ids of one request.
 pub(crate) struct CallIds {
     /// Makes an id valid for the vendor (length, ASCII characters). Must be a pure function.
@@ -33,8 +35,17 @@ impl CallIds {
         CallIds { fit, renew: suffixed, most, known: HashMap::new(), given: HashSet::new(), next: 1 }
     }
 
+    /// As this vendor takes them. None: it takes any.
+    pub fn of_form(form: CallIdForm) -> Option<CallIds> {
+        match form {
+            CallIdForm::Any => None,
+            CallIdForm::Forty => Some(CallIds::new(|id| fitted(id, 40), 40)),
+            CallIdForm::Nine => Some(CallIds::of_nine()),
+        }
+    }
+
     /// Of exactly nine letters and digits.
-    pub fn of_nine() -> CallIds {
+    fn of_nine() -> CallIds {
         CallIds { renew: |base, number, _| nine(&format!("{base}_{number}")), ..CallIds::new(nine, NINE) }
     }
 
@@ -73,6 +84,17 @@ fn suffixed(base: &str, number: u64, most: usize) -> String {
     let number = number.to_string();
     let kept = base.get(..base.len().min(most.saturating_sub(number.len() + 1))).unwrap_or_default();
     format!("{kept}_{number}")
+}
+
+/// At most so many letters, digits, `_` and `-`: the end of what is cut is told apart by a checksum.
+pub(crate) fn fitted(name: &str, most: usize) -> String {
+    let plain: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect();
+    if plain == name && name.len() <= most {
+        return plain;
+    }
+    let kept = plain.get(..plain.len().min(most.saturating_sub(NINE + 1))).unwrap_or_default();
+    format!("{kept}_{}", nine(name))
 }
 
 const NINE: usize = 9;

@@ -210,6 +210,7 @@ pub const TABLE: [(LossClass, &[&str]); 4] = [
             "generationConfig.mediaResolution",
             // How much is thought, and whether it is shown.
             "budget_tokens",
+            "reasoning.context",
             "reasoning.encrypted_content",
             "reasoning.exclude",
             "reasoning.summary",
@@ -330,6 +331,43 @@ pub fn class_of(name: &str) -> LossClass {
         (None, Some("tools")) => Form,
         (None, _) => Setting,
     }
+}
+
+/// What a request keeps after a refusal: how long and in which form its answer is, and what is called.
+const KEPT: [&str; 6] = ["max_tokens", "n", "options", "response_format", "tool_choice", "tools"];
+/// Members of some servers without which a request is still what the client asks.
+const EXTRAS: [&str; 7] = [
+    "betas",
+    "chat_template_kwargs",
+    "enable_thinking",
+    "min_p",
+    "repetition_penalty",
+    "stream_options.include_obfuscation",
+    "top_a",
+];
+
+/// Whether a request is still what its client asks without this member, which is none of its conversation and tools. The name is that
+/// of any surface.
+pub(crate) fn is_optional(name: &str) -> bool {
+    let chat = NAMES.iter().find(|(_, names)| names.contains(&name)).map_or(name, |(chat, _)| *chat);
+    let is_known = |name: &str| BY_NAME.get(name).is_some_and(|class| *class != Content) && !KEPT.contains(&name);
+    EXTRAS.contains(&name) || is_known(name) || (is_known(chat) && !chat.starts_with("response_format"))
+}
+
+/// Whether an item of the conversation, or a tool, is the same without this member.
+pub(crate) fn is_addition(name: &str) -> bool {
+    const CARRIES: [&str; 5] = ["id", "name", "role", "description", "thinking_blocks"];
+    const OF_TOOLS: [&str; 8] = [
+        "allowed_callers",
+        "defer_loading",
+        "detail",
+        "eager_input_streaming",
+        "input_examples",
+        "scope",
+        "strict",
+        "ttl",
+    ];
+    OF_TOOLS.contains(&name) || !CARRIES.contains(&name) && BY_NAME.contains_key(format!(".{name}").as_str())
 }
 
 static BY_NAME: LazyLock<HashMap<&str, LossClass>> =

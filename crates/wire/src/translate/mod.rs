@@ -20,7 +20,7 @@ mod conversation;
 mod custom;
 mod in_turn;
 
-mod losses;
+pub(crate) mod losses;
 mod piece;
 mod said;
 pub mod signature;

@@ -14,8 +14,7 @@ use crate::answer::asked::AskedAnswer;
 use crate::client_error::Invalid;
 use crate::dialect::{AnswerForm, Dialect, Surface};
 use crate::dialects::embeddings::{self, EmbeddingForm, EmbeddingRequest};
-use crate::json::raw_members::raw_members;
-use crate::quirks::{self, Quirks, RefusalLesson, RequestChanges, TranslationOptions};
+use crate::quirks::{self, Lesson, Quirks, RefusedRequest, RequestChanges, TranslationOptions};
 use crate::request::ApiRequest;
 use crate::request::prefix::Prefix;
 use crate::stream::framing::Framing;
@@ -118,7 +117,15 @@ impl RequestTranslation {
         let functions = if dialect.has_custom_tools(options) { None } else { as_functions(conversation, &mut lost) };
         let (plain, customs) = functions.map_or((None, HashSet::new()), |(plain, customs)| (Some(plain), customs));
         let written = plain.as_ref().unwrap_or(conversation);
-        let body = Bytes::from(written_for(dialect, written, options, &mut lost).to_string());
+        let mut body = written_for(dialect, written, options, &mut lost);
+        if let (Dialect::Anthropic, Some(mut most)) = (dialect, options.quirks.cache_marks) {
+            for name in ["messages", "system", "tools"] {
+                if let Some(value) = body.get_mut(name) {
+                    quirks::limit_marks(value, &mut most);
+                }
+            }
+        }
+        let body = Bytes::from(body.to_string());
         let max_tokens = conversation.sampling.max_tokens.and_then(|tokens| i64::try_from(tokens).ok());
         let mut losses = conversation.losses.clone();
         losses.extend(&lost.renamed(|name| name_of(surface, name)));
@@ -227,7 +234,7 @@ impl RequestTranslation {
     }
 
     /// Without what these refusals were about. None: it has nothing of it.
-    pub fn without(&self, lessons: &[RefusalLesson]) -> Option<RequestTranslation> {
+    pub fn without(&self, lessons: &[Lesson]) -> Option<RequestTranslation> {
         if lessons.is_empty() || self.request.is_form() || self.embedding.is_some() {
             return None;
         }
@@ -235,10 +242,12 @@ impl RequestTranslation {
         Some(self.with(self.request.with_body(body)?, &lost))
     }
 
-    /// The value of a member, as JSON text.
-    pub fn value_of(&self, name: &str) -> Option<String> {
-        let members = raw_members(self.request.body()).filter(|_| !self.request.is_form())?;
-        members.into_iter().rfind(|(member, _)| member == name).map(|(_, text)| text.into_owned())
+    /// What a refusal of it teaches. None: nothing that could be done. `betas`: the header that went with it.
+    pub fn lesson(&self, refusal: &[u8], betas: &str, has_responses: bool, conversation: u64) -> Option<Lesson> {
+        let betas = betas.split(',').map(str::trim).filter(|beta| !beta.is_empty()).collect();
+        let body = Some(self.request.body()).filter(|_| !self.request.is_form() && self.embedding.is_none())?;
+        let surface = self.asked();
+        quirks::lesson(&RefusedRequest { surface, body, betas, has_responses, conversation }, refusal)
     }
 
     /// See [`ApiRequest::call`].

@@ -178,3 +178,24 @@ fn a_model_that_is_not_served_names_who_would() {
     let (key, gained) = lone.most_useful_key().unwrap();
     assert!(key.ends_with("_KEY") && gained >= 1, "{key} {gained}");
 }
+
+#[test]
+fn a_region_in_a_name_is_part_of_what_was_asked() {
+    const NAME: &str = "eu.anthropic.claude-haiku-5-5";
+    let served = |keys: &[&str], region: &str| {
+        let env = |name: &str| match name {
+            "AWS_REGION" => Some(region.to_owned()),
+            name => keys.contains(&name).then(|| "planted".to_owned()),
+        };
+        let config = built_in("", "x.db".into(), None, &env).unwrap();
+        let clouds =
+            config.models.keys().chain(config.aliases.keys()).filter(|name| name.contains("anthropic.")).count();
+        let upstreams: Option<Vec<String>> =
+            config.model(NAME).map(|model| model.upstreams.iter().map(UpstreamConfig::name).collect());
+        (upstreams.unwrap_or_default(), clouds > 0)
+    };
+    let keys = ["ANTHROPIC_API_KEY", "AWS_BEARER_TOKEN_BEDROCK"];
+    assert_eq!(served(&keys[..1], "eu-west-1"), (Vec::new(), false), "no other provider answers for it");
+    assert_eq!(served(&keys, "eu-west-1"), (vec![format!("bedrock/{NAME}")], true));
+    assert_eq!(served(&keys, "us-east-1"), (Vec::new(), true));
+}

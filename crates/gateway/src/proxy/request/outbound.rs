@@ -1,16 +1,18 @@
 //! The request to each upstream: unchanged if the upstream uses the caller's dialect, else translated, each translation
 //! made once. Not for headers: see `run::launcher`.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use super::blocking::translation_bytes;
 use crate::proxy::refusals::rejection::Rejection;
 use photofinish_base::memory::{Lease, Memory, MemoryFull};
 use photofinish_base::pace::aside;
-use photofinish_config::config::{Lossy, Provider, UpstreamConfig};
+use photofinish_config::config::{Lossy, Provider, ProviderDialect, UpstreamConfig};
 use photofinish_history::record::{LeftOutReason, LeftOutUpstream};
 use photofinish_wire::client_error::Invalid;
-use photofinish_wire::quirks::{self, RefusalLesson, RequestChanges};
+use photofinish_wire::quirks::{self, Lesson, RequestChanges};
+use photofinish_wire::request::opening;
 use photofinish_wire::translate::Conversation;
 use photofinish_wire::{ApiRequest, Dialect, Losses, RequestTranslation, Surface, TranslationOptions};
 
@@ -70,14 +72,15 @@ impl<'a> Outbound<'a> {
         }
     }
 
-    /// The request to this upstream. None: the upstream cannot serve it. `lessons`: what its refusals taught about a surface.
+    /// The request to this upstream, in the dialect that it demands. None: the upstream cannot serve it. `lessons`: what its refusals
+    /// taught about a surface.
     ///
     /// # Errors
     /// 503 or 413 if there is no memory for it.
     pub fn for_upstream(
         &mut self,
         upstream: &UpstreamConfig,
-        lessons: impl FnOnce(Surface) -> Vec<RefusalLesson>,
+        lessons: impl Fn(Surface) -> Vec<Lesson>,
     ) -> Result<Option<Arc<RequestTranslation>>, Rejection> {
         let provider = &upstream.provider;
         let Some(spoken) = upstream.spoken_for(self.request.surface) else {
@@ -85,8 +88,12 @@ impl<'a> Outbound<'a> {
             self.leave_out([upstream.name()], LeftOutReason::Dialect);
             return Ok(None);
         };
-        let demands = Demands::of(upstream, spoken.dialect, self.request.surface);
-        let request_translation = if spoken.dialect == self.request.surface.dialect() {
+        let (spoken, lessons) = self.demanded_path(upstream, spoken, lessons);
+        let demands = Demands::of(upstream, spoken.dialect, self.request.surface, &lessons);
+        let request_translation = if self.forgets(&lessons) {
+            let Some(without) = self.without_reasoning(spoken.dialect, &demands) else { return Ok(None) };
+            Arc::new(without)
+        } else if spoken.dialect == self.request.surface.dialect() {
             self.own_dialect(demands)?
         } else {
             let Some(translated) = self.translated(spoken.dialect, demands)? else {
@@ -95,7 +102,6 @@ impl<'a> Outbound<'a> {
             };
             translated
         };
-        let lessons = lessons(request_translation.asked());
         let request_translation = match request_translation.without(&lessons) {
             Some(without) => {
                 let mut lease = self.memory.lease();
@@ -119,6 +125,49 @@ impl<'a> Outbound<'a> {
             self.unserved = Some(CannotServe::Lossy(losses.clone(), who));
         }
         Ok(None)
+    }
+
+    /// The dialect of the request to this upstream, and what its refusals taught about that: chats go where the vendor takes them.
+    fn demanded_path<'u>(
+        &self,
+        upstream: &'u UpstreamConfig,
+        spoken: &'u ProviderDialect,
+        lessons: impl Fn(Surface) -> Vec<Lesson>,
+    ) -> (&'u ProviderDialect, Vec<Lesson>) {
+        let surface = self.request.surface;
+        let of = |dialect: Dialect| {
+            let is_own = dialect == surface.dialect() || !surface.is_translated();
+            lessons(if is_own { surface } else { dialect.conversing() })
+        };
+        let known = of(spoken.dialect);
+        let converses = spoken.dialect == Dialect::OpenAi && surface.translates_to(Dialect::Responses);
+        let demands = quirks::demands(&known).over(upstream.quirks(Dialect::OpenAi));
+        let other = upstream.provider.dialects.iter().find(|spoken| spoken.dialect == Dialect::Responses);
+        match other.filter(|_| converses && demands.goes_to_responses(self.request.has_tools, self.request.body())) {
+            Some(other) => (other, of(Dialect::Responses)),
+            None => (spoken, known),
+        }
+    }
+
+    /// Whether an upstream refused the reasoning of this conversation.
+    fn forgets(&self, lessons: &[Lesson]) -> bool {
+        let refused = |lesson: &Lesson| matches!(lesson, Lesson::Reasoning(of) if *of == conversation_of(self.request));
+        lessons.iter().any(refused)
+    }
+
+    /// The request without reasoning of earlier turns. None if it has none, or without memory.
+    fn without_reasoning(&self, dialect: Dialect, demands: &Demands) -> Option<RequestTranslation> {
+        let mut lease = self.memory.lease();
+        lease.cover(translation_bytes(self.request.body())).ok()?;
+        let made = aside(self.request.len(), || {
+            let made = RequestTranslation::without_reasoning(self.request, dialect, &demands.options)?;
+            if made.is_translated() {
+                return Some(made.changed(&demands.changes));
+            }
+            Some(made.own_dialect(&demands.options, &demands.changes).unwrap_or(made))
+        })?;
+        lease.settle(made.len());
+        Some(made.leased(lease))
     }
 
     /// Whether the upstream may be used only if no upstream that gets the whole request is available.
@@ -235,10 +284,10 @@ impl<'a> Outbound<'a> {
 
 impl Demands {
     /// The options include the model only for embeddings, whose body may depend on it, so that other upstreams share a translation.
-    fn of(upstream: &UpstreamConfig, dialect: Dialect, surface: Surface) -> Demands {
+    fn of(upstream: &UpstreamConfig, dialect: Dialect, surface: Surface, lessons: &[Lesson]) -> Demands {
         let by_model = surface.embeds() && matches!(dialect, Dialect::Gemini | Dialect::Bedrock);
         let model = if by_model { upstream.model.clone() } else { String::new() };
-        let options = TranslationOptions { model, quirks: upstream.quirks(dialect) };
+        let options = TranslationOptions { model, quirks: quirks::demands(lessons).over(upstream.quirks(dialect)) };
         Demands { options, changes: upstream.changes.clone() }
     }
 
@@ -247,23 +296,9 @@ impl Demands {
     }
 }
 
-/// The request without reasoning of earlier turns, for an upstream that rejected it. None if it has none, or without memory.
-pub fn without_reasoning(
-    request: &ApiRequest,
-    upstream: &UpstreamConfig,
-    memory: &Memory,
-) -> Option<RequestTranslation> {
-    let dialect = upstream.spoken_for(request.surface)?.dialect;
-    let mut lease = memory.lease();
-    lease.cover(translation_bytes(request.body())).ok()?;
-    let Demands { options, changes } = Demands::of(upstream, dialect, request.surface);
-    let request_translation = aside(request.len(), || {
-        let made = RequestTranslation::without_reasoning(request, dialect, &options)?;
-        if made.is_translated() {
-            return Some(made.changed(&changes));
-        }
-        Some(made.own_dialect(&options, &changes).unwrap_or(made))
-    })?;
-    lease.settle(request_translation.len());
-    Some(request_translation.leased(lease))
+/// Tells conversations apart: a hash of its opening.
+pub fn conversation_of(request: &ApiRequest) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    opening(request).hash(&mut hasher);
+    hasher.finish()
 }

@@ -78,6 +78,10 @@ fn choose(failures: &[(usize, Failure)], usage_asked: bool, content_policy: Cont
         Some(refused)
     } else if all(is_the_requests_fault) {
         most_telling(&counted)
+    } else if let Some(long) = first(&|failure| failure.kind == FailureKind::ContextLength && failure.answer.is_some())
+    {
+        // An agent that is told so compacts; after a 502 it would send the same again.
+        Some(long)
     } else if all(|kind| kind == FailureKind::Empty) {
         counted.first().copied()
     } else {

@@ -26,18 +26,6 @@ pub fn about_race(
     let committed_at = if ready.whole.is_some() { ready.at } else { Instant::now() };
     let client_ttft_us = micros_between(read_at, committed_at);
     let overhead_us = (client_ttft_us - token_us(ready)).max(0);
-    let request_translation = &candidates.uploads[candidate];
-    let mut lost: Vec<&str> = request_translation.losses().names().collect();
-    let reasoning = request_translation.surface().reasoning();
-    if ready.without_reasoning && !lost.contains(&reasoning) {
-        lost.push(reasoning);
-    }
-    // A limit is not lost: it was renamed.
-    for member in ready.without_members.iter().filter(|member| !member.starts_with("max_")) {
-        if !lost.contains(&member.as_str()) {
-            lost.push(member);
-        }
-    }
     // Three digits: as precise as a microsecond.
     let millis = |micros: i64| format!("{}.{:03}", micros / 1_000, micros % 1_000);
     let (client_ms, overhead_ms) = (millis(client_ttft_us), millis(overhead_us));
@@ -46,7 +34,8 @@ pub fn about_race(
         ("x-photofinish-upstream", candidates.list[candidate].name.clone()),
         ("x-photofinish-ttft-ms", ttft_us.map_or_else(String::new, |us| ((us + 500) / 1_000).to_string())),
         ("server-timing", format!("{timing};dur={client_ms}, gateway;dur={overhead_ms}")),
-        ("x-photofinish-dropped", lost.join(", ")),
+        ("x-photofinish-dropped", ready.notes.lost.join(", ")),
+        ("x-photofinish-learnt", ready.notes.learnt.join(", ")),
         ("x-photofinish-left-out", candidates.passed_over().join(", ")),
         ("x-photofinish-quality", candidates.list[candidate].worse.as_deref().unwrap_or_default().to_owned()),
     ];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use tracing::{Level, enabled};
 
 use super::gate::Gate;
@@ -14,22 +14,22 @@ use super::raced_attempt::{AttemptStage, RacedAttempt};
 use crate::attempt::{self, AnswerTape, Attempt, AttemptSpec, ExchangeSpec, InFlightGuard, JobCost, ReadyAttempt};
 use crate::proxy::gateway::Gateway;
 use crate::proxy::request::candidate_set::{AskedLast, CandidateSet};
-use crate::proxy::request::outbound;
+use crate::proxy::request::outbound::{self, Outbound};
 use crate::proxy::trace::RaceTrace;
 use crate::race::retries::Retries;
 use crate::race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
 use photofinish_base::clock::{Instant, micros};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
-use photofinish_base::telemetry::WithLogContext;
+use photofinish_base::telemetry::{LogContext, WithLogContext};
 use photofinish_config::config::{
-    BreakerSettings, CancelBilling, Drains, Lossy, Objective, QualityRule, RaceSettings, UpstreamStream,
+    BreakerSettings, CancelBilling, Drains, Objective, QualityRule, RaceSettings, UpstreamStream,
 };
 use photofinish_config::keyring::HashedKey;
 use photofinish_history::record::StartReason;
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::health::{
-    Candidate, OutcomeReporter, RejectedFeature, SentRequest, StreamingHabit, TrialPermit, UpstreamHealth,
-    prompt_length,
+    Candidate, OutcomeReporter, RejectedFeature, RequestNotes, SentRequest, StreamingHabit, TrialPermit,
+    UpstreamHealth, prompt_length,
 };
 use photofinish_routing::learning::{AttemptObserver, ConversationId, Learning, ObserverSpec, PrefixBlocks};
 use photofinish_routing::limits::AttemptReservation;
@@ -38,10 +38,11 @@ use photofinish_routing::money::tariff::PromptTokens;
 use photofinish_routing::policy::plan::RacePlan;
 use photofinish_routing::policy::question::AttemptView;
 use photofinish_routing::policy::{CandidateState, ContextFits, LookDraw, PolicyDriver, PolicyDriverParts};
-use photofinish_wire::answer::error::{RefusedMember, too_long};
+use photofinish_transport::upstream::Endpoint;
+use photofinish_wire::answer::error::too_long;
 use photofinish_wire::judge::Asked;
-use photofinish_wire::quirks::RefusalLesson;
-use photofinish_wire::{AnswerForm, ApiRequest, Dialect, RequestTranslation};
+use photofinish_wire::quirks::Lesson;
+use photofinish_wire::{AnswerForm, ApiRequest, Dialect, RequestTranslation, Surface};
 
 /// An answer that should end this soon is read on, for twice as long at most: a handshake takes two or three round trips, and one to
 /// another continent takes some 100 ms.
@@ -143,6 +144,34 @@ impl Launcher {
         AnswerTape::new(asked, self.gateway.judge().clone(), self.model.clone(), self.gateway.memory())
     }
 
+    /// Where this request goes: a refusal may have named another path of the provider.
+    fn endpoint(&self, candidate: &Candidate, request_translation: &RequestTranslation) -> Endpoint {
+        let live = self.gateway.live();
+        let route =
+            live.route(&candidate.upstream.provider.name).filter(|_| request_translation.asked() != candidate.surface);
+        route.and_then(|route| route.endpoint(request_translation.dialect())).unwrap_or(&candidate.endpoint).clone()
+    }
+
+    fn exchange(&self, context: LogContext, key: Option<HashedKey>) -> ExchangeSpec {
+        ExchangeSpec {
+            client: self.gateway.client().clone(),
+            recorder: self.recorder.clone(),
+            shutdown: self.gateway.shutdown().clone(),
+            race_id: self.race_id.clone(),
+            context,
+            read_at: self.read_at,
+            key,
+            memory: self.gateway.memory().clone(),
+        }
+    }
+
+    /// What refusals of this upstream taught, in this race too.
+    fn lessons(&self, candidate: &Candidate, complained: &RejectedFeature) -> Vec<Lesson> {
+        let mut lessons = self.gateway.health().lessons(&candidate.name, candidate.surface);
+        lessons.extend(complained.lessons.iter().map(|(_, lesson)| lesson.clone()));
+        lessons
+    }
+
     /// Starts an attempt; `given`: a request other than the candidate's own.
     pub fn start(
         &mut self,
@@ -161,12 +190,21 @@ impl Launcher {
         }
         let SentRequest { complained, stale, .. } = self.outcome_reporter.sent(starting.candidate);
         let form = self.form(candidate, request_translation, &complained);
+        let lessons = self.lessons(candidate, &complained);
+        let notes = notes(request_translation, &lessons);
         self.attempts.fetch_add(1, Ordering::Relaxed);
         self.asked_last.iter().filter(|_| candidate.last.is_some()).for_each(|asked| asked.add(&candidate.name));
         let context =
             self.outcome_reporter.context.attempt(&candidate.name, starting.ordinal, starting.reason.as_str());
-        let sent =
-            SentRequest { at: Instant::now(), context: context.clone(), key: key.clone(), form, complained, stale };
+        let sent = SentRequest {
+            at: Instant::now(),
+            context: context.clone(),
+            key: key.clone(),
+            form,
+            complained,
+            notes,
+            stale,
+        };
         self.outcome_reporter.note(starting.candidate, sent);
         let observer_spec = self.policy.observer(starting);
         let is_trial = self.trials.iter().any(|(candidate, _)| *candidate == starting.candidate);
@@ -175,22 +213,13 @@ impl Launcher {
         let mut upstream = candidate.upstream.clone();
         upstream.timeouts = upstream.timeouts.in_race(self.settings.timeouts, self.whole);
         let mut headers = headers_for(&self.client_headers, candidate, request_translation, key.as_ref());
+        without_betas(&mut headers, &lessons);
         self.trace.iter().for_each(|trace| trace.tell(starting.ordinal, &mut headers));
-        let exchange = ExchangeSpec {
-            client: gateway.client().clone(),
-            recorder: self.recorder.clone(),
-            shutdown: gateway.shutdown().clone(),
-            race_id: self.race_id.clone(),
-            context,
-            read_at: self.read_at,
-            key,
-            memory: gateway.memory().clone(),
-        };
         let spec = AttemptSpec {
-            exchange,
+            exchange: self.exchange(context, key),
             starting,
             upstream,
-            endpoint: candidate.endpoint.clone(),
+            endpoint: self.endpoint(candidate, request_translation),
             headers,
             request_translation: request_translation.clone(),
             job: self.job.clone(),
@@ -349,10 +378,14 @@ impl Launcher {
         if failure.kind == FailureKind::ContextLength {
             self.policy.driver.too_long(candidate, too_long(&failure.message));
         }
-        if self.outcome_reporter.failed(candidate, sent, failure)
-            || self.leaves_out_reasoning(candidate, sent, failure)
-            || self.leaves_out_member(candidate, sent, failure)
-        {
+        let taught = self.lesson(candidate, sent, failure);
+        self.outcome_reporter.repeats(candidate, failure);
+        if self.outcome_reporter.failed(candidate, sent, failure, taught.is_some()) {
+            return RetryDecision::Now;
+        }
+        if let Some(Taught { surface, lesson, upload }) = taught {
+            self.uploads[candidate] = upload;
+            self.outcome_reporter.heed(candidate, surface, lesson);
             return RetryDecision::Now;
         }
         let OutcomeReporter { health, candidates, .. } = &*self.outcome_reporter;
@@ -411,7 +444,7 @@ impl Launcher {
         async move {
             match attempt.await {
                 Err(failure) => {
-                    outcome_reporter.failed(candidate, &sent, &failure);
+                    outcome_reporter.failed(candidate, &sent, &failure, false);
                 }
                 Ok(ready) => {
                     outcome_reporter.first_token(candidate, &sent);
@@ -470,50 +503,34 @@ impl Launcher {
 }
 
 impl Launcher {
-    /// True if reasoning of earlier turns was rejected, and there is now a request without it.
-    pub(crate) fn leaves_out_reasoning(&mut self, candidate: usize, sent: &SentRequest, failure: &Failure) -> bool {
-        if !self.outcome_reporter.refuses_reasoning(sent, failure) {
-            return false;
-        }
-        let Candidate { upstream, name, surface, .. } = &self.outcome_reporter.candidates[candidate];
-        let without = outbound::without_reasoning(&self.request, upstream, self.gateway.memory());
-        let Some(mut request_translation) = without else { return false };
-        // It was made from the client's request, which has all members.
-        let mut lessons = self.gateway.health().lessons(name, *surface);
-        lessons.extend(sent.complained.members.iter().cloned());
-        if let Some(without) = request_translation.without(&lessons) {
-            request_translation = self.leased(without);
-        }
-        self.uploads[candidate] = Arc::new(request_translation);
-        self.outcome_reporter.leave_out_reasoning(candidate);
-        true
-    }
-
-    /// True if a member was refused, and there is now a request without it.
-    pub(crate) fn leaves_out_member(&mut self, candidate: usize, sent: &SentRequest, failure: &Failure) -> bool {
-        if self.request.surface.counts() {
-            return false;
-        }
-        let Some(RefusedMember { name, by_value }) = self.outcome_reporter.refused_member(sent, failure) else {
-            return false;
-        };
+    /// What this refusal teaches, with the request that heeds it. None: it names nothing that may be changed.
+    fn lesson(&self, candidate: usize, sent: &SentRequest, failure: &Failure) -> Option<Taught> {
+        let refusal = self.outcome_reporter.teaches(sent, failure).filter(|_| !self.request.surface.counts())?;
+        let Candidate { upstream, name, .. } = &self.outcome_reporter.candidates[candidate];
         let before = &self.uploads[candidate];
-        let value = if by_value { before.value_of(&name) } else { None };
-        let lesson = RefusalLesson { name, value };
-        let Some(without) = before.without(std::slice::from_ref(&lesson)) else { return false };
-        if self.settings.lossy == Lossy::Refuse && !without.losses().keeps_settings() {
-            return false;
-        }
-        self.uploads[candidate] = Arc::new(self.leased(without));
-        self.outcome_reporter.leave_out_member(candidate, lesson);
-        true
+        let (surface, dialects) = (before.asked(), &upstream.provider.dialects);
+        let has_responses = dialects.iter().any(|spoken| spoken.dialect == Dialect::Responses);
+        let betas = if before.is_translated() { None } else { self.client_headers.get("anthropic-beta") };
+        let betas = betas.and_then(|betas| betas.to_str().ok()).unwrap_or_default();
+        let conversation = outbound::conversation_of(&self.request);
+        let new = before.lesson(refusal, betas, has_responses, conversation)?;
+        let known = sent.complained.lessons.iter().chain([&(surface, new.clone())]).cloned().collect::<Vec<_>>();
+        let lessons = |surface| {
+            let its = known.iter().filter(|(of, _)| *of == surface).map(|(_, lesson)| lesson.clone());
+            self.gateway.health().lessons(name, surface).into_iter().chain(its).collect()
+        };
+        let stores = self.gateway.stored().is_on();
+        let mut outbound = Outbound::new(&self.request, self.settings.lossy, self.gateway.memory(), stores);
+        let upload = outbound.for_upstream(upstream, lessons).ok().flatten()?;
+        Some(Taught { surface, lesson: new, upload })
     }
+}
 
-    fn leased(&self, request_translation: RequestTranslation) -> RequestTranslation {
-        let mut lease = self.gateway.memory().lease();
-        lease.settle(request_translation.len());
-        request_translation.leased(lease)
-    }
+/// What a refusal taught.
+struct Taught {
+    surface: Surface,
+    lesson: Lesson,
+    upload: Arc<RequestTranslation>,
 }
 
 /// One race's driver, and the targets of its attempts' reports.
@@ -631,6 +648,29 @@ fn headers_for(
     let mut headers = selected(client, |name| goes_up(name, candidate, translation, own_key));
     headers.extend(candidate.upstream.changes.headers.clone());
     headers
+}
+
+fn notes(request_translation: &RequestTranslation, lessons: &[Lesson]) -> RequestNotes {
+    let lost = request_translation.losses().names().map(str::to_owned).collect();
+    let mut learnt: Vec<String> = lessons.iter().map(Lesson::in_words).collect();
+    learnt.dedup();
+    RequestNotes { lost, learnt }
+}
+
+/// Without the betas that the upstream refused.
+fn without_betas(headers: &mut HeaderMap, lessons: &[Lesson]) {
+    const NAME: &str = "anthropic-beta";
+    let Some(sent) = headers.get(NAME).and_then(|value| value.to_str().ok()) else { return };
+    let is_kept = |beta: &&str| {
+        !lessons
+            .iter()
+            .any(|lesson| matches!(lesson, Lesson::Betas(no) if no.is_empty() || no.iter().any(|no| no == beta)))
+    };
+    let kept: Vec<&str> = sent.split(',').map(str::trim).filter(is_kept).collect();
+    match HeaderValue::from_str(&kept.join(",")).ok().filter(|value| !value.is_empty()) {
+        Some(value) => drop(headers.insert(NAME, value)),
+        None => drop(headers.remove(NAME)),
+    }
 }
 
 fn goes_up(name: &str, candidate: &Candidate, translation: &RequestTranslation, own_key: bool) -> bool {

@@ -70,9 +70,7 @@ impl RacedAttempt {
         let AttemptStage::Asking(attempt) = &mut self.stage else { return Poll::Pending };
         let mut ready = ready!(Pin::new(attempt).poll(context))?;
         self.stage = AttemptStage::Over;
-        let complained = self.outcome_reporter.answered(self.candidate, ready.exhausted_for);
-        ready.without_reasoning = complained.reasoning;
-        ready.without_members = complained.members.into_iter().map(|lesson| lesson.name).collect();
+        ready.notes = self.outcome_reporter.answered(self.candidate, ready.exhausted_for);
         Poll::Ready(Ok(ready))
     }
 }

@@ -14,7 +14,7 @@ use photofinish_base::memory::MemoryFull;
 use photofinish_config::config::UpstreamConfig;
 use photofinish_config::keyring::HashedKey;
 use photofinish_routing::health::LiveConfig;
-use photofinish_wire::request::state::{StateUse, add};
+use photofinish_wire::request::state::{StateUse, add, without_repeated};
 use photofinish_wire::{ApiRequest, Dialect, Surface};
 
 /// A request whose earlier answers are found.
@@ -181,7 +181,11 @@ pub fn recall(
     let mut input = OwnInput::Request(request.clone());
     let mut made = None;
     if before.is_some() || state.refers {
-        let own = request.own_input(|id| stored.item(caller, id));
+        let mut own = request.own_input(|id| stored.item(caller, id));
+        let earlier = before.iter().flatten().map(|items| &items[..]);
+        if let Some(kept) = without_repeated(&own.items, earlier) {
+            own.items = kept;
+        }
         for id in &own.unknown {
             let found = Holders::of(stored.find::<()>(caller, id, || None), Missing::Item(id.clone()))?;
             holders = Some(match holders.take() {

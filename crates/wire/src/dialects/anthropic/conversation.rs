@@ -11,6 +11,7 @@ use crate::client_error::Invalid;
 use crate::json::Json;
 use crate::json::numbers::parse;
 use crate::json::values::json;
+use crate::quirks::BILLING;
 use crate::translate::signature::{SignatureOwner, SignatureUse, held};
 use crate::translate::{
     CacheHint, Conversation, ConversationTurn, Document, Effort, Format, Image, Losses, MessagePart, Reasoning,
@@ -314,13 +315,15 @@ impl BlockPath {
     }
 }
 
-/// The system prompt: a string or a list of text blocks.
+/// The system prompt: a string or a list of text blocks, without the block that is for Anthropic's accounts alone.
 pub(super) fn system(value: &Value, losses: &mut Losses) -> Result<Vec<MessagePart>, Invalid> {
     let place = BlockPath { dotted: "system".to_owned(), bracketed: "system".to_owned() };
-    list(value, &place, losses, &mut |kind, block, place, losses| match kind {
+    let mut parts = list(value, &place, losses, &mut |kind, block, place, losses| match kind {
         "text" => text(block, place, losses).map(Some),
         _ => invalid_type(place),
-    })
+    })?;
+    parts.retain(|part| !matches!(part, MessagePart::Text { text, .. } if text.starts_with(BILLING)));
+    Ok(parts)
 }
 
 /// The content of a message: a string or a list of blocks.
@@ -421,6 +424,12 @@ fn common(
         "text" => text(block, place, losses).map(Some),
         "image" => image(block, place).map(Some),
         "document" => document(block, place, losses),
+        // Its schema is among the tools.
+        "tool_reference" if block.contains_key("tool_name") => {
+            losses.lose_others(block, &place.bracketed, &["type", "tool_name", "cache_control"]);
+            let name = string(block, "tool_name", &format!("{}.tool_reference", place.dotted))?;
+            Ok(Some(MessagePart::Text { text: format!("{name} can be called now."), cache: cache(block) }))
+        }
         _ => {
             losses.lose(&place.bracketed);
             Ok(None)

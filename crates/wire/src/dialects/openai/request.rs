@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use crate::json::values::{PutMember, json};
-use crate::quirks::{CallIdForm, PastReasoning, Quirks, TranslationOptions, UNKNOWN_REASONING, reminder};
+use crate::quirks::{PastReasoning, Quirks, TranslationOptions, UNKNOWN_REASONING, fit_turns, reminder};
 use crate::translate::call_ids::CallIds;
 use crate::translate::outgoing::{
     effort_of, lose_cache, lose_metadata, openai_tier, openai_user, results_first, strict_of, system_texts,
@@ -23,7 +23,9 @@ const STOPS_MAX: usize = 4;
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
     let mut body = Map::new();
     body.put("model", Some(options.model.as_str()));
-    body.put("messages", Some(messages(conversation, &options.quirks, losses)));
+    let mut messages = Value::Array(messages(conversation, &options.quirks, losses));
+    fit_turns(&mut messages, &Quirks { system_turns: None, ..options.quirks }, losses);
+    body.put("messages", Some(messages));
     if !conversation.tools.is_empty() {
         body.put("tools", Some(conversation.tools.iter().map(|tool| tool_of(tool, losses)).collect::<Value>()));
         let asked = conversation.tool_choice.as_ref().map(|choice| options.quirks.choice(choice, losses));
@@ -112,7 +114,10 @@ fn sampling(sampling: &Sampling, options: &TranslationOptions, body: &mut Map<St
     losses.lose_if(is_openai && sampling.top_k.is_some(), "top_k");
     losses.lose_if(sampling.stop.len() > stops_max, "stop");
     let stop: Vec<&str> = sampling.stop.iter().map(String::as_str).take(stops_max).collect();
-    body.put(if is_openai { "max_completion_tokens" } else { "max_tokens" }, sampling.max_tokens);
+    body.put(
+        if is_openai { "max_completion_tokens" } else { "max_tokens" },
+        options.quirks.limit(sampling.max_tokens, losses),
+    );
     body.put("temperature", sampling.temperature);
     body.put("top_p", sampling.top_p);
     body.put("top_k", sampling.top_k.filter(|_| !is_openai));
@@ -140,7 +145,7 @@ pub(super) fn messages(conversation: &Conversation, quirks: &Quirks, losses: &mu
     let mut writing = TurnsWriter {
         messages: Vec::new(),
         losses,
-        ids: (quirks.call_ids == CallIdForm::Nine).then(CallIds::of_nine),
+        ids: CallIds::of_form(quirks.call_ids),
         past_reasoning: quirks.past_reasoning,
         system_turns: quirks.system_turns != Some(false),
     };

@@ -53,7 +53,8 @@ const OF_ASSISTANT: [&str; 2] = ["output_text", "refusal"];
 /// The problem, in the vendor's words.
 pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     let no_json = || Invalid { message: "We could not parse the JSON body of your request.".to_owned(), param: None };
-    let body = object(body).ok_or_else(no_json)?;
+    let mut body = object(body).ok_or_else(no_json)?;
+    lift_tools(&mut body);
     check_kinds(&|name| body.get(name).map(kind_of))?;
     let mut conversation = Conversation { echo: Arc::new(echo_of(&body)), ..Conversation::default() };
     let mut request = ObjectMembers::new(Value::Object(body), String::new())?;
@@ -92,6 +93,27 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     request.tell_rest(&mut conversation.losses);
     Ok(conversation)
 }
+
+/// The tools of items `additional_tools` (Codex) are tools of the request.
+fn lift_tools(body: &mut Map<String, Value>) {
+    let Some(Value::Array(items)) = body.get_mut("input") else { return };
+    let is_lifted = |item: &Value| item["type"] == "additional_tools" && item["tools"].is_array();
+    if !items.iter().any(is_lifted) {
+        return;
+    }
+    let (lifted, kept): (Vec<Value>, Vec<Value>) = std::mem::take(items).into_iter().partition(is_lifted);
+    *items = kept;
+    let added = lifted.into_iter().filter_map(|mut item| match item["tools"].take() {
+        Value::Array(tools) => Some(tools),
+        _ => None,
+    });
+    if let Value::Array(tools) = body.entry("tools").or_insert_with(|| Value::Array(Vec::new())) {
+        tools.extend(added.flatten());
+    }
+}
+
+/// Tools that Codex offers in addition to its own in every request, and works without.
+const OPTIONAL_TOOLS: [&str; 3] = ["web_search", "tool_search", "image_generation"];
 
 /// Members that the answer repeats, as far as they fit.
 fn echo_of(body: &Map<String, Value>) -> Map<String, Value> {
@@ -139,11 +161,10 @@ fn about_the_caller(request: &mut ObjectMembers, conversation: &mut Conversation
 
 fn read_tools(listed: Vec<ObjectMembers>, conversation: &mut Conversation) -> Result<(), Invalid> {
     let Conversation { tools, losses, .. } = conversation;
-    let is_beside = listed.iter().any(|tool| matches!(tool.text("type"), Some("function" | "custom")));
+    let is_beside = listed.iter().any(|tool| matches!(tool.text("type"), Some("function" | "custom" | "namespace")));
     for mut given in listed {
         let kind = given.text("type").unwrap_or_default().to_owned();
-        // Codex offers it in addition to its own tools in every request, and works without it.
-        if is_beside && kind.starts_with("web_search") {
+        if is_beside && OPTIONAL_TOOLS.iter().any(|optional| kind.starts_with(optional)) {
             losses.lose(kind);
         } else if kind == "namespace" && given.text("name").is_some() {
             let namespace = given.required_string("name")?;

@@ -319,3 +319,18 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn what_an_agent_adds_becomes_text_or_goes() {
+    let body = json!({ "model": "m", "max_tokens": 9,
+        "system": [{ "type": "text", "text": "x-anthropic-billing-header: cch=1;" }, { "type": "text", "text": "s" }],
+        "messages": [
+            { "role": "user", "content": "x" },
+            { "role": "assistant", "content": [{ "type": "tool_use", "id": "a", "name": "ToolSearch", "input": {} }] },
+            { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "a",
+                "content": [{ "type": "tool_reference", "tool_name": "TaskList" }] }] } ] });
+    let read = read_body(body);
+    assert_eq!((read.system.len(), read.losses.is_empty()), (1, true), "{:?}", read.losses);
+    let MessagePart::Result(result) = &read.turns[2].parts[0] else { panic!("a result") };
+    assert_eq!(result.parts, [MessagePart::Text { text: "TaskList can be called now.".to_owned(), cache: None }]);
+}

@@ -99,3 +99,16 @@ fn names_are_known_where_the_tools_are_too_long_to_repeat() {
     assert_eq!(conversation_of(&body).echo.get("tools"), Some(&names));
     assert_eq!(items_of_a_call(&body, "mcp__sky__weather")[0]["namespace"], "mcp__sky");
 }
+
+#[test]
+fn additional_tools_of_the_input_are_tools() {
+    let mut body = with_tools(&json!([{ "type": "tool_search" }]));
+    let tools = [namespace("functions", &["read_file"]), json!({ "type": "custom", "name": "exec" })];
+    body["input"] = json!([{ "type": "additional_tools", "role": "developer", "tools": tools }, { "role": "user", "content": "x" }]);
+    body["reasoning"] = json!({ "effort": "low", "context": "current_turn" });
+    let read = conversation(body.to_string().as_bytes()).unwrap();
+    let names: Vec<&str> = read.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["functions__read_file", "exec"]);
+    assert!(read.losses.keeps_content() && read.turns.len() == 1, "{:?}", read.losses);
+    assert_eq!(items_of_a_call(&body, "functions__read_file")[0]["namespace"], "functions");
+}

@@ -1,0 +1,455 @@
+//! What a refusal teaches: of the things that a request has the first that the message names, and the smallest change for it. The
+//! words decide nothing else: the change is proved by the answer to the next try. Content is never left out.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::changes::rename;
+use super::turns::{SYSTEM_ROLES, cache_marks};
+use super::{CallIdForm, PastReasoning, QuirkSet, ResponsesFor, ThinkingForm};
+use crate::answer::error::RefusalWords;
+use crate::dialect::Surface;
+use crate::json::numbers::parse;
+use crate::json::raw_members::{RawMembers, raw_members, written};
+use crate::translate::Losses;
+use crate::translate::losses::{is_addition, is_optional};
+use crate::translate::signature::RemovedReasoning;
+
+/// What an upstream does not take on a surface, or demands there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lesson {
+    /// A member is left out, or a limit gets its other name. The place has no indexes: `tools.strict`.
+    Member { place: String, value: Option<String> },
+    /// A demand of the table.
+    Demand(QuirkSet),
+    /// The reasoning of earlier turns of the conversation with this opening is left out.
+    Reasoning(u64),
+    /// These values of `anthropic-beta` are not sent. Empty: none is.
+    Betas(Vec<String>),
+}
+
+impl Lesson {
+    /// For people: what is done.
+    pub fn in_words(&self) -> String {
+        match self {
+            Lesson::Member { place, .. } => format!("without {place}"),
+            Lesson::Demand(demand) => demand.names().collect::<Vec<_>>().join(" "),
+            Lesson::Reasoning(_) => "without past reasoning".to_owned(),
+            Lesson::Betas(values) if values.is_empty() => "without anthropic-beta".to_owned(),
+            Lesson::Betas(values) => format!("without {}", values.join(" ")),
+        }
+    }
+}
+
+/// What these lessons demand, the last one first.
+pub fn demands(lessons: &[Lesson]) -> QuirkSet {
+    lessons.iter().fold(QuirkSet::default(), |known, lesson| match lesson {
+        Lesson::Demand(demand) => demand.or(known),
+        _ => known,
+    })
+}
+
+/// A request that was refused, as it was sent.
+pub struct RefusedRequest<'a> {
+    pub surface: Surface,
+    pub body: &'a [u8],
+    /// Values of its header `anthropic-beta`.
+    pub betas: Vec<&'a str>,
+    /// Its provider speaks `responses` too.
+    pub has_responses: bool,
+    /// Of the opening of its conversation.
+    pub conversation: u64,
+}
+
+/// Values of members that are remembered: a longer one is refused by its name.
+const VALUE_MAX: usize = 64;
+/// Places of a request that a message is compared with.
+const PLACES_MAX: usize = 256;
+/// Levels below the top of a request that are looked at.
+const DEPTH_MAX: usize = 8;
+
+/// The two names of one limit: where one is refused, the other is sent.
+const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+
+/// What this refusal of this request teaches. None: it names nothing that can be changed.
+pub fn lesson(request: &RefusedRequest<'_>, body: &[u8]) -> Option<Lesson> {
+    let refusal = RefusalWords::read(body);
+    let value = parse(request.body).ok()?;
+    let looked = Looked { request, value: &value, refusal: &refusal, text: refusal.text.to_lowercase() };
+    let demand = || looked.demand().map(Lesson::Demand);
+    looked.beta().or_else(demand).or_else(|| looked.reasoning()).or_else(|| looked.member())
+}
+
+/// A request beside the words of its refusal.
+struct Looked<'a> {
+    request: &'a RefusedRequest<'a>,
+    value: &'a Value,
+    refusal: &'a RefusalWords,
+    /// In lower case.
+    text: String,
+}
+
+impl<'a> Looked<'a> {
+    fn has(&self, words: &[&str]) -> bool {
+        words.iter().any(|words| self.text.contains(words))
+    }
+
+    fn beta(&self) -> Option<Lesson> {
+        let betas = &self.request.betas;
+        let named = betas.iter().filter(|beta| self.text.contains(&beta.to_lowercase()));
+        let named: Vec<String> = named.map(ToString::to_string).collect();
+        let names_header = || self.has(&["anthropic-beta", "beta flag", "beta header"]);
+        (!named.is_empty() || !betas.is_empty() && names_header()).then_some(Lesson::Betas(named))
+    }
+
+    /// The demand that the message names, if the request has what it is about and does not meet it.
+    fn demand(&self) -> Option<QuirkSet> {
+        let none = QuirkSet::default;
+        self.another_path()
+            .or_else(|| self.turns())
+            .or_else(|| self.calls())
+            .or_else(|| self.limits())
+            .or_else(|| {
+                let forced = is_forced(&self.value["tool_choice"]) && self.has(&["tool_choice", "tool choice"]);
+                forced.then(|| QuirkSet { forced_tools: Some(false), ..none() })
+            })
+            .or_else(|| {
+                let is_budget = self.value["thinking"]["type"] == "enabled" && self.text.contains("adaptive");
+                is_budget.then(|| QuirkSet { thinking: Some(ThinkingForm::Effort), ..none() })
+            })
+    }
+
+    /// It names `/v1/responses`, and the request was a chat.
+    fn another_path(&self) -> Option<QuirkSet> {
+        let names_path = self.has(&["/responses", "responses api", "responses endpoint"]);
+        if !names_path || self.request.surface != Surface::Chat || !self.request.has_responses {
+            return None;
+        }
+        let has_tools = self.value["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+        let responses_for = match has_tools && self.text.contains("tool") {
+            false => ResponsesFor::All,
+            true if self.value["reasoning_effort"].is_string() => ResponsesFor::Effort,
+            true => ResponsesFor::Tools,
+        };
+        Some(QuirkSet { responses_for: Some(responses_for), ..QuirkSet::default() })
+    }
+
+    fn messages(&self) -> &'a [Value] {
+        self.value["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// It names a role of the conversation, or an order of roles.
+    fn turns(&self) -> Option<QuirkSet> {
+        let none = QuirkSet::default;
+        let (messages, says) = (self.messages(), |words: &[&str]| self.refusal.says(words));
+        let is_chat = self.request.surface == Surface::Chat;
+        let role = |message: &Value, role: &str| message["role"] == role;
+        let is_system = |message: &Value| SYSTEM_ROLES.iter().any(|system| role(message, system));
+        if is_chat && says(&["developer"]) && messages.iter().any(|message| role(message, "developer")) {
+            return Some(QuirkSet { developer_turns: Some(false), ..none() });
+        }
+        let behind_tool = |pair: &[Value]| role(&pair[0], "tool") && role(&pair[1], "user");
+        let names_both = says(&["user"]) && says(&["tool"]);
+        let has_media = messages.iter().filter(|message| role(message, "tool")).any(has_parts);
+        if is_chat && has_media && says(&["image", "images", "image_url", "text"]) && says(&["tool", "tools"]) {
+            return Some(QuirkSet { result_media: Some(false), ..none() });
+        }
+        if is_chat && names_both && says(&["after", "order", "follow"]) && messages.windows(2).any(behind_tool) {
+            return Some(QuirkSet { user_after_tool: Some(false), ..none() });
+        }
+        let is_behind = messages.iter().skip_while(|message| is_system(message)).any(is_system);
+        let points = self.refusal.places.iter().any(|place| place.ends_with("role"));
+        let lists_roles = says(&["assistant"]) && says(&["alternate", "role", "roles"]);
+        let names_system = words(&self.refusal.text).any(|(word, _)| word.eq_ignore_ascii_case("system"));
+        let is_refused = is_behind || !is_chat && messages.iter().any(is_system);
+        (is_refused && (points || lists_roles || names_system))
+            .then(|| QuirkSet { system_turns: Some(false), ..none() })
+    }
+
+    /// It names the id of a call, or wants the reasoning of a turn that called.
+    fn calls(&self) -> Option<QuirkSet> {
+        if self.request.surface != Surface::Chat {
+            return None;
+        }
+        let calls = || self.messages().iter().filter_map(|message| message["tool_calls"].as_array()).flatten();
+        let is_named =
+            |call: &Value| call["id"].as_str().is_some_and(|id| id.len() > 5 && self.refusal.text.contains(id));
+        let names_id = ["tool_call_id", "tool call id", ".id"].iter().any(|name| self.names_in_any(name));
+        if calls().next().is_some() && (names_id || calls().any(is_named)) && !self.has(&["not found", "no tool"]) {
+            let form = if self.numbers().any(|number| number == 9) { CallIdForm::Nine } else { CallIdForm::Forty };
+            return Some(QuirkSet { call_ids: Some(form), ..QuirkSet::default() });
+        }
+        let called = || self.messages().iter().filter(|message| message["tool_calls"].is_array());
+        let has = |message: &Value| message["reasoning_content"].as_str().is_some_and(|text| !text.is_empty());
+        let lacks = called().any(|message| !has(message));
+        let wants = !called().any(has) || self.has(&["missing", "must", "required", "passed back"]);
+        (self.has(&["reasoning_content", "reasoning content"]) && lacks && wants)
+            .then(|| QuirkSet { past_reasoning: Some(PastReasoning::Wanted), ..QuirkSet::default() })
+    }
+
+    fn names_in_any(&self, name: &str) -> bool {
+        self.text.contains(&format!("{name} "))
+            || self.refusal.places.iter().any(|place| place.ends_with(name))
+            || self.text.contains(&format!("{name}'"))
+    }
+
+    /// It names a bound with a number that the request exceeds.
+    fn limits(&self) -> Option<QuirkSet> {
+        let marks = cache_marks(self.request.body) as u64;
+        let is_of_marks = self.request.surface == Surface::Messages && self.text.contains("cache_control");
+        if let Some(most) = self.numbers().filter(|number| is_of_marks && (1..marks).contains(number)).max() {
+            return Some(QuirkSet { cache_marks: Some(most), ..QuirkSet::default() });
+        }
+        const NAMES: [&str; 5] =
+            ["max_tokens", "max_completion_tokens", "max_output_tokens", "completion tokens", "output tokens"];
+        let names = NAMES.iter().filter(|name| self.has(&[name]));
+        let asked = NAMES[..3].iter().find_map(|name| self.value[*name].as_u64())?;
+        names.count().checked_sub(1)?;
+        let most = self.numbers().filter(|number| (256..asked).contains(number)).max()?;
+        Some(QuirkSet { max_output: Some(most), ..QuirkSet::default() })
+    }
+
+    /// The whole numbers of the message.
+    fn numbers(&self) -> impl Iterator<Item = u64> {
+        let plain = self.text.replace(',', "");
+        let numbers = words(&plain).filter_map(|(word, _)| word.trim_matches(['[', ']']).parse().ok());
+        numbers.collect::<Vec<u64>>().into_iter()
+    }
+
+    /// It names what vendors sign or encrypt, and the request has such thoughts of earlier turns.
+    fn reasoning(&self) -> Option<Lesson> {
+        const THOUGHTS: [&str; 8] = [
+            "encrypted_content",
+            "signature",
+            "signatures",
+            "redacted_thinking",
+            "reasoning_content",
+            "reasoning_details",
+            "thought_signature",
+            "thinking_blocks",
+        ];
+        let thinks = self.refusal.says(&["thinking", "reasoning", "encrypted"]);
+        let of_turns =
+            self.refusal.says(&["block", "blocks", "item", "items", "content", "messages", "input", "turn", "history"]);
+        let is_named = self.refusal.says(&THOUGHTS) || self.text.contains("rs_") || thinks && of_turns;
+        let has = || self.request.surface.without_reasoning(self.request.body, RemovedReasoning::All).is_some();
+        (is_named && has()).then_some(Lesson::Reasoning(self.request.conversation))
+    }
+
+    /// The first optional member that it names.
+    fn member(&self) -> Option<Lesson> {
+        let mut places = BTreeSet::new();
+        optional(self.value, &mut Vec::new(), &mut places);
+        let named = |word: &str, marked: bool| places.iter().find(|place| is_called(place, word, marked)).cloned();
+        let mut in_places = self.refusal.places.iter().map(|place| place.strip_prefix("body.").unwrap_or(place));
+        let place = in_places.clone().find_map(|place| named(place, true)).or_else(|| {
+            // It points at content: no other member is at fault.
+            let mut points = in_places.any(|place| is_content(place, self.value)) || self.has(&["schema for function"]);
+            let words = || words(&self.refusal.text);
+            points |= words().any(|(word, _)| word.contains(['.', '[']) && is_content(word, self.value));
+            let marked = || words().filter(|(_, marked)| *marked).find_map(|(word, _)| named(word, true));
+            let plain = || words().find_map(|(word, _)| named(word, false)).or_else(|| self.effort(&places));
+            let at_depth = || {
+                let deep = words().filter(|(word, _)| word.contains('.')).find_map(|(word, _)| named(word, true));
+                let roots = || words().map(|(word, _)| word.split(['.', '[']).next().unwrap_or_default());
+                let root = roots().find(|root| is_content(root, self.value)).unwrap_or("nowhere");
+                let quoted = || words().filter(|(word, marked)| *marked && !word.contains(['.', '[']));
+                deep.or_else(|| quoted().find_map(|(word, _)| named(&format!("{root}.{word}"), true)))
+            };
+            if points { at_depth() } else { marked().or_else(plain) }
+        })?;
+        let value =
+            self.by_value().then(|| place.split('.').try_fold(self.value, |value, name| value.get(name))).flatten();
+        Some(Lesson::Member { value: value.map(Value::to_string).filter(|text| text.len() <= VALUE_MAX), place })
+    }
+
+    /// How much is thought has a name in each dialect, and vendors say any of them.
+    fn effort(&self, places: &BTreeSet<String>) -> Option<String> {
+        const NAMES: [&str; 6] =
+            ["reasoning_effort", "reasoning.effort", "output_config.effort", "thinking", "think", "enable_thinking"];
+        let is_named = self.refusal.says(&["thinking", "reasoning", "effort", "think"]);
+        NAMES.iter().find(|name| is_named && places.contains(**name)).map(|name| (*name).to_owned())
+    }
+
+    /// Whether another value may be taken.
+    fn by_value(&self) -> bool {
+        self.has(&["value", "only ", "must be", "invalid t", "one of", "between", "range", "expected"])
+    }
+}
+
+/// Words and places of a text, and whether they are in quotes, or stand before or behind a colon.
+fn words(text: &str) -> impl Iterator<Item = (&str, bool)> {
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '[' | ']');
+    let starts = text.char_indices().filter(move |(at, c)| is_of_word(*c) && !text[..*at].ends_with(is_of_word));
+    starts.map(move |(start, _)| {
+        let end = text[start..].find(|c| !is_of_word(c)).map_or(text.len(), |length| start + length);
+        let (before, behind) = (text[..start].trim_end_matches(' '), &text[end..]);
+        let word = text[start..end].trim_end_matches(['.', '-']);
+        let quoted =
+            before.len() == start && before.ends_with(['\'', '"', '`']) && behind.starts_with(['\'', '"', '`', '\\']);
+        let colon =
+            behind.starts_with(':') || before.ends_with(':') && behind.trim_start_matches(['.', ' ']).starts_with('\n');
+        (word, quoted || colon || word.contains(['_', '.']))
+    })
+}
+
+/// English words that name members too: they count where they are marked as names.
+const ENGLISH: [&str; 21] = [
+    "caller",
+    "citations",
+    "detail",
+    "id",
+    "include",
+    "labels",
+    "metadata",
+    "name",
+    "options",
+    "parsed",
+    "phase",
+    "prediction",
+    "scope",
+    "shift",
+    "status",
+    "stop",
+    "store",
+    "strict",
+    "truncate",
+    "usage",
+    "user",
+];
+
+/// Whether a word of a message, in any case and form, is this place of the request.
+fn is_called(place: &str, word: &str, marked: bool) -> bool {
+    let plain = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+    let parts = |text: &str| {
+        let named = text.split(['.', '[', ']']).filter(|part| part.chars().any(|c| !c.is_ascii_digit()));
+        named.map(plain).filter(|part| !part.is_empty()).collect::<Vec<_>>()
+    };
+    let (word_parts, place_parts) = (parts(word), parts(place));
+    let (Some(last), Some(own)) = (word_parts.last(), place_parts.last()) else { return false };
+    if !marked && ENGLISH.contains(&last.as_str()) {
+        return false;
+    }
+    let whole = place_parts.concat();
+    match &word_parts[..] {
+        [one] => *one == whole || (one == own && (place_parts.len() == 1 || marked && one.len() > 4)),
+        [first, ..] => word_parts.concat() == whole || last == own && *first == place_parts[0],
+        [] => false,
+    }
+}
+
+/// Whether a place of a message is in the conversation or the tools.
+fn is_content(place: &str, request: &Value) -> bool {
+    const CONTENT: [&str; 7] =
+        ["messages", "input", "contents", "system", "instructions", "tools", "systemInstruction"];
+    let root = place.split(['.', '[']).next().unwrap_or_default();
+    CONTENT.contains(&root) && request.get(root).is_some()
+}
+
+/// What holds texts, schemas and arguments of others.
+const OPAQUE: [&str; 7] = ["parameters", "input_schema", "schema", "arguments", "input", "args", "json_schema"];
+
+/// The optional members of a request, without indexes.
+fn optional(value: &Value, path: &mut Vec<String>, places: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(items) if path.len() <= DEPTH_MAX => items.iter().for_each(|item| optional(item, path, places)),
+        Value::Object(members) if path.len() <= DEPTH_MAX && places.len() < PLACES_MAX => {
+            for (name, value) in members {
+                path.push(name.clone());
+                let place = path.join(".");
+                let of_items = is_item(&path[0]);
+                let is_left_out = if of_items && path.len() > 1 {
+                    value.is_null() && name != "content" || is_addition(name) || place == "messages.name"
+                } else {
+                    !of_items && (is_optional(&place) || LIMITS.contains(&place.as_str()))
+                };
+                if is_left_out {
+                    places.insert(place);
+                }
+                if path.len() == 1 || !OPAQUE.contains(&name.as_str()) {
+                    optional(value, path, places);
+                }
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_item(root: &str) -> bool {
+    matches!(root, "messages" | "input" | "contents" | "system" | "tools" | "instructions" | "systemInstruction")
+}
+
+fn is_forced(choice: &Value) -> bool {
+    match choice["type"].as_str().or(choice.as_str()) {
+        Some(kind) => !matches!(kind, "auto" | "none"),
+        None => false,
+    }
+}
+
+/// Whether a result has something other than texts.
+fn has_parts(message: &Value) -> bool {
+    message["content"].as_array().is_some_and(|parts| parts.iter().any(|part| part["type"] != "text"))
+}
+
+/// The body without what these lessons are about, and what is lost. None: it has nothing of it.
+pub fn without(body: &[u8], lessons: &[Lesson]) -> Option<(String, Losses)> {
+    let mut members = raw_members(body)?;
+    let (mut changed, mut losses) = (false, Losses::default());
+    for lesson in lessons {
+        let Lesson::Member { place, value } = lesson else { continue };
+        changed |= leave_out(&mut members, place, value.as_deref(), &mut losses);
+    }
+    changed.then(|| (written(&members), losses))
+}
+
+fn leave_out(members: &mut RawMembers<'_>, place: &str, value: Option<&str>, losses: &mut Losses) -> bool {
+    let (root, rest) = place.split_once('.').map_or((place, None), |(root, rest)| (root, Some(rest)));
+    let Some(at) = members.iter().rposition(|(name, text)| name == root && text != "null") else { return false };
+    let Some(rest) = rest else {
+        if value.is_some_and(|value| value != members[at].1) {
+            return false;
+        }
+        if let Some(other) = LIMITS.iter().position(|limit| *limit == place).map(|at| LIMITS[1 - at]) {
+            return rename(members, place, other);
+        }
+        // A member that says nothing is no loss.
+        losses.lose_if(!matches!(members[at].1.as_ref(), "false" | "{}" | "[]"), place);
+        members.retain(|(name, _)| name != root);
+        return true;
+    };
+    let Some(mut inner) = parse(members[at].1.as_bytes()).ok() else { return false };
+    if !remove_in(&mut inner, rest, value) {
+        return false;
+    }
+    if is_item(root) {
+        losses.form(place)
+    } else {
+        losses.lose(place)
+    }
+    match inner.as_object().is_some_and(serde_json::Map::is_empty) && !is_item(root) {
+        true => drop(members.remove(at)),
+        false => members[at].1 = inner.to_string().into(),
+    }
+    true
+}
+
+fn remove_in(value: &mut Value, place: &str, is: Option<&str>) -> bool {
+    match value {
+        Value::Array(items) => items.iter_mut().fold(false, |changed, item| remove_in(item, place, is) | changed),
+        Value::Object(members) => match place.split_once('.') {
+            Some((name, rest)) => members.get_mut(name).is_some_and(|value| remove_in(value, rest, is)),
+            None => {
+                let is_its = members.get(place).is_some_and(|value| {
+                    is.is_none_or(|is| serde_json::from_str::<Value>(is).is_ok_and(|is| is == *value))
+                });
+                is_its && members.shift_remove(place).is_some()
+            }
+        },
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

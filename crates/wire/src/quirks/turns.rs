@@ -1,0 +1,113 @@
+//! Turns and cache marks of a request as its upstream takes them: for translations, and for clients of its own dialect. Not for
+//! which upstream demands it: see `quirks`.
+
+use serde_json::Value;
+
+use super::{Quirks, reminder};
+use crate::json::values::json;
+use crate::translate::Losses;
+
+const MARK: &str = "cache_control";
+
+/// How many cache marks a request has, at most: a text may have the word too.
+pub fn cache_marks(body: &[u8]) -> usize {
+    memchr::memmem::find_iter(body, MARK.as_bytes()).count()
+}
+
+/// The roles that instruct the model.
+pub const SYSTEM_ROLES: [&str; 2] = ["system", "developer"];
+
+/// Leaves out cache marks, from the end, once `left` are there. Returns whether it did.
+pub fn limit_marks(value: &mut Value, left: &mut u64) -> bool {
+    match value {
+        Value::Array(items) => items.iter_mut().rev().fold(false, |changed, item| limit_marks(item, left) | changed),
+        Value::Object(members) => {
+            let mut changed = members.get_mut("content").is_some_and(|content| limit_marks(content, left));
+            if members.get(MARK).is_some_and(|mark| !mark.is_null()) {
+                match left.checked_sub(1) {
+                    Some(less) => *left = less,
+                    None => changed |= members.shift_remove(MARK).is_some(),
+                }
+            }
+            changed
+        }
+        _ => false,
+    }
+}
+
+/// The turns of a chat in the roles and the order that the vendor takes. Returns whether anything was changed.
+pub fn fit_turns(messages: &mut Value, quirks: &Quirks, losses: &mut Losses) -> bool {
+    let mut changed = quirks.system_turns == Some(false) && remind(messages, losses);
+    let Value::Array(list) = messages else { return changed };
+    for message in list.iter_mut().filter(|message| !quirks.developer_turns && message["role"] == "developer") {
+        message["role"] = Value::from("system");
+        changed = true;
+    }
+    if !quirks.result_media {
+        changed |= attach(list);
+    }
+    let is_behind = |pair: &[Value]| pair[0]["role"] == "tool" && pair[1]["role"] == "user";
+    let gaps: Vec<usize> =
+        list.windows(2).enumerate().filter(|(_, pair)| is_behind(pair)).map(|(at, _)| at + 1).collect();
+    if !quirks.user_after_tool {
+        gaps.iter().rev().for_each(|at| list.insert(*at, json!({ "role": "assistant", "content": "OK." })));
+        changed |= !gaps.is_empty();
+    }
+    changed
+}
+
+/// What results of tools have beside text goes into a user turn behind them. Returns whether there was any.
+fn attach(list: &mut Vec<Value>) -> bool {
+    let (mut changed, mut held, mut ordered) = (false, Vec::new(), Vec::with_capacity(list.len()));
+    let is_text = |part: &Value| part["type"] == "text";
+    for mut message in list.drain(..) {
+        if message["role"] != "tool" && !held.is_empty() {
+            ordered.push(json!({ "role": "user", "content": std::mem::take(&mut held) }));
+        }
+        let is_result = message["role"] == "tool";
+        if let Some(Value::Array(parts)) = message.get_mut("content")
+            && is_result
+            && !parts.iter().all(is_text)
+        {
+            changed = true;
+            let (texts, others): (Vec<Value>, Vec<Value>) = parts.drain(..).partition(is_text);
+            held.extend(others);
+            *parts = texts;
+            if parts.is_empty() {
+                parts
+                    .push(json!({ "type": "text", "text": "The result is attached in the next message of the user." }));
+            }
+        }
+        ordered.push(message);
+    }
+    if !held.is_empty() {
+        ordered.push(json!({ "role": "user", "content": held }));
+    }
+    *list = ordered;
+    changed
+}
+
+/// What the system says behind other turns becomes the user's. Returns whether anything was changed.
+pub fn remind(messages: &mut Value, losses: &mut Losses) -> bool {
+    let is_system = |message: &Value| message["role"].as_str().is_some_and(|role| SYSTEM_ROLES.contains(&role));
+    let list = messages.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
+    let first = list.iter().take_while(|message| is_system(message)).count();
+    let mut changed = false;
+    for (at, message) in list.iter_mut().enumerate().skip(first).filter(|(_, message)| is_system(message)) {
+        message["role"] = Value::from("user");
+        match &mut message["content"] {
+            Value::String(text) => *text = reminder(text),
+            Value::Array(parts) => {
+                for part in parts {
+                    if let Some(Value::String(text)) = part.get_mut("text") {
+                        *text = reminder(text);
+                    }
+                }
+            }
+            _ => {}
+        }
+        losses.lose(format!("messages[{at}].role"));
+        changed = true;
+    }
+    changed
+}
