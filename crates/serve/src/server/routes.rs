@@ -88,7 +88,6 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
     let others = [
         ("/v2/rerank", surface_route(Surface::Passed(PassedCall::Rerank))),
         (AZURE, post(azure_call).fallback(|asked: Method| method(asked, Surface::Chat, "POST", "POST, OPTIONS"))),
-        ("/v1", any(socket_at_base)),
         ("/v1/responses/{id}", any(stored)),
         ("/v1/responses/{id}/input_items", any(stored)),
         ("/v1/responses/{id}/cancel", any(stored)),
@@ -238,14 +237,6 @@ fn surface_route(surface: Surface) -> MethodRouter<ServedPaths> {
         method(request.method().clone(), surface, "POST", "POST, OPTIONS").await
     };
     post(serve).fallback(others)
-}
-
-/// Some agents open the WebSocket of the Responses API at the base address.
-async fn socket_at_base(State(gateway): State<Arc<Gateway>>, client: Client, request: Request<Body>) -> Response<Body> {
-    if request.method() == Method::GET && websocket::is_asked_for(request.headers()) {
-        return websocket::accept(gateway, client, request);
-    }
-    Rejection::not_found(request.uri().path(), Some("/v1/responses")).answer_to(Surface::Responses)
 }
 
 /// What the Responses API stores.
