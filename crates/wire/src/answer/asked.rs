@@ -177,13 +177,13 @@ fn says(text: &str, wanted: &str, first: u8) -> Result<(), String> {
 }
 
 /// The members of one object as JSON texts.
-type Members<'a> = Vec<(&'a str, &'a str)>;
+type ObjectTexts<'a> = Vec<(&'a str, &'a str)>;
 
 /// The objects of a list that is a member.
-fn objects_in<'a>(text: &'a str, wanted: &str) -> Vec<Members<'a>> {
+fn objects_in<'a>(text: &'a str, wanted: &str) -> Vec<ObjectTexts<'a>> {
     let mut objects = Vec::new();
     let item = |json: &mut Json<'a>| {
-        let mut members = Members::new();
+        let mut members = ObjectTexts::new();
         json.object(|name, json| {
             members.push((name, json.skip()?));
             Ok(())
@@ -203,7 +203,7 @@ fn list_of<'a>(
     Json::new(text).object(|name, json| if name == wanted { json.list(&mut item) } else { json.skip().map(drop) })
 }
 
-fn value<'a>(members: &Members<'a>, wanted: &str) -> Option<&'a str> {
+fn value<'a>(members: &ObjectTexts<'a>, wanted: &str) -> Option<&'a str> {
     members.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
 }
 

@@ -390,7 +390,7 @@ impl AskedVectors {
     }
 
     /// The vectors in the order of their inputs, if they are those that were asked for.
-    fn checked<'a>(&self, found: Vec<Found<'a>>) -> Result<Vec<WireVector<'a>>, String> {
+    fn checked<'a>(&self, found: Vec<FoundVector<'a>>) -> Result<Vec<WireVector<'a>>, String> {
         let inputs = self.inputs.unwrap_or(found.len().max(1));
         if found.len() != inputs {
             return Err(format!("{} vectors for {inputs} inputs", found.len()));
@@ -438,7 +438,7 @@ pub(crate) fn inputs_in(input: &str) -> Option<usize> {
 }
 
 /// A vector in an answer and its `index`, if it has one.
-type Found<'a> = (Option<usize>, WireVector<'a>);
+type FoundVector<'a> = (Option<usize>, WireVector<'a>);
 
 /// A vector as it was written: a list of numbers, or little-endian floats in base64.
 #[derive(Clone, Copy)]
@@ -479,7 +479,7 @@ impl WireVector<'_> {
 }
 
 /// The vectors in an answer of a dialect to a translated request.
-fn vectors_of(dialect: Dialect, text: &str) -> Result<Vec<Found<'_>>, InvalidJson> {
+fn vectors_of(dialect: Dialect, text: &str) -> Result<Vec<FoundVector<'_>>, InvalidJson> {
     match dialect {
         Dialect::Ollama => vectors_in(text, "embeddings", ""),
         Dialect::Gemini => vectors_in(text, "embeddings", "values"),
@@ -500,7 +500,7 @@ fn vectors_of(dialect: Dialect, text: &str) -> Result<Vec<Found<'_>>, InvalidJso
 }
 
 /// The vectors in the member `list`, each itself an item or the `member` of one. Only `embedding` is one item without a list.
-fn vectors_in<'a>(text: &'a str, list: &str, member: &str) -> Result<Vec<Found<'a>>, InvalidJson> {
+fn vectors_in<'a>(text: &'a str, list: &str, member: &str) -> Result<Vec<FoundVector<'a>>, InvalidJson> {
     let mut found = Vec::new();
     let mut take = |json: &mut Json<'a>| {
         let (mut index, mut vector) = (None, "null");
