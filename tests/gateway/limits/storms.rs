@@ -66,7 +66,7 @@ async fn a_storm_leaves_no_stream_and_pays_what_the_rows_say() {
     let gateway = Setup::new()
         .provider("a", &one, "")
         .provider("b", &other, "cancel_billing = \"bills_full\"")
-        .race("policy = \"race\"\nretries = 1\nbreaker.failures = 0\ntimeouts = { first_token = \"300ms\", idle = \"300ms\" }\ndrains.time = \"300ms\"")
+        .race("policy = \"race\"\nretries = 1\nbreaker.failures = 0\ntimeouts = { first_token = \"300ms\", idle = \"300ms\", total = \"1s\", stream_total = \"2s\" }\ndrains.time = \"300ms\"")
         .model(model)
         .table(&limits)
         .start()

@@ -507,7 +507,12 @@ mod tests {
     fn usage_in_the_middle_is_partial_and_at_the_end_is_whole() {
         let finish = Chunk { finish_reason: Some("stop".into()), ..Chunk::default() };
         let source = |steps: &[(u64, Chunk<'_>)]| if metered(steps).0.usage_after_finish { "usage" } else { "partial" };
-        assert_eq!(source(&[(1, text(1)), (2, usage(r#"{"completion_tokens":1}"#))]), "partial");
+        assert_eq!(source(&[(1, text(1)), (2, usage(r#"{"completion_tokens":1}"#)), (3, text(1))]), "partial");
+        assert_eq!(
+            source(&[(1, text(1)), (2, usage(r#"{"completion_tokens":1}"#))]),
+            "usage",
+            "alone, and the last one"
+        );
         assert_eq!(source(&[(1, text(1)), (2, finish), (3, usage(r#"{"completion_tokens":1}"#))]), "usage");
     }
 

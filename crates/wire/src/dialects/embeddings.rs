@@ -396,8 +396,10 @@ impl AskedVectors {
             return Err(format!("{} vectors for {inputs} inputs", found.len()));
         }
         let mut ordered = vec![None; inputs];
+        // Some servers number every vector 0: then their order counts.
+        let is_numbered = found.iter().any(|(index, _)| index.is_some_and(|index| index > 0));
         for (place, (index, vector)) in found.into_iter().enumerate() {
-            match ordered.get_mut(index.unwrap_or(place)) {
+            match ordered.get_mut(index.filter(|_| is_numbered).unwrap_or(place)) {
                 Some(empty @ None) => *empty = Some(vector),
                 _ => return Err("vectors whose `index` members are not those of the inputs".to_owned()),
             }

@@ -1,7 +1,7 @@
 //! Whether the arguments of a call are complete: one JSON object.
 //!
 //! Arguments arrive in pieces of any size. They are scanned as they grow: every byte is scanned once, and nothing is stored. Incomplete
-//! arguments are never repaired: see [`super::calls::Calls::is_broken`].
+//! arguments are never repaired: see [`super::calls::AnswerCalls::is_broken`].
 
 use crate::json::is_scalar;
 

@@ -21,7 +21,7 @@ const CALLS_MAX: usize = ITEMS_MAX + 1;
 
 /// The calls of one answer.
 #[derive(Debug, Default)]
-pub struct Calls {
+pub struct AnswerCalls {
     calls: Vec<GrowingCall>,
     /// The call that grows under a vendor's number, by choice.
     by_number: HashMap<(u32, i128), usize>,
@@ -108,7 +108,7 @@ impl GrowingCall {
         }
     }
 
-    fn is_whole(&self, calls: &Calls) -> bool {
+    fn is_whole(&self, calls: &AnswerCalls) -> bool {
         match self.scan.begins() {
             _ if self.custom || self.is_cut => true,
             // Many providers send an empty text for a call without arguments.
@@ -119,16 +119,16 @@ impl GrowingCall {
     }
 }
 
-impl Calls {
+impl AnswerCalls {
     /// For calls that are passed on with the text of their arguments: any JSON value is complete. Some servers give one for a tool
     /// that the request forces.
-    pub fn of_texts() -> Calls {
-        Calls { take_any_value: true, ..Calls::default() }
+    pub fn of_texts() -> AnswerCalls {
+        AnswerCalls { take_any_value: true, ..AnswerCalls::default() }
     }
 
     /// These functions stand for free-form tools, so a text that does not begin as an object is complete.
-    pub fn taking_text(names: HashSet<String>) -> Calls {
-        Calls { take_text: names, ..Calls::default() }
+    pub fn taking_text(names: HashSet<String>) -> AnswerCalls {
+        AnswerCalls { take_text: names, ..AnswerCalls::default() }
     }
 
     /// Keeps the arguments from now on.
@@ -138,8 +138,8 @@ impl Calls {
 
     /// Whether calls that were written say the same as these: choice by choice, the arguments as JSON, if both are kept and of one form.
     /// Not their names: a surface may have its own for them.
-    pub fn agree(&self, written: &Calls) -> bool {
-        let in_order = |calls: &Calls| {
+    pub fn agree(&self, written: &AnswerCalls) -> bool {
+        let in_order = |calls: &AnswerCalls| {
             let mut order: Vec<usize> = (0..calls.calls.len()).collect();
             order.stable_sort_by_key(|at| calls.calls[*at].choice);
             order

@@ -18,10 +18,10 @@ pub struct InTurn<W> {
 struct ChoiceTurns {
     /// The call that is being written.
     open: Option<u32>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingPiece>,
 }
 
-enum Waiting {
+enum WaitingPiece {
     Piece(AnswerPiece),
     Call { start: AnswerPiece, call: u32, arguments: String, has_ended: bool },
 }
@@ -63,27 +63,32 @@ impl ChoiceTurns {
     }
 
     fn wait(&mut self, piece: AnswerPiece) {
-        let of_call = |number: u32| move |waiting: &&mut Waiting| matches!(waiting, Waiting::Call { call, .. } if *call == number);
+        let of_call = |number: u32| move |waiting: &&mut WaitingPiece| matches!(waiting, WaitingPiece::Call { call, .. } if *call == number);
         match piece {
             AnswerPiece::Call { call, .. } => {
-                self.waiting.push(Waiting::Call { start: piece, call, arguments: String::new(), has_ended: false });
+                self.waiting.push(WaitingPiece::Call {
+                    start: piece,
+                    call,
+                    arguments: String::new(),
+                    has_ended: false,
+                });
             }
             AnswerPiece::Arguments { call, text, .. } => {
-                if let Some(Waiting::Call { arguments, .. }) = self.waiting.iter_mut().rev().find(of_call(call)) {
+                if let Some(WaitingPiece::Call { arguments, .. }) = self.waiting.iter_mut().rev().find(of_call(call)) {
                     arguments.push_str(&text);
                 }
             }
             AnswerPiece::CallEnd { call, .. } => {
-                if let Some(Waiting::Call { has_ended, .. }) = self.waiting.iter_mut().rev().find(of_call(call)) {
+                if let Some(WaitingPiece::Call { has_ended, .. }) = self.waiting.iter_mut().rev().find(of_call(call)) {
                     *has_ended = true;
                 }
             }
             AnswerPiece::Text { index, text } => match self.waiting.last_mut() {
                 // Pieces of a text need no place of their own.
-                Some(Waiting::Piece(AnswerPiece::Text { text: before, .. })) => before.push_str(&text),
-                _ => self.waiting.push(Waiting::Piece(AnswerPiece::Text { index, text })),
+                Some(WaitingPiece::Piece(AnswerPiece::Text { text: before, .. })) => before.push_str(&text),
+                _ => self.waiting.push(WaitingPiece::Piece(AnswerPiece::Text { index, text })),
             },
-            other => self.waiting.push(Waiting::Piece(other)),
+            other => self.waiting.push(WaitingPiece::Piece(other)),
         }
     }
 
@@ -100,8 +105,8 @@ impl ChoiceTurns {
         let mut waiting = std::mem::take(&mut self.waiting).into_iter();
         for next in waiting.by_ref() {
             match next {
-                Waiting::Piece(piece) => write(piece),
-                Waiting::Call { start, call, arguments, has_ended } => {
+                WaitingPiece::Piece(piece) => write(piece),
+                WaitingPiece::Call { start, call, arguments, has_ended } => {
                     let index = if let AnswerPiece::Call { index, .. } = start { index } else { 0 };
                     write(start);
                     if !arguments.is_empty() {

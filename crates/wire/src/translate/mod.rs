@@ -24,11 +24,12 @@ pub(crate) mod losses;
 mod piece;
 mod said;
 pub mod signature;
+mod streams;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use calls::{Calls, Fragment};
+pub use calls::{AnswerCalls, Fragment};
 pub use conversation::{
     Audio, CacheHint, Conversation, ConversationTurn, Document, Effort, Format, Image, MessagePart, Reasoning,
     ReasoningPart, Role, Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult,
@@ -36,5 +37,6 @@ pub use conversation::{
 pub use custom::{Customs, as_functions};
 pub use in_turn::InTurn;
 pub use losses::Losses;
-pub use piece::{AnswerPiece, Citation, FinishReason, PARAGRAPH, ReadPieces, WritePieces};
+pub use piece::{AnswerPiece, Citation, FinishReason, PARAGRAPH};
 pub use said::{SaidAnswer, SaidCall};
+pub use streams::{ReadPieces, WritePieces};

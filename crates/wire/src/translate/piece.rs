@@ -1,12 +1,7 @@
 //! An answer in neutral form, as it arrives.
 
-use bytes::{Bytes, BytesMut};
-
-use super::calls::Calls;
 use crate::answer::ends::End;
 use crate::answer::usage::Usage;
-use crate::client_error::ErrorShape;
-use crate::stream::sse::SseEvent;
 
 /// One piece of an answer, in the order of the stream. `index` is the choice of a chat answer with `n` > 1, else 0.
 #[derive(Clone, Debug, PartialEq)]
@@ -164,25 +159,4 @@ pub struct Citation {
     pub span: Option<(u64, u64)>,
     /// The words of the source.
     pub quote: Option<String>,
-}
-
-/// Reads the events of one stream into pieces.
-pub trait ReadPieces: Send {
-    /// Adds the pieces of this event. Never fails: what cannot be read adds nothing.
-    fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>);
-    /// The calls so far.
-    fn calls(&mut self) -> &mut Calls;
-}
-
-/// Writes pieces as events of a surface, for one stream.
-pub trait WritePieces: Send {
-    /// Appends the events of this piece, each with its closing blank line. May append nothing yet.
-    fn write(&mut self, piece: AnswerPiece, out: &mut BytesMut);
-    /// Appends the end of a complete stream: everything that waited for usage and finish, and the surface's end. Called
-    /// once, after the last piece.
-    fn end(&mut self, out: &mut BytesMut);
-    /// The event that ends a broken stream, if it must continue what was written. None: any error event is suitable.
-    fn error_event(&mut self, _error: &ErrorShape<'_>) -> Option<Bytes> {
-        None
-    }
 }

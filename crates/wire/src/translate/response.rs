@@ -17,7 +17,7 @@ use crate::stream::framing::{FrameDecoder, Framing};
 use crate::stream::mended;
 use crate::stream::sse::SseEvent;
 use crate::translate::request::RequestTranslation;
-use crate::translate::{AnswerPiece, Calls, Customs, ReadPieces, SaidAnswer, WritePieces};
+use crate::translate::{AnswerCalls, AnswerPiece, Customs, ReadPieces, SaidAnswer, WritePieces};
 
 /// The state of one attempt's answer: the called surface, the upstream's dialect, and the translation.
 pub struct ResponseTranslation {
@@ -81,7 +81,7 @@ impl ResponseTranslation {
                 }
                 _ => Customs::new(customs.clone()),
             },
-            reader: reader_with(dialect, kept_in_debug(Calls::taking_text(customs.clone()))),
+            reader: reader_with(dialect, kept_in_debug(AnswerCalls::taking_text(customs.clone()))),
             writer: surface.writer(model, include_usage, legacy_functions, &request_translation.echo),
             pieces: Vec::new(),
             items: 0,
@@ -283,7 +283,7 @@ impl ResponseTranslation {
             || self.read_calls().is_some_and(|calls| calls.len() > ITEMS_MAX)
     }
 
-    fn read_calls(&mut self) -> Option<&mut Calls> {
+    fn read_calls(&mut self) -> Option<&mut AnswerCalls> {
         let of_translation = self.translation.as_mut().map(|translation| translation.reader.calls());
         of_translation.or(self.calls.as_mut().map(|calls| calls.reader.calls()))
     }
@@ -291,7 +291,7 @@ impl ResponseTranslation {
     /// Keeps the arguments of calls, so that a whole answer can be compared with them.
     pub fn keep_calls(&mut self) {
         self.keeps_calls = true;
-        self.read_calls().into_iter().for_each(Calls::keep);
+        self.read_calls().into_iter().for_each(AnswerCalls::keep);
     }
 
     /// Whether a whole answer for the caller has the calls that were read.
@@ -397,11 +397,11 @@ impl AnswerTranslation {
 }
 
 /// How complete the arguments of calls must be that are passed on as they came.
-fn calls_of(dialect: Dialect, keeps: bool) -> Calls {
+fn calls_of(dialect: Dialect, keeps: bool) -> AnswerCalls {
     let mut calls = match dialect {
-        Dialect::OpenAi | Dialect::Responses => Calls::of_texts(),
+        Dialect::OpenAi | Dialect::Responses => AnswerCalls::of_texts(),
         // The client gets an object.
-        Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => Calls::default(),
+        Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => AnswerCalls::default(),
     };
     if keeps {
         calls.keep();
@@ -410,7 +410,7 @@ fn calls_of(dialect: Dialect, keeps: bool) -> Calls {
 }
 
 /// The calls in events of a surface.
-fn written_calls(surface: Surface, events: Bytes) -> Calls {
+fn written_calls(surface: Surface, events: Bytes) -> AnswerCalls {
     let (mut reader, mut pieces) = (reader_with(surface.dialect(), calls_of(surface.dialect(), true)), Vec::new());
     let mut decoder = surface.framing().decoder(usize::MAX);
     decoder.push(events);
@@ -423,14 +423,14 @@ fn written_calls(surface: Surface, events: Bytes) -> Calls {
 }
 
 /// Debug builds compare all calls with what is written.
-fn kept_in_debug(mut calls: Calls) -> Calls {
+fn kept_in_debug(mut calls: AnswerCalls) -> AnswerCalls {
     if cfg!(debug_assertions) {
         calls.keep();
     }
     calls
 }
 
-fn reader_with(dialect: Dialect, calls: Calls) -> Box<dyn ReadPieces> {
+fn reader_with(dialect: Dialect, calls: AnswerCalls) -> Box<dyn ReadPieces> {
     let mut reader = dialect.reader();
     *reader.calls() = calls;
     reader

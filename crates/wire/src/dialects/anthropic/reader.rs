@@ -9,7 +9,7 @@ use crate::json::numbers::parse;
 use crate::json::surrogates::HalfCharacters;
 use crate::stream::sse::SseEvent;
 use crate::translate::signature::{SignatureOwner, SignatureUse, held};
-use crate::translate::{AnswerPiece, Calls, Citation, FinishReason, Fragment, ReadPieces};
+use crate::translate::{AnswerCalls, AnswerPiece, Citation, FinishReason, Fragment, ReadPieces};
 
 /// Reads one stream.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub struct AnthropicReader {
     open: BTreeMap<u64, BlockKind>,
     /// Thinking blocks so far.
     thoughts: u32,
-    calls: Calls,
+    calls: AnswerCalls,
     /// The signature of the next call, which another vendor made.
     signature: Option<String>,
     usage: Usage,
@@ -60,7 +60,7 @@ impl ReadPieces for AnthropicReader {
         }
     }
 
-    fn calls(&mut self) -> &mut Calls {
+    fn calls(&mut self) -> &mut AnswerCalls {
         &mut self.calls
     }
 }

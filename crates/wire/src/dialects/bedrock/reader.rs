@@ -11,12 +11,12 @@ use crate::json::values::text;
 use crate::stream::binary::{BinaryKind, message};
 use crate::stream::sse::SseEvent;
 use crate::translate::signature::{SignatureOwner, tag};
-use crate::translate::{AnswerPiece, Calls, Citation, FinishReason, Fragment, ReadPieces};
+use crate::translate::{AnswerCalls, AnswerPiece, Citation, FinishReason, Fragment, ReadPieces};
 
 /// Reads one stream.
 #[derive(Debug, Default)]
 pub struct BedrockReader {
-    calls: Calls,
+    calls: AnswerCalls,
     /// Blocks that are calls of tools that the vendor runs.
     served: Vec<u32>,
     /// The media type of the image in the open block.
@@ -67,7 +67,7 @@ impl ReadPieces for BedrockReader {
         }
     }
 
-    fn calls(&mut self) -> &mut Calls {
+    fn calls(&mut self) -> &mut AnswerCalls {
         &mut self.calls
     }
 }

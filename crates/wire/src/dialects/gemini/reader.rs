@@ -12,7 +12,7 @@ use crate::json::values::{list, text};
 use crate::stream::sse::SseEvent;
 use crate::translate::outgoing::new_call_id;
 use crate::translate::signature::{SignatureOwner, tag};
-use crate::translate::{AnswerPiece, Calls, Citation, FinishReason, Fragment, ReadPieces};
+use crate::translate::{AnswerCalls, AnswerPiece, Citation, FinishReason, Fragment, ReadPieces};
 
 /// Maximum candidates that are read. A request asks for one.
 const CANDIDATES_MAX: usize = 64;
@@ -24,7 +24,7 @@ pub struct GeminiReader {
     usage: Usage,
     /// By `index`.
     candidates: Vec<(u32, CandidateReader)>,
-    calls: Calls,
+    calls: AnswerCalls,
     halves: HalfCharacters,
 }
 
@@ -60,7 +60,7 @@ impl ReadPieces for GeminiReader {
         }
     }
 
-    fn calls(&mut self) -> &mut Calls {
+    fn calls(&mut self) -> &mut AnswerCalls {
         &mut self.calls
     }
 }
@@ -94,7 +94,7 @@ impl GeminiReader {
 }
 
 impl CandidateReader {
-    fn read(&mut self, index: u32, candidate: &Value, calls: &mut Calls, pieces: &mut Vec<AnswerPiece>) {
+    fn read(&mut self, index: u32, candidate: &Value, calls: &mut AnswerCalls, pieces: &mut Vec<AnswerPiece>) {
         for part in candidate.get("content").into_iter().flat_map(|content| list(content, "parts")) {
             self.part(index, part, calls, pieces);
         }
@@ -129,7 +129,7 @@ impl CandidateReader {
         }
     }
 
-    fn part(&mut self, index: u32, part: &Value, calls: &mut Calls, pieces: &mut Vec<AnswerPiece>) {
+    fn part(&mut self, index: u32, part: &Value, calls: &mut AnswerCalls, pieces: &mut Vec<AnswerPiece>) {
         let thought = part.get("thought") == Some(&Value::Bool(true));
         let signature = text(part, "thoughtSignature");
         if let Some(call) = part.get("functionCall") {
@@ -171,7 +171,7 @@ impl CandidateReader {
         index: u32,
         call: &Value,
         signature: Option<&str>,
-        calls: &mut Calls,
+        calls: &mut AnswerCalls,
         pieces: &mut Vec<AnswerPiece>,
     ) {
         let name = text(call, "name").unwrap_or_default().to_owned();

@@ -9,7 +9,7 @@ use crate::json::surrogates::HalfCharacters;
 use crate::json::values::{list, text};
 use crate::stream::sse::SseEvent;
 use crate::translate::outgoing::new_call_id;
-use crate::translate::{AnswerPiece, Calls, FinishReason, Fragment, ReadPieces};
+use crate::translate::{AnswerCalls, AnswerPiece, FinishReason, Fragment, ReadPieces};
 
 /// Reads one stream.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub struct OllamaReader {
     block: u32,
     /// The last text was reasoning.
     thinking: bool,
-    calls: Calls,
+    calls: AnswerCalls,
     halves: HalfCharacters,
 }
 
@@ -46,7 +46,7 @@ impl ReadPieces for OllamaReader {
         }
     }
 
-    fn calls(&mut self) -> &mut Calls {
+    fn calls(&mut self) -> &mut AnswerCalls {
         &mut self.calls
     }
 }

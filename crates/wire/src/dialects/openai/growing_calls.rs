@@ -1,5 +1,5 @@
 //! The calls of a whole message from the fragments of its stream. Not for the question to which call a fragment belongs:
-//! see [`Calls`].
+//! see [`AnswerCalls`].
 
 use serde_json::Value;
 
@@ -7,12 +7,12 @@ use super::reader::read_calls;
 use crate::answer::growing::{GrownAnswer, ITEMS_MAX, MemberPlace, Rule, delta_rule, members, objects, with};
 use crate::json::values::json;
 use crate::translate::outgoing::new_call_id;
-use crate::translate::{AnswerPiece, Calls, FinishReason};
+use crate::translate::{AnswerCalls, AnswerPiece, FinishReason};
 
 /// The calls of one choice.
 #[derive(Default)]
 pub(super) struct GrowingCalls {
-    calls: Calls,
+    calls: AnswerCalls,
     pieces: Vec<AnswerPiece>,
     /// Calls in the order in which they began.
     grown: Vec<GrownCall>,

@@ -10,7 +10,7 @@ use crate::json::values::text;
 use crate::json::{InvalidJson, Json};
 use crate::stream::sse::SseEvent;
 use crate::translate::signature::{SignatureOwner, tag};
-use crate::translate::{AnswerPiece, Calls, Citation, FinishReason, Fragment, ReadPieces, Source};
+use crate::translate::{AnswerCalls, AnswerPiece, Citation, FinishReason, Fragment, ReadPieces, Source};
 
 /// Maximum choices that are read: more than any vendor sends.
 const CHOICES_MAX: usize = 128;
@@ -21,7 +21,7 @@ pub struct OpenAiReader {
     id_told: bool,
     model_told: bool,
     choices: Vec<ChoiceReader>,
-    calls: Calls,
+    calls: AnswerCalls,
     /// Sources that belong to no place in the text, as Perplexity names them with every chunk.
     sources: Vec<String>,
     usage: Usage,
@@ -65,7 +65,7 @@ impl ReadPieces for OpenAiReader {
         }
     }
 
-    fn calls(&mut self) -> &mut Calls {
+    fn calls(&mut self) -> &mut AnswerCalls {
         &mut self.calls
     }
 }
@@ -178,7 +178,7 @@ struct DeltaMembers<'a> {
 }
 
 impl ChoiceReader {
-    fn delta(&mut self, text: &str, calls: &mut Calls, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
+    fn delta(&mut self, text: &str, calls: &mut AnswerCalls, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
         let mut delta = DeltaMembers::default();
         Json::new(text).object(|name, json| {
             let place = match name {
@@ -419,7 +419,7 @@ pub(crate) fn url_citation(note: &Value) -> Option<Citation> {
 pub(super) fn read_calls(
     index: u32,
     raw: &str,
-    calls: &mut Calls,
+    calls: &mut AnswerCalls,
     pieces: &mut Vec<AnswerPiece>,
 ) -> Result<(), InvalidJson> {
     Json::new(raw).list(|json| {
@@ -450,7 +450,7 @@ pub(super) fn read_calls(
 pub(super) fn read_legacy_call(
     index: u32,
     raw: &str,
-    calls: &mut Calls,
+    calls: &mut AnswerCalls,
     pieces: &mut Vec<AnswerPiece>,
 ) -> Result<(), InvalidJson> {
     let mut fragment = Fragment { number: Some(0), ..Fragment::default() };

@@ -15,7 +15,7 @@ use crate::json::surrogates::{HalfCharacters, words};
 use crate::json::values::{list, text};
 use crate::stream::event_reader::{EventData, data_of};
 use crate::translate::signature::{SignatureOwner, SignatureUse, held, own};
-use crate::translate::{AnswerPiece, Calls, FinishReason, Fragment, ReadPieces};
+use crate::translate::{AnswerCalls, AnswerPiece, FinishReason, Fragment, ReadPieces};
 
 /// Reads one stream.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub struct ResponsesReader {
     items: Vec<(u64, OutputItem)>,
     /// Positions of items by index: the last one, because some servers give all items the same index.
     places: HashMap<u64, usize>,
-    calls: Calls,
+    calls: AnswerCalls,
     /// The message whose text came last.
     message: Option<usize>,
     blocks: u32,
@@ -63,7 +63,7 @@ impl ReadPieces for ResponsesReader {
         }
     }
 
-    fn calls(&mut self) -> &mut Calls {
+    fn calls(&mut self) -> &mut AnswerCalls {
         &mut self.calls
     }
 }

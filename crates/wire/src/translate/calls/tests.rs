@@ -14,7 +14,7 @@ fn fragment((number, id, name, arguments): Parts) -> Fragment {
 }
 
 /// What is told of the fragments: each call with its id, name and arguments. None: the answer is broken.
-fn told(fragments: &[Parts], finish: &FinishReason, mut calls: Calls) -> Option<Vec<[String; 3]>> {
+fn told(fragments: &[Parts], finish: &FinishReason, mut calls: AnswerCalls) -> Option<Vec<[String; 3]>> {
     let mut pieces = Vec::new();
     fragments.iter().for_each(|parts| calls.add(0, fragment(*parts), &mut pieces));
     calls.finish(0, finish, &mut pieces);
@@ -36,7 +36,7 @@ fn told(fragments: &[Parts], finish: &FinishReason, mut calls: Calls) -> Option<
     (!calls.is_broken()).then_some(told)
 }
 
-fn is_broken(arguments: &[&'static str], custom: bool, finish: FinishReason, mut calls: Calls) -> bool {
+fn is_broken(arguments: &[&'static str], custom: bool, finish: FinishReason, mut calls: AnswerCalls) -> bool {
     let mut pieces = Vec::new();
     calls.add(0, Fragment { custom, ..fragment((Some(0), "c", "f", "")) }, &mut pieces);
     arguments.iter().for_each(|text| calls.add(0, fragment((Some(0), "", "", text)), &mut pieces));
@@ -44,9 +44,10 @@ fn is_broken(arguments: &[&'static str], custom: bool, finish: FinishReason, mut
     calls.is_broken()
 }
 
+const N: Option<i128> = None;
+
 #[test]
 fn a_call_is_known_by_number_id_name_or_position() {
-    const N: Option<i128> = None;
     let zero = Some(0);
     let two = || vec![["a", "f", "{\"x\":1}"], ["b", "g", "{\"y\":2}"]];
     let bare = || vec![["", "f", "{\"x\":1}"], ["", "g", "{\"y\":2}"]];
@@ -93,6 +94,15 @@ fn a_call_is_known_by_number_id_name_or_position() {
             vec![(zero, "a", "f", "{"), (zero, "q", "", "\"x\":1}"), (Some(1), "b", "g", "{\"y\":2}")],
             two(),
         ),
+    ];
+    are_told(table);
+}
+
+#[test]
+fn what_comes_late_or_again_belongs_to_its_call() {
+    let zero = Some(0);
+    let two = || vec![["a", "f", "{\"x\":1}"], ["b", "g", "{\"y\":2}"]];
+    let table: Vec<Row> = vec![
         (
             "numbered at first alone",
             vec![(Some(3), "a", "f", "{"), (N, "a", "", "\"x\":1}"), (Some(7), "b", "g", ""), (N, "", "", "{\"y\":2}")],
@@ -120,8 +130,12 @@ fn a_call_is_known_by_number_id_name_or_position() {
         ),
         ("noise", vec![(zero, "", "", ""), (zero, "a", "f", "{}"), (zero, "", "", " \n")], vec![["a", "f", "{}"]]),
     ];
+    are_told(table);
+}
+
+fn are_told(table: Vec<Row>) {
     for (what, fragments, expected) in table {
-        let got = told(&fragments, &FinishReason::ToolCalls, Calls::default());
+        let got = told(&fragments, &FinishReason::ToolCalls, AnswerCalls::default());
         let expected: Vec<[String; 3]> = expected.iter().map(|call| call.map(str::to_owned)).collect();
         assert_eq!(got, Some(expected), "{what}");
     }
@@ -138,7 +152,7 @@ fn what_cannot_be_told_is_broken() {
         &[(zero, "a", "", "{}")],
         &[(none, "", "", "{}")],
     ] {
-        assert_eq!(told(fragments, &FinishReason::ToolCalls, Calls::default()), None, "{fragments:?}");
+        assert_eq!(told(fragments, &FinishReason::ToolCalls, AnswerCalls::default()), None, "{fragments:?}");
     }
 }
 
@@ -147,10 +161,13 @@ fn what_a_finish_means_for_what_is_cut() {
     for finish in
         [FinishReason::Stop, FinishReason::ToolCalls, FinishReason::Filtered, FinishReason::Other("odd".to_owned())]
     {
-        assert!(is_broken(&["{\"a\":"], false, finish.clone(), Calls::default()), "{finish:?}");
+        assert!(is_broken(&["{\"a\":"], false, finish.clone(), AnswerCalls::default()), "{finish:?}");
     }
-    assert!(!is_broken(&["{\"a\":"], false, FinishReason::Length, Calls::default()), "the finish itself tells it");
-    let (mut calls, mut pieces) = (Calls::default(), Vec::new());
+    assert!(
+        !is_broken(&["{\"a\":"], false, FinishReason::Length, AnswerCalls::default()),
+        "the finish itself tells it"
+    );
+    let (mut calls, mut pieces) = (AnswerCalls::default(), Vec::new());
     calls.add(0, fragment((Some(0), "c", "f", "{")), &mut pieces);
     assert!(!calls.is_broken(), "more may come");
     calls.end(&mut pieces);
@@ -160,23 +177,23 @@ fn what_a_finish_means_for_what_is_cut() {
 #[test]
 fn calls_without_arguments_and_free_form_ones_are_whole() {
     let stop = || FinishReason::ToolCalls;
-    let taking = || Calls::taking_text(HashSet::from(["f".to_owned()]));
-    assert!(!is_broken(&[], false, stop(), Calls::default()));
-    assert!(!is_broken(&["", " "], false, stop(), Calls::default()));
-    assert!(!is_broken(&["{ not JSON"], true, stop(), Calls::default()));
+    let taking = || AnswerCalls::taking_text(HashSet::from(["f".to_owned()]));
+    assert!(!is_broken(&[], false, stop(), AnswerCalls::default()));
+    assert!(!is_broken(&["", " "], false, stop(), AnswerCalls::default()));
+    assert!(!is_broken(&["{ not JSON"], true, stop(), AnswerCalls::default()));
     assert!(!is_broken(&["*** Begin"], false, stop(), taking()));
-    assert!(is_broken(&["*** Begin"], false, stop(), Calls::default()));
+    assert!(is_broken(&["*** Begin"], false, stop(), AnswerCalls::default()));
     assert!(is_broken(&["{\"input\":\"*** Be"], false, stop(), taking()), "it was begun as JSON");
 }
 
 #[test]
 fn another_json_value_is_complete_only_where_it_stays_a_text() {
-    let broken = |calls: Calls, text: &'static str| is_broken(&[text], false, FinishReason::ToolCalls, calls);
+    let broken = |calls: AnswerCalls, text: &'static str| is_broken(&[text], false, FinishReason::ToolCalls, calls);
     for whole in ["[1, {\"a\":[]}]", "\"x\\n\"", " 12 ", "-1.5e3", "null", "true\n"] {
-        assert!(!broken(Calls::of_texts(), whole), "{whole}");
-        assert!(broken(Calls::default(), whole), "{whole}");
+        assert!(!broken(AnswerCalls::of_texts(), whole), "{whole}");
+        assert!(broken(AnswerCalls::default(), whole), "{whole}");
     }
     for not in ["[1", "\"x", "1.", "nul", "x", "{\"a\":1}{\"b\":2}", "[1]2", "1 2", "{\"a\""] {
-        assert!(broken(Calls::of_texts(), not), "{not}");
+        assert!(broken(AnswerCalls::of_texts(), not), "{not}");
     }
 }

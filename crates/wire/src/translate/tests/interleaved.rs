@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use client::Answer;
 use truth::{Call, Truth};
-use upstream::{KnownId, Told};
+use upstream::{KnownId, KnownOrder};
 
 use crate::dialect::{Dialect, Surface};
 use crate::quirks::TranslationOptions;
@@ -161,17 +161,17 @@ fn answers(
 }
 
 /// What differs between what was sent and an answer. None: nothing.
-fn difference(truth: &Truth, told: &Told, surface: Surface, got: &Answer) -> Option<&'static str> {
+fn difference(truth: &Truth, known: &KnownOrder, surface: Surface, got: &Answer) -> Option<&'static str> {
     let is_of =
         |call: &Call, (_, name, arguments): &(String, String, Value)| call.name == *name && call.value() == *arguments;
     let mut calls: Vec<_> = got.calls.iter().collect();
     // The call of each one that was sent, which is taken.
     let mut take = |at: usize, call: &Call| {
-        let id = told.ids[at];
+        let id = known.ids[at];
         let is_it = |(id_got, ..): &(String, String, Value)| id != KnownId::Known || *id_got == call.id;
         let of_id = calls.iter().position(|got| is_of(call, got) && is_it(got));
         let found = of_id.or(calls.iter().position(|got| is_of(call, got)));
-        let found = if told.in_order { (!calls.is_empty() && is_of(call, calls[0])).then_some(0) } else { found };
+        let found = if known.in_order { (!calls.is_empty() && is_of(call, calls[0])).then_some(0) } else { found };
         found.map(|at| calls.remove(at))
     };
     let taken: Option<Vec<_>> = truth.calls.iter().enumerate().map(|(at, call)| take(at, call)).collect();
@@ -179,7 +179,7 @@ fn difference(truth: &Truth, told: &Told, surface: Surface, got: &Answer) -> Opt
     // Gemini and Ollama know calls without ids.
     let needs_ids = !matches!(surface, Surface::Gemini | Surface::OllamaChat);
     let is_apart = |id: &str| !id.is_empty() && got.calls.iter().filter(|(other, ..)| other == id).count() == 1;
-    let same_ids = taken.into_iter().flatten().enumerate().all(|(at, (id, ..))| match told.ids[at] {
+    let same_ids = taken.into_iter().flatten().enumerate().all(|(at, (id, ..))| match known.ids[at] {
         KnownId::Known => *id == truth.calls[at].id,
         KnownId::Late | KnownId::Never => !needs_ids || is_apart(id),
     });
@@ -219,9 +219,9 @@ impl Tally {
                     // Its bytes pass unchanged.
                     continue;
                 }
-                let told = if way == Way::Alone { &Told::all(&truth) } else { &written.told };
+                let known = if way == Way::Alone { &KnownOrder::all(&truth) } else { &written.known };
                 let wrong = match &got {
-                    Ok(got) => difference(&truth, told, surface, got),
+                    Ok(got) => difference(&truth, known, surface, got),
                     Err(error) => Some(error.split(':').next().unwrap_or_default()),
                 };
                 self.count(surface, dialect, way, written.form, wrong);

@@ -27,30 +27,30 @@ pub(super) struct Written {
     pub form: &'static str,
     /// A client of this dialect can read it as it is.
     pub plain: bool,
-    pub told: Told,
+    pub known: KnownOrder,
 }
 
 /// What a stream says of its calls.
-pub(super) struct Told {
+pub(super) struct KnownOrder {
     /// By call.
     pub ids: Vec<KnownId>,
     /// False if a call became complete enough to be passed on later than one that began after it.
     pub in_order: bool,
 }
 
-impl Told {
-    pub fn all(truth: &Truth) -> Told {
-        Told { ids: vec![KnownId::Known; truth.calls.len()], in_order: true }
+impl KnownOrder {
+    pub fn all(truth: &Truth) -> KnownOrder {
+        KnownOrder { ids: vec![KnownId::Known; truth.calls.len()], in_order: true }
     }
 }
 
 impl Written {
     fn new(bytes: BytesMut, form: &'static str, truth: &Truth) -> Written {
-        Written { bytes: bytes.freeze(), form, plain: true, told: Told::all(truth) }
+        Written { bytes: bytes.freeze(), form, plain: true, known: KnownOrder::all(truth) }
     }
 
     fn without_ids(mut self, without: bool) -> Written {
-        self.told.ids.iter_mut().filter(|_| without).for_each(|id| *id = KnownId::Never);
+        self.known.ids.iter_mut().filter(|_| without).for_each(|id| *id = KnownId::Never);
         self
     }
 }

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
 use super::super::truth::{Call, Mix, Step, Truth, fragments, shuffled};
-use super::{KnownId, Told, Written, reason, sse};
+use super::{KnownId, KnownOrder, Written, reason, sse};
 use crate::dialect::Dialect;
 
 /// How the fragments of calls say which call they belong to.
@@ -307,8 +307,8 @@ pub(super) fn stream(truth: &Truth, odd: bool, rng: &mut Rng) -> Written {
         Oddity::VeryLateId => KnownId::Late,
         _ => KnownId::Known,
     });
-    let told = Told { ids: ids.collect(), in_order: !oddities.iter().any(|oddity| oddity.begins_late()) };
-    Written { plain, told, ..Written::new(chunks.end(truth, rng), numbering.name(), truth) }
+    let known = KnownOrder { ids: ids.collect(), in_order: !oddities.iter().any(|oddity| oddity.begins_late()) };
+    Written { plain, known, ..Written::new(chunks.end(truth, rng), numbering.name(), truth) }
 }
 
 struct Chunks {
