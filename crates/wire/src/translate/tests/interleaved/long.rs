@@ -18,7 +18,7 @@ fn agree(truth: &Truth) {
             let mut rng = Rng::with_seed(1);
             let written = upstream::stream(dialect, truth, false, &mut rng);
             for (way, got) in answers(surface, dialect, &written.bytes, None) {
-                let wrong = got.map(|got| difference(truth, &written.told, surface, &got));
+                let wrong = got.map(|got| difference(truth, &written.known, surface, &got));
                 if !matches!(wrong, Ok(None)) {
                     failures.push(format!("{surface:?} over {dialect:?} {way:?}: {wrong:?}"));
                 }
