@@ -80,6 +80,8 @@ pub struct Launcher {
     asked: Option<Arc<Asked>>,
     model: String,
     asked_last: Option<AskedLast>,
+    /// Refusals teach. Those of probes do not: `verify` asks what the host itself takes.
+    learns: bool,
 }
 
 impl Launcher {
@@ -104,6 +106,7 @@ impl Launcher {
                 request,
                 read_at,
             )),
+            learns: !guard.is_of_operator(),
             request: request.clone(),
             uploads: candidates.uploads.clone(),
             settings: candidates.settings.clone(),
@@ -505,7 +508,8 @@ impl Launcher {
 impl Launcher {
     /// What this refusal teaches, with the request that heeds it. None: it names nothing that may be changed.
     fn lesson(&self, candidate: usize, sent: &SentRequest, failure: &Failure) -> Option<Taught> {
-        let refusal = self.outcome_reporter.teaches(sent, failure).filter(|_| !self.request.surface.counts())?;
+        let may = self.learns && !self.request.surface.counts();
+        let refusal = self.outcome_reporter.teaches(sent, failure).filter(|_| may)?;
         let Candidate { upstream, name, .. } = &self.outcome_reporter.candidates[candidate];
         let before = &self.uploads[candidate];
         let (surface, dialects) = (before.asked(), &upstream.provider.dialects);
