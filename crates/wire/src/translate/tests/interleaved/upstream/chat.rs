@@ -186,46 +186,46 @@ impl Oddity {
 
 /// A fragment before it is numbered.
 #[derive(Default)]
-struct Fragment {
+struct WrittenFragment {
     name: Option<String>,
     arguments: Option<Value>,
     id: bool,
 }
 
-impl Fragment {
-    fn of(name: &str, arguments: Option<Value>) -> Fragment {
-        Fragment { name: Some(name.to_owned()), arguments, id: false }
+impl WrittenFragment {
+    fn of(name: &str, arguments: Option<Value>) -> WrittenFragment {
+        WrittenFragment { name: Some(name.to_owned()), arguments, id: false }
     }
 }
 
-fn fragments_of(call: &Call, numbering: Numbering, oddity: Oddity, rng: &mut Rng) -> Vec<Fragment> {
+fn fragments_of(call: &Call, numbering: Numbering, oddity: Oddity, rng: &mut Rng) -> Vec<WrittenFragment> {
     if numbering.is_whole() {
         let object = serde_json::from_str(&call.arguments).ok().filter(|_| rng.bool());
         let arguments = object.unwrap_or_else(|| Value::from(call.arguments.as_str()));
-        return vec![Fragment { id: true, ..Fragment::of(&call.name, Some(arguments)) }];
+        return vec![WrittenFragment { id: true, ..WrittenFragment::of(&call.name, Some(arguments)) }];
     }
-    let more = |text: String| Fragment { arguments: Some(Value::from(text)), ..Fragment::default() };
-    let mut rest: Vec<Fragment> = fragments(&call.arguments, rng).into_iter().map(more).collect();
+    let more = |text: String| WrittenFragment { arguments: Some(Value::from(text)), ..WrittenFragment::default() };
+    let mut rest: Vec<WrittenFragment> = fragments(&call.arguments, rng).into_iter().map(more).collect();
     let empty = [None, Some(Value::from("")), Some(Value::Null)][rng.usize(..3)].clone();
     let mut all = Vec::new();
     match oddity {
         Oddity::LateName => {
             let late = rng.usize(1..=rest.len());
             all.extend(rest.drain(..late));
-            all.push(Fragment::of(&call.name, empty));
+            all.push(WrittenFragment::of(&call.name, empty));
         }
         Oddity::SplitName if call.name.len() > 1 => {
             let at = rng.usize(1..call.name.len());
-            all.push(Fragment::of(&call.name[..at], empty.clone()));
-            all.push(Fragment::of(&call.name[at..], empty));
+            all.push(WrittenFragment::of(&call.name[..at], empty.clone()));
+            all.push(WrittenFragment::of(&call.name[at..], empty));
         }
         Oddity::LateId => {
-            all.push(Fragment::of(&call.name, empty));
-            all.push(Fragment { id: true, ..Fragment::default() });
+            all.push(WrittenFragment::of(&call.name, empty));
+            all.push(WrittenFragment { id: true, ..WrittenFragment::default() });
         }
         // The first arguments may come with the name.
-        _ if rng.bool() => all.push(Fragment { name: Some(call.name.clone()), ..rest.remove(0) }),
-        _ => all.push(Fragment::of(&call.name, empty)),
+        _ if rng.bool() => all.push(WrittenFragment { name: Some(call.name.clone()), ..rest.remove(0) }),
+        _ => all.push(WrittenFragment::of(&call.name, empty)),
     }
     all.extend(rest);
     match oddity {
@@ -233,11 +233,11 @@ fn fragments_of(call: &Call, numbering: Numbering, oddity: Oddity, rng: &mut Rng
         Oddity::Empty => all.iter_mut().skip(1).for_each(|fragment| fragment.name = Some(String::new())),
         Oddity::Null => {
             let at = rng.usize(1..=all.len());
-            all.insert(at, Fragment { arguments: Some(Value::Null), ..Fragment::default() });
+            all.insert(at, WrittenFragment { arguments: Some(Value::Null), ..WrittenFragment::default() });
         }
         Oddity::VeryLateId => {
             let at = rng.usize(1..=all.len());
-            all.insert(at, Fragment { id: true, ..Fragment::default() });
+            all.insert(at, WrittenFragment { id: true, ..WrittenFragment::default() });
         }
         _ => {}
     }
