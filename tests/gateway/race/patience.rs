@@ -120,24 +120,29 @@ async fn what_patience_started_does_not_answer_what_was_refused() {
     for policy in POLICIES {
         for (setting, answers) in [("stop", false), ("continue", true)] {
             let may = Gate::new();
-            let held = may.clone();
-            let refuses = move |_: &_| {
-                let mut script = Script::new().wait(&held);
-                script.steps.extend(error_and_close(400, refusal).steps);
-                script
-            };
             let later = Gate::new();
-            let waits = later.clone();
-            let fakes = [
-                FakeProvider::answering(refuses).await,
-                FakeProvider::answering(move |_| stream_after(&waits, &["hello"])).await,
-            ];
+            let asked = Arc::new(AtomicBool::new(false));
+            // `weighted` draws who is asked first; whoever it is refuses.
+            let answer = {
+                let (may, later) = (may.clone(), later.clone());
+                move |_: &_| {
+                    if asked.swap(true, Ordering::Relaxed) {
+                        return stream_after(&later, &["hello"]);
+                    }
+                    let mut script = Script::new().wait(&may);
+                    script.steps.extend(error_and_close(400, refusal).steps);
+                    script
+                }
+            };
+            let fakes = [FakeProvider::answering(answer.clone()).await, FakeProvider::answering(answer).await];
             let gateway = over(&fakes, &format!("{policy}\nmax_attempts = 1\ncontent_policy = \"{setting}\"")).await;
             let mut client = gateway.streaming().await;
-            advance_clock_until(fakes[1].request(0)).await;
+            advance_clock_until(async { tokio::join!(fakes[0].request(0), fakes[1].request(0)) }).await;
             may.open();
-            fakes[0].closed(0).await;
-            later.open();
+            // Nothing but the refusal may end the race where it is final.
+            if answers {
+                later.open();
+            }
             let response = read_response(&mut client).await;
             assert_eq!(response.status == 200, answers, "{policy} {setting}: {}", response.body);
             gateway.stop().await;
