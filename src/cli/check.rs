@@ -7,15 +7,20 @@ pub mod live;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::models;
 use super::provider_state::ProviderState;
 use super::screen::ScreenSettings;
 use super::text::{ShadedRow, YELLOW, brief_bytes, write_folded, write_section, write_shaded};
-use photofinish_base::clock::wall_micros;
+use photofinish_base::clock::{Instant, micros, wall_micros};
+use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{Config, Keys, Permit, Provider, Simulation, Token, User, today, units};
-use photofinish_history::store::StoreReader;
+use photofinish_history::record::AttemptOutcome;
+use photofinish_history::store::{RecordedFilter, StoreReader};
+use photofinish_routing::health::{Refusals, RefusedKind, RequestFeatures};
 use photofinish_routing::quality::Quality;
+use photofinish_wire::Surface;
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
@@ -34,6 +39,10 @@ pub struct CheckOptions {
     #[arg(long, conflicts_with = "live")]
     pub schema: bool,
 }
+
+/// Requests of the history that are read for what upstreams refuse, the newest, and how far back.
+const READ_MAX: usize = 4_000;
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Where there is neither a file nor a key.
 const KEYLESS: &str = "no key of a provider is set, and there is no config.toml: `photofinish` alone serves the model servers of this \
@@ -68,13 +77,14 @@ pub fn render(config: &Config, screen: ScreenSettings, out: &mut impl io::Write)
     let usable = history::render(&config.store, screen, out)?;
     let old = config.old_catalogue(&today());
     let keyless = config.is_without_keys().then(|| KEYLESS.to_owned());
-    let worse = worse_hosts(config);
+    let (worse, refusing) = (worse_hosts(config), refusing_hosts(config));
     let warnings = config
         .warnings
         .iter()
         .chain(&old)
         .chain(&keyless)
         .chain(&worse)
+        .chain(&refusing)
         .map(|warning| (vec![warning.clone()], Some(YELLOW)))
         .collect();
     write_section("Warnings", warnings, screen, out)?;
@@ -91,6 +101,30 @@ fn worse_hosts(config: &Config) -> Vec<String> {
         )
     };
     quality.worse_now().into_iter().map(sentence).collect()
+}
+
+/// Upstreams that refused the last requests with tools, or without, of the last day while others answered them. None where the history
+/// cannot be read.
+fn refusing_hosts(config: &Config) -> Vec<String> {
+    let Ok(reader) = StoreReader::open(&config.store.path) else { return Vec::new() };
+    let (mut refusals, now) = (Refusals::default(), Instant::now());
+    let since = Some(wall_micros() - micros(DAY));
+    let filter = RecordedFilter { since, newest: READ_MAX, ..RecordedFilter::default() };
+    let read = reader.recorded(&filter, |recorded| {
+        let kind = RequestFeatures::with_tools(Surface::Chat, recorded.has_tools);
+        for attempt in recorded.attempts.iter().filter(|_| recorded.winner.is_some()) {
+            let upstream = format!("{}/{}", attempt.provider, attempt.model_sent);
+            if attempt.failure == Some(FailureKind::BadRequest) {
+                refusals.refused(&upstream, None, kind.clone(), "bad_request".to_owned(), now);
+            } else if attempt.outcome == AttemptOutcome::Won {
+                refusals.answered(&upstream, None, &kind);
+            }
+        }
+    });
+    let sentence = |(upstream, known): (&str, &RefusedKind)| {
+        format!("{upstream} {} and others answered them. See docs/routing.md", known.in_words())
+    };
+    if read.is_ok() { refusals.resting(now).into_iter().map(sentence).collect() } else { Vec::new() }
 }
 
 fn server_rows(config: &Config) -> Vec<Vec<String>> {

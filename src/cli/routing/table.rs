@@ -144,7 +144,8 @@ impl RoutingRow {
             state(upstream),
         ];
         let learnt = upstream.learnt.iter().map(|learnt| format!("; learnt: {learnt}")).collect::<String>();
-        let why = reason.map(|reason| ("why".to_owned(), clean(&format!("{}{learnt}", reason.text))));
+        let refuses = upstream.refuses.iter().map(|refuses| format!("; {refuses}")).collect::<String>();
+        let why = reason.map(|reason| ("why".to_owned(), clean(&format!("{}{refuses}{learnt}", reason.text))));
         let cells = COLUMNS.into_iter().map(str::to_owned).zip(cells).chain(why);
         let colour = match reason.map_or("", |reason| reason.code.as_str()) {
             "best" => Some(GREEN),

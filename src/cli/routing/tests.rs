@@ -43,6 +43,7 @@ fn upstream(name: &str, p50_ms: Option<f64>) -> UpstreamReport {
         cooling_down_s: None,
         last_observation_s: p50_ms.map(|_| 3.0),
         learnt: Vec::new(),
+        refuses: Vec::new(),
         quality: Vec::new(),
     }
 }

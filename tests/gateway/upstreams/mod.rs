@@ -12,5 +12,6 @@ mod foreign_reasoning;
 mod model_lists;
 mod probes;
 mod recovery;
+mod refused_kinds;
 mod retries;
 mod simulated;

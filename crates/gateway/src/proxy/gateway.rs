@@ -25,7 +25,7 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Fingerprint, ProviderLists, User};
 use photofinish_history::metrics::USERS_MAX;
 use photofinish_history::recorder::Recorder;
-use photofinish_routing::health::{HealthHint, LiveConfig, MadeCallers, UpstreamHealth};
+use photofinish_routing::health::{HealthHint, LiveConfig, MadeCallers, RefusedKind, UpstreamHealth};
 use photofinish_routing::learning::Learning;
 use photofinish_routing::limits::{LevelName, UsageBook};
 use photofinish_routing::status::{RoutingReport, routing};
@@ -273,6 +273,11 @@ impl Gateway {
             memory_max: self.memory.max(),
             scarce: self.client.descriptors().are_scarce(),
         }
+    }
+
+    /// Upstreams that go last for a kind of requests, which they refuse and others answer.
+    pub fn refusing(&self) -> Vec<(String, RefusedKind)> {
+        self.health.refusing()
     }
 
     /// Upstreams whose breaker is open.

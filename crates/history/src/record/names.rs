@@ -62,6 +62,8 @@ names! {
         Limit = "limit",
         /// It answers requests with tools or a schema worse than the others.
         Quality = "quality",
+        /// It refused the last requests of this kind, and others answered them.
+        Refuses = "refuses",
     }
 }
 

@@ -102,12 +102,13 @@ impl<'a> BreakerAdmission<'a> {
         left_out
     }
 
-    /// Call last: admits as the last resort those of `offered`, which answer worse, that may start as usual; and behind them those
-    /// that were held.
+    /// Call last: admits as the last resort those of `offered`, which answer worse or refuse, that may start as usual; and behind them
+    /// those that were held.
     pub fn admit_last(&mut self, offered: impl IntoIterator<Item = OfferedCandidate>) {
         for (candidate, request_translation) in offered {
             if self.health.held(&candidate).is_none() {
-                self.add((Candidate { last: Some(LastResort::Worse), ..candidate }, request_translation));
+                let last = candidate.last.or(Some(LastResort::Worse));
+                self.add((Candidate { last, ..candidate }, request_translation));
             }
         }
         let (candidates, uploads): (Vec<_>, Vec<_>) = std::mem::take(&mut self.held).into_iter().unzip();

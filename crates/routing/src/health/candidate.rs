@@ -53,6 +53,8 @@ impl Candidate {
 pub enum LastResort {
     /// It answers worse than the others.
     Worse,
+    /// It refused the last requests of this kind, and others answered them.
+    Refuses,
     /// Its breaker is open, or its rate limits are used up.
     Held(CooldownState),
 }
@@ -61,6 +63,7 @@ impl LastResort {
     pub fn reason(self) -> LeftOutReason {
         match self {
             LastResort::Worse => LeftOutReason::Quality,
+            LastResort::Refuses => LeftOutReason::Refuses,
             LastResort::Held(cooling) => cooling.reason(),
         }
     }

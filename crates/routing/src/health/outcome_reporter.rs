@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::cooldown::CooldownReason;
+use super::refusals::RequestFeatures;
 use super::state::StreamingHabit;
 use super::{CallerId, Candidate, UpstreamHealth, prompt_length};
 use crate::money::lock;
@@ -17,7 +18,7 @@ use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::telemetry::LogContext;
 use photofinish_config::config::{BreakerSettings, UpstreamStream};
 use photofinish_config::keyring::HashedKey;
-use photofinish_wire::answer::error::{rejects_stream, rejects_stream_options, too_long};
+use photofinish_wire::answer::error::{in_short, rejects_stream, rejects_stream_options, too_long};
 use photofinish_wire::quirks::Lesson;
 use photofinish_wire::{AnswerForm, ApiRequest, Dialect, Surface};
 
@@ -41,6 +42,8 @@ pub struct OutcomeReporter {
     sent: Mutex<Vec<SentRequest>>,
     /// Failures of upstreams until it is known whether all attempts share them; none after that.
     pending: Mutex<Option<Vec<BreakerCharge>>>,
+    /// Candidates that refused the request, and why in short, until another one answers it.
+    refused: Mutex<Vec<(usize, String)>>,
 }
 
 /// A failure that a breaker counts.
@@ -122,6 +125,7 @@ impl OutcomeReporter {
             own_stream_options: request.has_stream_options(),
             sent: Mutex::new(vec![nothing; candidates.len()]),
             pending: Mutex::new(Some(Vec::new())),
+            refused: Mutex::default(),
         }
     }
 
@@ -172,7 +176,24 @@ impl OutcomeReporter {
     pub fn first_token(&self, candidate: usize, sent: &SentRequest) {
         self.settle(&[]);
         self.heard_well(candidate, sent);
+        self.tell_refusals(candidate);
         self.health.close_breaker(self.candidates[candidate].breaker_scope(), sent.at);
+    }
+
+    /// This candidate answered: what others refused was their own choice.
+    fn tell_refusals(&self, answered: usize) {
+        let refused = std::mem::take(&mut *lock(&self.refused));
+        let request = self.request.upgrade();
+        let asked = &self.candidates[answered];
+        let kind = || request.as_deref().map(|request| RequestFeatures::of(request, asked.surface));
+        self.health.took(asked, self.caller, kind);
+        let Some(request) = request.as_deref() else { return };
+        for (candidate, why) in refused.into_iter().filter(|(candidate, _)| *candidate != answered) {
+            let refuser = &self.candidates[candidate];
+            if !refuser.named {
+                self.health.refused(refuser, self.caller, request, why);
+            }
+        }
     }
 
     fn charge(&self, candidate: usize, sent: &SentRequest, failure: &Failure) {
@@ -282,6 +303,11 @@ impl OutcomeReporter {
                 tracing::warn!(upstream, failure, "an upstream refuses every request: look at its model");
             }
             tracing::info!(upstream = asked.name, ?reason, ?wait, "cools down");
+        }
+        if failure.kind == FailureKind::BadRequest
+            && let Some(answer) = &failure.answer
+        {
+            lock(&self.refused).push((candidate, in_short(answer.status, &answer.body)));
         }
         if failure.kind == FailureKind::Empty {
             self.heard_well(candidate, sent);

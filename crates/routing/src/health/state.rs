@@ -10,6 +10,7 @@ use super::breaker::Breakers;
 use super::candidate::wait_for_all;
 use super::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget, Cooldowns, RefusalSource};
 use super::hints::HintLog;
+use super::refusals::{Refusals, RefusedKind, RequestFeatures};
 use super::windows::{ContextWindow, ContextWindows, PromptLength};
 use super::{CallerId, Candidate, LiveConfig};
 use crate::learning::Learning;
@@ -64,6 +65,8 @@ pub struct UpstreamHealth {
     lessons: Mutex<LessonsByUpstream>,
     /// Context windows, learnt from refusals.
     windows: Mutex<ContextWindows>,
+    /// Requests of a kind that are refused while others answer them.
+    refusals: Mutex<Refusals>,
     learning: Arc<Learning>,
 }
 
@@ -80,6 +83,7 @@ impl UpstreamHealth {
             streaming: Mutex::default(),
             lessons: Mutex::default(),
             windows: Mutex::default(),
+            refusals: Mutex::default(),
             learning: Arc::new(learning),
         }
     }
@@ -111,6 +115,7 @@ impl UpstreamHealth {
         lock(&self.streaming).clear();
         lock(&self.lessons).clear();
         *lock(&self.windows) = ContextWindows::default();
+        *lock(&self.refusals) = Refusals::default();
     }
 
     /// Statistics of upstreams, and the budgets.
@@ -278,6 +283,47 @@ impl UpstreamHealth {
         }
     }
 
+    /// An upstream refused what another one answered.
+    pub(super) fn refused(&self, candidate: &Candidate, caller: CallerId, request: &ApiRequest, why: String) {
+        let kind = RequestFeatures::of(request, candidate.surface);
+        let now = Instant::now();
+        let enough = lock(&self.refusals).refused(&candidate.name, caller.for_breaker(), kind, why, now);
+        if let Some(known) = enough {
+            let refusal = known.in_words();
+            tracing::warn!(upstream = candidate.name, refusal, "others answer what an upstream refuses: it goes last");
+        }
+    }
+
+    /// An upstream answered. `request` runs only if any refuses a kind of requests.
+    pub(super) fn took(
+        &self,
+        candidate: &Candidate,
+        caller: CallerId,
+        request: impl FnOnce() -> Option<RequestFeatures>,
+    ) {
+        let mut refusals = lock(&self.refusals);
+        if !refusals.is_empty()
+            && let Some(kind) = request()
+            && refusals.answered(&candidate.name, caller.for_breaker(), &kind)
+        {
+            tracing::info!(upstream = candidate.name, "an upstream takes requests again that it refused");
+        }
+    }
+
+    /// Whether this upstream goes last for this request of this caller, because it refused the last ones of its kind.
+    pub fn refuses(&self, upstream: &str, caller: CallerId, request: &ApiRequest, surface: Surface) -> bool {
+        let mut refusals = lock(&self.refusals);
+        let kind = || RequestFeatures::of(request, surface);
+        !refusals.is_empty() && refusals.rests(upstream, caller.for_breaker(), kind, Instant::now())
+    }
+
+    /// Upstreams that refuse a kind of requests that others answer.
+    pub fn refusing(&self) -> Vec<(String, RefusedKind)> {
+        let refusals = lock(&self.refusals);
+        let resting = refusals.resting(Instant::now());
+        resting.into_iter().map(|(upstream, known)| (upstream.to_owned(), known.clone())).collect()
+    }
+
     /// Whether this upstream is asked for a plain answer to any client, by the configuration or by what it did before.
     pub fn answers_plain(&self, candidate: &Candidate, request: &ApiRequest) -> bool {
         let has = |habit| self.has_habit(&candidate.name, candidate.surface, habit);
@@ -307,11 +353,6 @@ impl UpstreamHealth {
             remembered.insert((upstream.to_owned(), surface, habit), Instant::now());
         }
     }
-}
-
-/// The length of a request's prompt.
-pub fn prompt_length(request: &ApiRequest) -> PromptLength {
-    PromptLength::of(&request.prompt())
 }
 
 #[cfg(test)]

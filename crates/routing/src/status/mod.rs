@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::forecast::{LatencyForecast, Learner, SendConditions};
 use crate::health::breaker::{self, BreakerStatus, TrialScope};
 use crate::health::candidate::{target, wait_for_all};
-use crate::health::{LiveConfig, UpstreamHealth, named, why_off};
+use crate::health::{LiveConfig, RefusedKind, UpstreamHealth, named, why_off};
 use crate::learning::{CostBudgetKey, LatencyClock, UpstreamStats};
 use crate::money::tariff::{Basis, PromptTokens};
 use crate::money::{BudgetSnapshot, CostBudget, SpentLately, lock};
@@ -152,6 +152,8 @@ pub struct StatusView<'a> {
     terms: HashMap<CostBudgetKey, BudgetSnapshot>,
     /// What was spent in the last hour.
     spent: HashMap<CostBudgetKey, SpentLately>,
+    /// Upstreams that go last for a kind of requests.
+    refusing: Vec<(String, RefusedKind)>,
     now_us: i64,
     now: Instant,
 }
@@ -172,6 +174,7 @@ impl<'a> StatusView<'a> {
                 .into_iter()
                 .map(|(key, budget)| (key, lock(&budget).spent_lately(learning.now_us())))
                 .collect(),
+            refusing: health.refusing(),
             now_us: learning.at_us(now),
             now,
         }
@@ -219,6 +222,7 @@ impl<'a> StatusView<'a> {
             cooling_down_s: obstacles.cooling.map(seconds),
             last_observation_s: forecast.last_us().map(|last_us| rounded((self.now_us - last_us).max(0) as f64 / 1e6)),
             learnt: self.health.taught(name),
+            refuses: self.refusing.iter().filter(|(of, _)| of == name).map(|(_, known)| known.in_words()).collect(),
             quality: listing.models.iter().filter_map(|model| self.quality(name, model)).collect(),
         }
     }

@@ -67,6 +67,8 @@ pub struct UpstreamReport {
     pub last_observation_s: Option<f64>,
     /// What its refusals of the last hour taught, by surface: what its requests are without now, or how they differ.
     pub learnt: Vec<String>,
+    /// Kinds of requests that it refused each of the last five times or more, while others answered them: it goes last for them.
+    pub refuses: Vec<String>,
     /// How it answers requests with tools or a schema, by model: only where such answers were judged, or a fact is known.
     pub quality: Vec<QualityReport>,
 }

@@ -20,6 +20,10 @@ use photofinish_base::printable::printable;
 /// Maximum bytes of a kept message.
 const MESSAGE_MAX: usize = 2_000;
 
+/// Maximum bytes of a code in [`in_short`], and the most codes.
+const CODE_MAX: usize = 40;
+const CODES_MAX: usize = 2;
+
 /// The facts in an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorFacts {
@@ -39,6 +43,21 @@ pub struct ErrorFacts {
 /// Reads an error body that came with `status`.
 pub fn of_body(status: u16, body: &[u8]) -> ErrorFacts {
     of_answer(status, &HeaderMap::new(), body)
+}
+
+/// The status and the codes of a refusal, without its message, which may quote the prompt: "400 invalid_request_error".
+pub fn in_short(status: u16, body: &[u8]) -> String {
+    let (words, ..) = read(body);
+    let is_code = |word: &&String| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        word.len() <= CODE_MAX && word.bytes().all(is_part) && word.bytes().any(|byte| byte.is_ascii_alphabetic())
+    };
+    let mut text = status.to_string();
+    words.iter().filter(is_code).take(CODES_MAX).for_each(|word| {
+        text.push(' ');
+        text.push_str(word);
+    });
+    text
 }
 
 /// Reads an error answer. AWS names the error in a header.

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::blocking::StillWanted;
-use super::needs::RequestNeeds;
 use super::outbound::Outbound;
 use super::overrides::Overrides;
 use crate::attempt::JobCost;
@@ -17,7 +16,7 @@ use photofinish_history::record::{LeftOutReason, LeftOutUpstream};
 pub use photofinish_routing::health::Candidate;
 use photofinish_routing::health::windows::ContextWindow;
 use photofinish_routing::health::{
-    self, BreakerAdmission, CallerId, CooldownState, LastResort, LiveConfig, TrialPermit, named, why_off,
+    self, BreakerAdmission, CallerId, CooldownState, LastResort, LiveConfig, RequestNeeds, TrialPermit, named, why_off,
 };
 use photofinish_routing::learning::ConversationId;
 use photofinish_routing::limits::{LevelName, LimitLevels};
@@ -254,8 +253,7 @@ pub fn resolve(
     let may_try = settings.max_attempts > 1 && !crowded && !request.surface.counts();
     let mut admission = BreakerAdmission::new(gateway.health(), &settings, caller_id, may_try, upstreams.len());
     let mut outbound = Outbound::new(request, settings.lossy, gateway.memory(), gateway.stored().is_on());
-    let mut choices = Choices::default();
-    let mut off = without_host(live, known);
+    let (mut choices, mut off) = (Choices::default(), without_host(live, known));
     let needs = RequestNeeds::of(request);
     let mut conversation = LazyConversation { gateway, request, known: None };
     let (upstreams, forbidden) = allowed_by(levels, (live, known), upstreams, &mut outbound);
@@ -276,7 +274,8 @@ pub fn resolve(
         let Some(endpoint) = route.endpoint(request_translation.dialect()).cloned() else { continue };
         let surface = request_translation.asked();
         let worse = why_worse(gateway, known, request, &name);
-        let (trial, last, room) = (false, None, None);
+        let refuses = gateway.health().refuses(&name, caller_id, request, surface);
+        let (trial, room, last) = (false, None, refuses.then_some(LastResort::Refuses));
         let candidate = Candidate { upstream, name, endpoint, surface, keys, named, trial, room, worse, last };
         let lacks = (needs.unmet_by(&candidate.upstream), outbound.is_second_choice(&request_translation));
         choices.add(lacks, settings.quality, (candidate, request_translation));
@@ -313,7 +312,7 @@ pub fn resolve(
 enum ChoiceRank {
     /// It gets the whole request and lacks nothing.
     Whole,
-    /// It answers worse than others, and is the last resort while another can be asked.
+    /// It answers worse than others, or refuses such requests: the last resort while another can be asked.
     Worse,
     /// Its dialect cannot express all of it.
     Lossy,
@@ -344,10 +343,12 @@ impl Choices {
         choice: (Candidate, Arc<RequestTranslation>),
     ) {
         let is_worse = rule == QualityRule::Exclude && choice.0.worse.is_some();
+        let refuses = choice.0.last.is_some();
         let (rank, reason) = match (choice.0.upstream.unlisted.is_some(), unmet) {
             (true, Some(_)) => (ChoiceRank::UnlistedAndUnfit, LeftOutReason::Unlisted),
             (true, None) => (ChoiceRank::Unlisted, LeftOutReason::Unlisted),
             (false, Some(reason)) => (ChoiceRank::Unfit, reason),
+            (false, None) if refuses && !is_lossy => (ChoiceRank::Worse, LeftOutReason::Refuses),
             (false, None) if is_worse && !is_lossy => (ChoiceRank::Worse, LeftOutReason::Quality),
             (false, None) if is_lossy => (ChoiceRank::Lossy, LeftOutReason::Capability),
             (false, None) => (ChoiceRank::Whole, LeftOutReason::Capability),
@@ -367,7 +368,9 @@ impl Choices {
                 rank => rank >= ChoiceRank::Unfit as usize && !cooling.is_empty(),
             };
             if admission.candidates.is_empty() && !waits {
-                let choice = choice.into_iter().map(|(_, candidate)| candidate).collect();
+                // With no better one it is no last resort.
+                let alone = |(_, (candidate, sent)): RankedChoice| (Candidate { last: None, ..candidate }, sent);
+                let choice = choice.into_iter().map(alone).collect();
                 cooling.extend(admission.admit(choice));
             } else if rank == ChoiceRank::Worse as usize && !admission.candidates.is_empty() {
                 last = choice.into_iter().map(|(_, candidate)| candidate).collect();

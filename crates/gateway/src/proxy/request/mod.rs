@@ -3,6 +3,5 @@
 pub mod blocking;
 pub mod body;
 pub mod candidate_set;
-mod needs;
 pub mod outbound;
 pub mod overrides;

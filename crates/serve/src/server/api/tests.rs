@@ -324,7 +324,7 @@ fn how_routing_stands_is_as_the_document_says() {
         "upstreams": [{
             "upstream": "a/m", "models": ["m"], "on": true, "predicted": predicted, "whole_answers": false, "level": 0.1, "level_factor": 1.1,
             "load_slope": 0.2, "tpot_ms": null, "samples": 3.5, "launches": 4, "in_flight": 1, "throttled": false,
-            "caching": 0.5, "breaker": "due", "breaker_wait_s": null, "cooling_down_s": 2.5, "last_observation_s": 1.5, "learnt": ["chat: without seed"], "quality": [{
+            "caching": 0.5, "breaker": "due", "breaker_wait_s": null, "cooling_down_s": 2.5, "last_observation_s": 1.5, "learnt": ["chat: without seed"], "refuses": ["refused 5 of 5 requests with tools: 400"], "quality": [{
                 "model": "m", "worse": "calls", "judged": 170.5, "broken_share": 0.1, "others_broken_share": 0.01,
             }],
         }],

@@ -53,6 +53,8 @@ function OneModel({ model, group, rolled, found, many }) {
 
 /** @param {{ model: string, group: Api.Group, series: import("../lib/api.js").Asked<Api.Point[]>, names: string[], incidents: Api.Incident[], known: boolean }} props `known`: incidents were read */
 function Well({ model, group, series, names, incidents, known }) {
+  const routing = useApi("/api/routing", { model }, 60);
+  const refused = (routing.data?.upstreams ?? []).flatMap((upstream) => upstream.refuses.map((text) => `${upstream.upstream} ${text}`));
   const failed = useApi("/api/races", { ...DAY, model, outcome: "error", limit: String(COUNTED) }, 60);
   const errors = failed.data?.races.length;
   const open = incidents.filter((one) => one.state === "open");
@@ -62,6 +64,7 @@ function Well({ model, group, series, names, incidents, known }) {
   const drawn = drawnIncidents(incidents);
   const said = open.length > 0 ? html`<span class="mark bad">${open.length} ${open.length === 1 ? "incident goes" : "incidents go"} on</span>` : !known ? "" : html`<span class="good">✓ No incident goes on.</span>`;
   return html`<p class="lead">${said} ${errors !== undefined && html`<a href=${link("races", { ...DAY, model, outcome: "error" })}>${errors === 0 ? "None" : errors >= COUNTED ? `${COUNTED} or more` : errors}</a> of <${Figure} value=${group.requests} /> requests ended in an error.`}</p>
+    ${refused.map((text) => html`<p key=${text}><span class="mark bad">${text}</span> <span class="quiet">Others answered them; it goes last for such requests.</span></p>`)}
     <${Answer} asked=${series} empty=${names.length === 0} none="No upstream was asked.">
       <div class="strip">${names.slice(0, STRIPS).map((name) => {
     const points = merged((series.data ?? []).filter((point) => point.upstream === name), from);

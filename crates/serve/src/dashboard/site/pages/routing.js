@@ -49,6 +49,7 @@ function Upstreams({ all, models }) {
     return at === undefined ? null : at + 1;
   };
   const why = (/** @type {any} */ row) => models.flatMap((model) => model.why).find((/** @type {any} */ one) => one.upstream === row.upstream)?.text ?? "–";
+  const words = (/** @type {any} */ row) => [why(row), ...row.refuses, ...row.learnt.map((/** @type {string} */ one) => `learnt: ${one}`)].join("; ");
   const number = (/** @type {string} */ name, /** @type {string} */ title, /** @type {(row: any) => any} */ order, unit = "", about = "") => ({
     name, title, order, about, number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${order(row)} unit=${unit} />`,
   });
@@ -69,7 +70,7 @@ function Upstreams({ all, models }) {
           number("whole95", "p95 (ms)", (row) => predicted(row, "whole_p95_ms"), "ms", "time to a whole plain answer, predicted likewise"),
         ]
       : []),
-    { name: "why", title: "Why", wide: true, cell: why },
+    { name: "why", title: "Why", wide: true, cell: words },
     ...(more
       ? [
           number("level", "Level now", (row) => row.level_factor, "", "the present factor on the times above"),

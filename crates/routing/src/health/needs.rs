@@ -7,10 +7,10 @@ use std::cell::OnceCell;
 
 use memchr::memmem;
 
+use super::windows::PromptLength;
 use photofinish_config::config::UpstreamConfig;
 use photofinish_config::offerings::{InputKind, Offering};
 use photofinish_history::record::LeftOutReason;
-use photofinish_routing::health::prompt_length;
 use photofinish_wire::ApiRequest;
 
 /// The needs of one request, found out when the first upstream is compared with them.
@@ -66,7 +66,7 @@ impl<'r> RequestNeeds<'r> {
             || offering.kinds.as_ref().is_some_and(lacks_kind)
     }
 
-    fn kinds(&self) -> &[InputKind] {
+    pub(super) fn kinds(&self) -> &[InputKind] {
         self.kinds.get_or_init(|| {
             let [.., messages] = self.request.prompt();
             let has = |mark: &[u8]| memmem::find(messages, mark).is_some();
@@ -88,12 +88,16 @@ impl<'r> RequestNeeds<'r> {
     }
 }
 
+/// The length of a request's prompt.
+pub fn prompt_length(request: &ApiRequest) -> PromptLength {
+    PromptLength::of(&request.prompt())
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use bytes::Bytes;
     use serde_json::{Value, json};
 
     use super::*;
@@ -109,7 +113,7 @@ mod tests {
     }
 
     fn request(surface: Surface, body: &Value) -> ApiRequest {
-        ApiRequest::parse(surface, Bytes::from(body.to_string())).unwrap_or_else(|error| panic!("{error} in {body}"))
+        ApiRequest::parse(surface, body.to_string().into()).unwrap_or_else(|error| panic!("{error} in {body}"))
     }
 
     fn unmet(surface: Surface, body: &Value, offering: Offering) -> Option<LeftOutReason> {
