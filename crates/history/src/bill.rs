@@ -31,6 +31,10 @@ pub struct BillBounds {
     pub per_byte: Option<PerByte>,
     /// Ratios counted by all upstreams.
     pub per_byte_elsewhere: Option<PerByte>,
+    /// The request asks to keep parts of its prompt for an hour.
+    pub asks_hour: bool,
+    /// Tokens that were written into a cache for an hour.
+    pub hour: i64,
 }
 
 /// Prompt tokens for each byte of the request body: the smallest and largest counted ratio.
@@ -61,6 +65,11 @@ impl PerByte {
 }
 
 impl BillBounds {
+    /// Of which nothing is known.
+    pub const fn new(cancel_billing: CancelBilling) -> BillBounds {
+        BillBounds { price: None, cancel_billing, per_byte: None, per_byte_elsewhere: None, asks_hour: false, hour: 0 }
+    }
+
     /// Writes the known cost once the attempt is over: the cost that the provider reported, otherwise its usage at the
     /// price.
     pub fn count(&self, row: &mut AttemptRecord, reported: Option<f64>) {
@@ -68,7 +77,7 @@ impl BillBounds {
             row.price_source = Some("reported".to_owned());
         }
         let (least, most) = tier::factors(row);
-        (row.cost_usd, row.cost_basis) = match (reported, self.price.and_then(|price| counted(row, price))) {
+        (row.cost_usd, row.cost_basis) = match (reported, self.price.and_then(|price| self.counted(row, price))) {
             (Some(cost), _) => (Some(cost), CostBasis::Reported),
             (None, Some(cost)) if is_whole(row) && most == Some(least) => {
                 (Some(rounded(cost * least)), CostBasis::Computed)
@@ -76,6 +85,17 @@ impl BillBounds {
             (None, Some(cost)) => (Some(rounded(cost * least)), CostBasis::AtLeast),
             (None, None) => (None, CostBasis::Unknown),
         };
+    }
+
+    /// Cost in US dollars. None if input or output was not counted.
+    fn counted(&self, row: &AttemptRecord, price: Price) -> Option<f64> {
+        let (input, output) = (row.input_tokens?, row.output_tokens.or(is_embedding(row).then_some(0))?);
+        Some(price.usd(self.tokens(row, input, output)))
+    }
+
+    fn tokens(&self, row: &AttemptRecord, input: i64, output: i64) -> TokenCounts {
+        let (cached, written) = (row.cached_input_tokens.unwrap_or(0), row.cache_write_tokens.unwrap_or(0));
+        TokenCounts { input, cached, written, hour: self.hour, output }
     }
 
     /// The lower and upper bound of the cost in US dollars at the usual tier. `prompt`: the bounds of its length; `answer`:
@@ -87,7 +107,7 @@ impl BillBounds {
         prompt: Option<Range>,
         answer: Option<f64>,
     ) -> (f64, Option<f64>) {
-        let known = counted(row, price);
+        let known = self.counted(row, price);
         let price = price.of_prompt(row.input_tokens.map_or(0, |tokens| tokens.unsigned_abs()));
         let was_cut = row.cancel_us.is_some();
         if row.connect_us.is_none() || was_refused(row) {
@@ -99,13 +119,13 @@ impl BillBounds {
         let (least, most) = match row.input_tokens {
             // The provider has counted it, so it bills it.
             Some(input) => {
-                let cost = price.usd(tokens(row, input, 0));
+                let cost = price.usd(self.tokens(row, input, 0));
                 (cost, Some(cost))
             }
             None => {
                 let long = price.of_prompt(u64::MAX);
                 let low = price.input.min(price.cached).min(price.written) / 1e6;
-                let high = long.input.max(long.cached).max(long.written) / 1e6;
+                let high = long.input.max(long.cached).max(long.most_written(self.asks_hour)) / 1e6;
                 let is_billed = match self.cancel_billing {
                     _ if !was_cut => row.first_token_us.is_some(),
                     CancelBilling::BillsFull => true,
@@ -183,17 +203,6 @@ fn answer_tokens<'a>(race: &RaceRecord, mut rows: impl Iterator<Item = &'a Attem
     let choices = race.n_choices.unwrap_or(1).max(1);
     let asked = race.max_tokens.filter(|tokens| *tokens > 0).map(|tokens| tokens.saturating_mul(choices));
     [whole, asked].into_iter().flatten().min().map(|tokens| tokens as f64)
-}
-
-/// Cost in US dollars. None if input or output was not counted.
-fn counted(row: &AttemptRecord, price: Price) -> Option<f64> {
-    let (input, output) = (row.input_tokens?, row.output_tokens.or(is_embedding(row).then_some(0))?);
-    Some(price.usd(tokens(row, input, output)))
-}
-
-fn tokens(row: &AttemptRecord, input: i64, output: i64) -> TokenCounts {
-    let (cached, written) = (row.cached_input_tokens.unwrap_or(0), row.cache_write_tokens.unwrap_or(0));
-    TokenCounts { input, cached, written, output }
 }
 
 /// Its provider counted all of it.

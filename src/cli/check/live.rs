@@ -147,7 +147,7 @@ fn targets(config: &Config) -> Vec<LiveTarget> {
             model: model.name.clone(),
             sent: upstream.model.clone(),
             provider: upstream.provider.clone(),
-            most_usd: upstream.price.map(|price| price.most_usd(INPUT_TOKENS.into(), TOKENS.into())),
+            most_usd: upstream.price.map(|price| price.most_usd(INPUT_TOKENS.into(), TOKENS.into(), false)),
         })
         .collect()
 }

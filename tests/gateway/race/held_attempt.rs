@@ -65,6 +65,7 @@ impl Alone {
             request_translation: Arc::new(RequestTranslation::untouched(Arc::new(
                 ApiRequest::parse(Surface::Chat, body).unwrap(),
             ))),
+            asks_hour: false,
             choices: None,
             include_usage: false,
             form: AnswerForm::Streamed,

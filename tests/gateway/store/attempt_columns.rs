@@ -76,16 +76,29 @@ async fn tokens_written_into_a_cache_are_counted_and_have_their_own_price() {
         "prompt_tokens": 1_000, "completion_tokens": 100,
         "prompt_tokens_details": {"cached_tokens": 200, "cache_write_tokens": 400},
     }});
-    let script = Script::sse().role().token("x").finish("stop").event(chunk(json!([]), &usage)).done().end();
-    let fake = FakeProvider::start(vec![script]).await;
+    let kept = json!({"cache_creation": {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 300}});
+    let with = |more: &Value| {
+        let mut usage = usage.clone();
+        usage["usage"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Script::sse().role().token("x").finish("stop").event(chunk(json!([]), &usage)).done().end()
+    };
+    let fake = FakeProvider::start(vec![with(&json!({})), with(&kept)]).await;
     let prices = "input_price = 1.0, cached_price = 0.1, cache_write_price = 1.25, output_price = 10.0";
     let model = format!("[models.m]\nupstreams = [{{ upstream = \"a/m\", {prices} }}]");
     let gateway = Setup::over(&[&fake]).model(&model).start().await;
-    read_response(&mut gateway.streaming().await).await;
-    let row = gateway.stop().await.one("a").clone();
-    assert_row!(&row, json!({"cached_input_tokens": 200, "cache_write_tokens": 400, "cost_basis": "computed"}));
-    let cost = row["cost_usd"].as_f64().unwrap();
-    assert!((cost - 0.001_92).abs() < 1e-9, "400 × 1 + 200 × 0.1 + 400 × 1.25 + 100 × 10 millionths: {cost}");
+    for _ in 0..2 {
+        read_response(&mut gateway.streaming().await).await;
+    }
+    let rows = gateway.stop().await;
+    for (race, usd) in [0.001_92, 0.002_145].into_iter().enumerate() {
+        let row = rows.of(race)[0];
+        assert_row!(row, json!({"cached_input_tokens": 200, "cache_write_tokens": 400, "cost_basis": "computed"}));
+        let cost = row["cost_usd"].as_f64().unwrap();
+        assert!(
+            (cost - usd).abs() < 1e-9,
+            "400 × 1 + 200 × 0.1 + 400 × 1.25 (or 100 × 1.25 + 300 × 2) + 100 × 10 millionths: {cost}"
+        );
+    }
 }
 
 /// What the answer says beside the counts, and what it costs.

@@ -18,6 +18,11 @@ pub struct Price {
     pub long: Option<LongPromptPrice>,
 }
 
+/// A token that the provider keeps for an hour costs so many usual ones, and so many that it keeps for five minutes, 1.25 usual ones
+/// each: Anthropic's and Amazon's prices. No catalogue has a price of its own for it.
+const HOUR_IN_USUAL: f64 = 2.0;
+const HOUR_IN_WRITTEN: f64 = HOUR_IN_USUAL / 1.25;
+
 /// The tokens of a request and its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenCounts {
@@ -25,8 +30,10 @@ pub struct TokenCounts {
     pub input: i64,
     /// What the provider read from its cache.
     pub cached: i64,
-    /// What the provider wrote into its cache.
+    /// What the provider wrote into its cache; `hour` included.
     pub written: i64,
+    /// What it keeps there for an hour.
+    pub hour: i64,
     pub output: i64,
 }
 
@@ -93,19 +100,36 @@ impl Price {
 
     /// USD of these tokens.
     pub fn usd(self, tokens: TokenCounts) -> f64 {
-        let TokenCounts { input, cached, written, output } = tokens;
+        let TokenCounts { input, cached, written, hour, output } = tokens;
         let price = self.of_prompt(input.unsigned_abs());
         let cached = cached.clamp(0, input.max(0));
         let written = written.clamp(0, (input - cached).max(0));
-        let usual = input - cached - written;
-        let prompt = usual as f64 * price.input + cached as f64 * price.cached + written as f64 * price.written;
-        (prompt + output as f64 * price.output) / 1e6
+        let hour = hour.clamp(0, written);
+        let usual = (input - cached - written) as f64 * price.input + cached as f64 * price.cached;
+        let kept = (written - hour) as f64 * price.written + hour as f64 * price.hour();
+        (usual + kept + output as f64 * price.output) / 1e6
     }
 
-    /// USD of a request with `input` and `output` tokens, if no token comes from the cache and all may be written into it.
-    pub fn most_usd(self, input: f64, output: f64) -> f64 {
+    /// Of a token that the provider keeps for an hour.
+    fn hour(self) -> f64 {
+        (self.written * HOUR_IN_WRITTEN).max(self.input * HOUR_IN_USUAL)
+    }
+
+    /// The most that a token of the prompt may cost that the provider writes into its cache, `for_hour` if it may keep it so long.
+    pub fn most_written(self, for_hour: bool) -> f64 {
+        if for_hour && self.keeps_dearer() { self.hour() } else { self.written }
+    }
+
+    /// Writing into its cache costs more than other input, as where it depends on how long it keeps it.
+    pub fn keeps_dearer(self) -> bool {
+        self.written > self.input
+    }
+
+    /// USD of a request with `input` and `output` tokens, if no token comes from the cache and all may be written into it, `for_hour`
+    /// if it asks for that.
+    pub fn most_usd(self, input: f64, output: f64, for_hour: bool) -> f64 {
         let price = self.of_prompt(input as u64);
-        (price.input.max(price.written) * input + price.output * output) / 1e6
+        (price.input.max(price.most_written(for_hour)) * input + price.output * output) / 1e6
     }
 }
 

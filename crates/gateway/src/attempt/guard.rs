@@ -119,6 +119,7 @@ impl AttemptGuard {
         let mut guard =
             AttemptGuard::of(&spec.exchange, provider, spec.upstream.timeouts, (record, reservation), bound);
         (guard.bill.price, guard.choices, guard.meter.job) = (spec.upstream.price, spec.choices, spec.job.take());
+        guard.bill.asks_hour = spec.asks_hour;
         guard.omits_finish_reason = provider.omits_finish_reason;
         guard.answer_only = spec.first_token == FirstToken::Answer;
         guard.counts = spec.request_translation.surface().counts();
@@ -158,7 +159,7 @@ impl AttemptGuard {
             dispatch,
             shared: Arc::default(),
             ended: None,
-            bill: BillBounds { price: None, cancel_billing, per_byte: None, per_byte_elsewhere: None },
+            bill: BillBounds::new(cancel_billing),
             choices: None,
             omits_finish_reason: false,
             answer_only: false,
@@ -336,7 +337,9 @@ impl AttemptGuard {
             }
             (None, None) => {}
         }
-        self.bill.count(record, self.meter.usage().cost_usd);
+        let usage = self.meter.usage();
+        self.bill.hour = usage.cache_hour_tokens.unwrap_or(0);
+        self.bill.count(record, usage.cost_usd);
     }
 }
 

@@ -46,6 +46,8 @@ pub struct AttemptSpec {
     pub job: Option<JobCost>,
     /// The number of answers that the request asks for, if given.
     pub choices: Option<i64>,
+    /// Parts of its prompt are to be kept in the provider's cache for an hour.
+    pub asks_hour: bool,
     /// A chat client asked for the usage chunk itself.
     pub include_usage: bool,
     /// How the upstream is asked to answer.

@@ -12,8 +12,7 @@ fn bill(cancel_billing: CancelBilling) -> BillBounds {
     BillBounds { cancel_billing, per_byte: Some(PerByte { least: 0.2, most: 0.4 }), ..STOPS }
 }
 
-const STOPS: BillBounds =
-    BillBounds { price: Some(PRICE), cancel_billing: CancelBilling::Stops, per_byte: None, per_byte_elsewhere: None };
+const STOPS: BillBounds = BillBounds { price: Some(PRICE), ..BillBounds::new(CancelBilling::Stops) };
 
 /// 1,000 tokens in, 100 out, of which 20 were reasoning.
 fn row(change: impl FnOnce(&mut AttemptRecord)) -> AttemptRecord {
@@ -187,10 +186,16 @@ fn tokens_written_into_a_cache_have_a_price_of_their_own() {
         bill.count(&mut row, None);
         assert_eq!(settled_row(&row).0, Some(usd), "{cached} read, {written} written");
     }
+    // One kept for an hour costs two usual ones, also where an uncounted prompt asks for it.
+    let mut hour = row(|row| row.cache_write_tokens = Some(400));
+    BillBounds { hour: 300, ..bill }.count(&mut hour, None);
+    assert_eq!(settled_row(&hour).0, Some(0.002_325), "300 of 400 at 2 instead of 1.25");
     // An uncounted prompt may have been written.
     let per_byte = Some(PerByte { least: 0.2, most: 0.4 });
     let highest = |bill: BillBounds| settled(&race(), vec![(cut(|_| {}), BillBounds { per_byte, ..bill })]).3.unwrap();
     assert_eq!(((highest(bill) - highest(STOPS)) * 1e9).round(), 1_000_000.0, "4,000 tokens at 0.25 more");
+    let for_hour = BillBounds { asks_hour: true, ..bill };
+    assert_eq!(((highest(for_hour) - highest(bill)) * 1e9).round(), 3_000_000.0, "4,000 tokens at 0.75 more");
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl StoreReader {
 fn tokens(row: AnswerRow<'_>) -> Result<Option<TokenCounts>> {
     let (Some(input), Some(output)) = (row.get(1)?, row.get(4)?) else { return Ok(None) };
     let [cached, written] = [row.get::<Option<i64>>(2)?, row.get(3)?].map(Option::unwrap_or_default);
-    Ok(Some(TokenCounts { input, cached, written, output }))
+    Ok(Some(TokenCounts { input, cached, written, output, hour: 0 }))
 }
 
 fn look(row: AnswerRow<'_>) -> Result<LookRow> {

@@ -345,7 +345,7 @@ pub fn estimated_usd(target: &LoadTarget, prompt: &Prompt, input_tokens: u32, ad
         _ => f64::from(input_tokens) * INPUT_MARGIN + added as f64 / BYTES_PER_TOKEN_LEAST,
     };
     let output = answer_tokens(&prompt.members);
-    target.prices.iter().flatten().map(|price| price.most_usd(input, output)).sum()
+    target.prices.iter().flatten().map(|price| price.most_usd(input, output, false)).sum()
 }
 
 /// Tokens of all answers to a request with these members.

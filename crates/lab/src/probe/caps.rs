@@ -163,7 +163,7 @@ impl ProbeEstimate {
 fn of_request(input: u32, output: u32, upstream: &UpstreamConfig) -> ProbeEstimate {
     let (input, output) = (f64::from(input) * INPUT_MARGIN, f64::from(output));
     let for_nothing = || (!upstream.provider.is_hosted()).then_some(0.0);
-    let usd = upstream.price.map(|price| price.most_usd(input, output)).or_else(for_nothing);
+    let usd = upstream.price.map(|price| price.most_usd(input, output, false)).or_else(for_nothing);
     ProbeEstimate { usd, tokens: input + output }
 }
 

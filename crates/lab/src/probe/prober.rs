@@ -435,7 +435,7 @@ pub(super) fn spent_today(history: &StoreReader, config: &Config, now_us: i64) -
         let asked = (probe.race.input_tokens_estimate as f64, probe.race.max_tokens.unwrap_or(0) as f64);
         let at_most = || {
             let upstream = probed(config, &probe.race.model).find(|upstream| upstream.name() == probe.upstream())?;
-            Some(upstream.price?.most_usd(asked.0, asked.1))
+            Some(upstream.price?.most_usd(asked.0, asked.1, false))
         };
         usd += attempt.cost.cost_usd_max.or_else(at_most).unwrap_or(0.0);
         tokens += tokens_used(probe.counted(), asked, attempt.row.failure);

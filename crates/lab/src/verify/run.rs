@@ -57,7 +57,7 @@ impl VerifiedHost {
     /// US dollars, at most. None: it bills at a price that is not known.
     pub fn most_usd(&self, questions: &[FactQuestion]) -> Option<f64> {
         let (input, output) = self.tokens(questions);
-        if self.is_hosted { self.price.map(|price| price.most_usd(input, output)) } else { Some(0.0) }
+        if self.is_hosted { self.price.map(|price| price.most_usd(input, output, false)) } else { Some(0.0) }
     }
 
     /// How long so many requests take at the pace that is kept.

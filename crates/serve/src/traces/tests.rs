@@ -18,8 +18,7 @@ use photofinish_history::record::{AttemptRecord, RaceOutcome, RaceRecord, RaceSo
 use photofinish_history::recorder::Recorder;
 use photofinish_lab::bench::RowFeed;
 
-const UNBILLED: BillBounds =
-    BillBounds { price: None, cancel_billing: CancelBilling::Unknown, per_byte: None, per_byte_elsewhere: None };
+const UNBILLED: BillBounds = BillBounds::new(CancelBilling::Unknown);
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 fn config() -> Config {

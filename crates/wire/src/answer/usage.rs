@@ -19,6 +19,8 @@ pub struct Usage {
     pub cached_input_tokens: Option<i64>,
     /// Input tokens that were written into a cache, if counted.
     pub cache_creation_tokens: Option<i64>,
+    /// Those of them that are kept for an hour, if told.
+    pub cache_hour_tokens: Option<i64>,
     /// Reasoning included, whatever the provider does.
     pub output_tokens: Option<i64>,
     pub reasoning_tokens: Option<i64>,
@@ -48,6 +50,7 @@ impl Usage {
         self.add_times(wire.times());
         self.add_price(wire.price());
         self.tier = wire.tier().or(self.tier);
+        self.cache_hour_tokens = wire.hour().or(self.cache_hour_tokens);
     }
 
     /// Adds a price that is outside the `usage` object.
@@ -87,6 +90,7 @@ impl Usage {
             input_tokens: join(one.input_tokens, other.input_tokens),
             cached_input_tokens: join(one.cached_input_tokens, other.cached_input_tokens),
             cache_creation_tokens: join(one.cache_creation_tokens, other.cache_creation_tokens),
+            cache_hour_tokens: join(one.cache_hour_tokens, other.cache_hour_tokens),
             output_tokens: join(one.output_tokens, other.output_tokens),
             reasoning_tokens: join(one.reasoning_tokens, other.reasoning_tokens),
             ..self
@@ -245,6 +249,10 @@ struct WireUsage {
     prompt_cache_hit_tokens: Number,
     cache_read_input_tokens: Number,
     cache_creation_input_tokens: Number,
+    /// Anthropic's writes by how long they are kept, and Bedrock's.
+    cache_creation: Value,
+    #[serde(rename = "cacheDetails")]
+    cache_details: Value,
     cache_write_tokens: Number,
     prompt_tokens_details: Option<Details>,
     input_tokens_details: Option<Details>,
@@ -373,6 +381,14 @@ impl WireUsage {
             let more = names.map(|name| Number(number(&one[name])).whole().unwrap_or(0));
             std::array::from_fn(|at| sum[at] + more[at])
         })
+    }
+
+    /// Tokens written into a cache for an hour.
+    fn hour(&self) -> Option<i64> {
+        let of = |value: &Value| Number(number(value)).whole();
+        let details = self.cache_details.as_array().into_iter().flatten();
+        let bedrock = details.filter(|detail| detail["ttl"] == "1h").find_map(|detail| of(&detail["inputTokens"]));
+        of(&self.cache_creation["ephemeral_1h_input_tokens"]).or(bedrock)
     }
 
     /// None for the usual tier. Anthropic's `priority` is capacity that was paid for beforehand.

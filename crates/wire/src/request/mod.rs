@@ -385,6 +385,11 @@ impl ApiRequest {
         Ok(conversation)
     }
 
+    /// Whether it may ask to keep parts of its prompt in the provider's cache for an hour.
+    pub fn asks_hour(&self) -> bool {
+        memchr::memmem::find(&self.body, b"\"1h\"").is_some()
+    }
+
     /// The original body.
     pub fn body(&self) -> &Bytes {
         &self.body

@@ -34,15 +34,18 @@ struct AnswerBounds {
     /// What the request allows.
     asked: Option<f64>,
     choices: f64,
+    /// Its prompt may be kept for an hour.
+    for_hour: bool,
 }
 
 impl AnswerBounds {
     fn of(request: &ApiRequest, usual: f64) -> AnswerBounds {
         let choices = request.n_choices.unwrap_or(1).max(1) as f64;
         let asked = request.max_tokens.filter(|tokens| *tokens > 0).map(|tokens| tokens as f64 * choices);
+        let for_hour = request.asks_hour();
         match request.surface.embeds() {
-            true => AnswerBounds { usual: 0.0, asked: Some(0.0), choices },
-            false => AnswerBounds { usual: usual * choices, asked, choices },
+            true => AnswerBounds { usual: 0.0, asked: Some(0.0), choices, for_hour },
+            false => AnswerBounds { usual: usual * choices, asked, choices, for_hour },
         }
     }
 
@@ -70,7 +73,7 @@ impl Gate {
         now: LimitClock,
     ) -> Result<Gate, Rejection> {
         if levels.is_empty() || request.surface.counts() {
-            let answer = AnswerBounds { usual: 0.0, asked: None, choices: 1.0 };
+            let answer = AnswerBounds { usual: 0.0, asked: None, choices: 1.0, for_hour: false };
             return Ok(Gate { admission: Admission::unlimited(), answer });
         }
         let learning = gateway.learning();
@@ -126,8 +129,9 @@ fn cost(learning: &Learning, answer: AnswerBounds, candidate: &Candidate, bytes:
     let Some(price) = upstream.price else {
         return AttemptCost { usual: 0, max: 0, unpriced: true, own_key };
     };
-    let input = input(learning, candidate, bytes);
-    let [usual, max] = [answer.usual(), answer.longest(upstream)].map(|output| nano_usd(price.most_usd(input, output)));
+    let (input, for_hour) = (input(learning, candidate, bytes), answer.for_hour && price.keeps_dearer());
+    let [usual, max] =
+        [answer.usual(), answer.longest(upstream)].map(|output| nano_usd(price.most_usd(input, output, for_hour)));
     AttemptCost { usual, max: max.max(usual), unpriced: false, own_key }
 }
 

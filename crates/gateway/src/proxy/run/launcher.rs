@@ -22,7 +22,7 @@ use photofinish_base::clock::{Instant, micros};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::telemetry::{LogContext, WithLogContext};
 use photofinish_config::config::{
-    BreakerSettings, CancelBilling, Drains, Objective, QualityRule, RaceSettings, UpstreamStream,
+    BreakerSettings, CancelBilling, Drains, Objective, Price, QualityRule, RaceSettings, UpstreamStream,
 };
 use photofinish_config::keyring::HashedKey;
 use photofinish_history::record::StartReason;
@@ -214,6 +214,7 @@ impl Launcher {
         // The times of token counts and of rescues are not comparable with those of answers.
         let tells = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
         let mut upstream = candidate.upstream.clone();
+        let asks_hour = upstream.price.is_some_and(Price::keeps_dearer) && self.request.asks_hour();
         upstream.timeouts = upstream.timeouts.in_race(self.settings.timeouts, self.whole);
         let mut headers = headers_for(&self.client_headers, candidate, request_translation, key.as_ref());
         without_betas(&mut headers, &lessons);
@@ -227,6 +228,7 @@ impl Launcher {
             request_translation: request_translation.clone(),
             job: self.job.clone(),
             choices: self.request.n_choices,
+            asks_hour,
             // A whole answer always contains its usage.
             include_usage: self.request.include_usage || !self.request.stream,
             form,

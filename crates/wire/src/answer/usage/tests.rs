@@ -78,6 +78,25 @@ fn what_goes_into_a_cache_is_counted() {
 }
 
 #[test]
+fn what_a_cache_keeps_for_an_hour_is_counted() {
+    for (json, hour) in [
+        (
+            r#"{"cache_creation_input_tokens":9,"cache_creation":{"ephemeral_5m_input_tokens":2,"ephemeral_1h_input_tokens":7}}"#,
+            Some(7),
+        ),
+        (
+            r#"{"cacheWriteInputTokens":9,"cacheDetails":[{"ttl":"1h","inputTokens":7},{"ttl":"5m","inputTokens":2}]}"#,
+            Some(7),
+        ),
+        (r#"{"cacheWriteInputTokens":9,"cacheDetails":[{"ttl":"5m","inputTokens":9}]}"#, None),
+        (r#"{"cache_creation_input_tokens":9,"cache_creation":null}"#, None),
+    ] {
+        assert_eq!(usage(&[json]).cache_hour_tokens, hour, "{json}");
+        assert_eq!(usage(&[json, r#"{"output_tokens":3}"#]).cache_hour_tokens, hour, "{json}, and what follows");
+    }
+}
+
+#[test]
 fn a_price_is_read_as_a_number_an_object_or_ticks() {
     assert_eq!(usage(&[r#"{"cost":0.000669}"#]).cost_usd, Some(0.000669));
     assert_eq!(usage(&[r#"{"cost":{"request_cost":0.005,"total_cost":0.00501}}"#]).cost_usd, Some(0.00501));

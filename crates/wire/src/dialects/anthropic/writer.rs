@@ -206,6 +206,10 @@ impl AnthropicWriter {
             "cache_read_input_tokens": cached,
             "output_tokens": self.usage.output_tokens.unwrap_or(0),
         });
+        let by_time = self.usage.cache_hour_tokens.map(
+            |hour| json!({ "ephemeral_5m_input_tokens": (created - hour).max(0), "ephemeral_1h_input_tokens": hour }),
+        );
+        usage.put("cache_creation", by_time);
         let thinking = self.usage.reasoning_tokens.map(|thinking| json!({ "thinking_tokens": thinking }));
         usage.put("output_tokens_details", thinking);
         usage
