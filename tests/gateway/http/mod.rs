@@ -29,6 +29,7 @@ mod passed_calls;
 mod provider_paths;
 mod routing;
 mod secrets;
+mod stored_bounds;
 mod stored_responses;
 mod surface_errors;
 mod traces;

@@ -162,12 +162,34 @@ async fn an_upstream_without_a_price_is_left_out_for_a_caller_with_a_budget() {
     let refused = ask(&gateway, "ann", &unpriced).await.error();
     assert_eq!((refused.0, refused.1.as_str()), (403, "photofinish_unpriced"));
     let with_own_key = [("x-api-key", "token-of-ann"), ("x-photofinish-key-a", "sk-own")];
-    let own = read_response(&mut gateway.request(CHAT, &with_own_key, &unpriced).await).await;
-    assert_eq!(own.status, 200, "it pays itself: {}", own.body);
+    let own = read_response(&mut gateway.request(CHAT, &with_own_key, &unpriced).await).await.error();
+    assert_eq!((own.0, own.1.as_str()), (403, "photofinish_unpriced"), "nobody looks at a key there");
     for name in ["bob", "eve"] {
         assert_eq!(ask(&gateway, name, &unpriced).await.status, 200, "{name}");
     }
     assert_eq!(spent(&gateway, &user("eve")).await, 0);
+}
+
+/// Where the provider takes keys, a caller's own one frees from budgets and rights; where it takes none, any text would.
+#[tokio::test]
+async fn a_key_of_one_s_own_frees_only_where_keys_are_taken() {
+    for (lines, is_free) in [("", false), ("api_key = \"shared\"", true)] {
+        let fake = FakeProvider::answering(|_| answer(10)).await;
+        let tables = format!("{ANN}budget.day = 5\n");
+        let model = "[models.m]\nupstreams = [{ upstream = \"a/m\", input_price = 0, output_price = 1000000 }]";
+        let gateway = Setup::new().provider("a", &fake, lines).model(model).table(&tables).start().await;
+        let headers = [("x-api-key", "token-of-ann"), ("x-photofinish-key-a", "sk-own")];
+        let ask = async |model: &str| {
+            let body = json!({"model": model, "max_tokens": 1_000, "messages": [{"role": "user", "content": "x"}]});
+            read_response(&mut gateway.request(CHAT, &headers, &body).await).await.status
+        };
+        assert_eq!(ask("m").await == 200, is_free, "the budget, {lines}");
+        assert_eq!(ask("a/another").await == 200, is_free, "what no model lists, {lines}");
+        let path = gateway.request("/providers/a/v1/files", &headers, &json!({})).await;
+        let mut path = path;
+        assert_eq!(read_response(&mut path).await.status == 403, !is_free, "paths of the provider, {lines}");
+        gateway.stop().await;
+    }
 }
 
 #[tokio::test]

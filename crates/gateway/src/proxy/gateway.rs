@@ -68,6 +68,8 @@ pub struct Gateway {
 #[derive(Debug, Default)]
 pub struct Totals {
     unauthorized: AtomicU64,
+    /// Conversations that were asked for.
+    conversations: AtomicU64,
     wrong_tokens: AtomicU64,
     /// Requests that were shed.
     pub shed: ShedCounts,
@@ -87,6 +89,15 @@ impl Totals {
     /// Requests with a wrong token, on any path.
     pub fn wrong_tokens_so_far(&self) -> u64 {
         self.wrong_tokens.load(Ordering::Relaxed)
+    }
+
+    /// Conversations that were asked for. They have no row.
+    pub fn conversations_so_far(&self) -> u64 {
+        self.conversations.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_conversation(&self) {
+        self.conversations.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Requests that were refused for a missing or wrong token.

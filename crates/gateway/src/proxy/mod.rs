@@ -36,14 +36,16 @@ use http::{Request, Response};
 
 use door::admission::{self, NotAdmitted};
 use door::places::RequestPlace;
-use photofinish_base::clock::Instant;
+use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::telemetry::{LogContext, WithLogContext};
 use photofinish_routing::health::{CallerId, LiveConfig};
+use photofinish_routing::limits::{AttemptCost, LimitClock};
 use photofinish_wire::{PassedCall, PathCall, Surface};
 use prepare::{PreparedRequest, Preparing, prepare};
 use request::blocking::INLINE_MAX;
 use request::body;
 use run::early::EarlyBody;
+use run::gate::enter;
 use run::race_guard::RaceGuard;
 use run::running::{ServedAnswer, response_of};
 use shadow::{ShadowRequest, ShadowServed};
@@ -83,6 +85,11 @@ pub async fn serve_stored(
         Ok(admitted) => admitted,
         Err(answer) => return *answer,
     };
+    if call.makes()
+        && let Err(rejection) = count_call(&gateway, &by)
+    {
+        return rejection.answer_to(surface);
+    }
     let (mut parts, body) = request.into_parts();
     let max = live.config.server.body_max;
     let found = match body::read(&gateway, &parts.headers, body, max, &mut place).await {
@@ -107,6 +114,19 @@ pub async fn serve_stored(
         }
         Err(rejection) => rejection.answer_to(surface),
     }
+}
+
+/// Counts a call that is answered here towards the rates of its caller.
+///
+/// # Errors
+/// A limit is reached.
+fn count_call(gateway: &Gateway, by: &AskedBy) -> Result<(), Rejection> {
+    gateway.totals().count_conversation();
+    let now = LimitClock { us: gateway.learning().now_us(), wall_us: wall_micros() };
+    let (admission, _) = enter(gateway, by.levels.clone(), 0, &[AttemptCost::default()], now)?;
+    // A request that starts nothing gives its place back.
+    drop(admission.reserve("", 0, AttemptCost::default));
+    Ok(())
 }
 
 /// Who asks, and the request's place; or the answer to one that is not let in.

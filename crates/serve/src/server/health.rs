@@ -99,6 +99,11 @@ fn counts(gateway: &Gateway, text: &mut MetricsText) {
     counter("unjudged_answers_total", help, gateway.judge().crowded_out());
     let help = "Requests refused for lack of a valid token; they have no race.";
     counter("unauthorized_total", help, totals.unauthorized_so_far());
+    counter(
+        "conversations_total",
+        "Conversations that clients asked to make; they have no race.",
+        totals.conversations_so_far(),
+    );
     counter("wrong_tokens_total", "Requests with a wrong token, on any path.", totals.wrong_tokens_so_far());
     text.family("shed_total", "counter", "Requests refused for lack of room before they had a race, by reason.");
     for (reason, count) in totals.shed.so_far() {

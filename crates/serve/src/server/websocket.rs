@@ -490,7 +490,7 @@ fn continued(
     let Ok(request) = ApiRequest::parse(Surface::Responses, body.clone()) else { return Ok(unknown(body)) };
     let is_stored = !request.state.unstored && stores;
     let lease = room(body.len())?;
-    let own = request.own_input(|_| None);
+    let Ok(own) = request.own_input(|_| None, |_| true) else { return Ok(unknown(body)) };
     if !own.unknown.is_empty() {
         return Ok(unknown(body));
     }

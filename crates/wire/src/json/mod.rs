@@ -14,6 +14,8 @@ use std::borrow::Cow;
 
 /// Default maximum nesting.
 const DEPTH_MAX: u32 = 64;
+/// Maximum nesting in items of the Responses API: as serde's.
+const LISTED_DEPTH_MAX: u32 = 128;
 
 /// The text is not JSON, or is nested too deeply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,25 @@ impl<'a> Json<'a> {
                 Some(b',') => self.at += 1,
                 Some(b']') => return self.leave(),
                 _ => return Err(InvalidJson),
+            }
+        }
+    }
+
+    /// Walks the values of a list that has no brackets.
+    ///
+    /// # Errors
+    /// It is none, or `item` fails.
+    pub fn listed(text: &'a str, mut item: impl FnMut(&'a str) -> Result<(), InvalidJson>) -> Result<(), InvalidJson> {
+        let mut json = Json::nested(text, LISTED_DEPTH_MAX);
+        if json.peek().is_none() {
+            return Ok(());
+        }
+        loop {
+            item(json.skip()?)?;
+            match json.peek() {
+                Some(b',') => json.at += 1,
+                None => return Ok(()),
+                Some(_) => return Err(InvalidJson),
             }
         }
     }

@@ -2,16 +2,18 @@
 //! Not for where these items are kept: the gateway knows.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
 
-use super::state::{add, items, referred};
+use super::state::{add, items as listed, referred};
 use super::{ApiRequest, InvalidRequest};
 use crate::dialect::{PassedCall, Surface};
 use crate::json::raw_members::{raw_members, written};
 use crate::json::values::{PutMember, json};
+use crate::json::{InvalidJson, Json};
 
 /// The input of a request, with the items in place that it names.
 pub struct ResolvedInput {
@@ -20,6 +22,10 @@ pub struct ResolvedInput {
     /// The ids of items that are not known.
     pub unknown: Vec<String>,
 }
+
+/// It was given up: too long, or no list of items.
+#[derive(Clone, Copy, Debug)]
+pub struct UnreadInput;
 
 impl ApiRequest {
     /// A call of the Responses API that names no model: it goes to an upstream as it is, with this method, and this path behind
@@ -48,26 +54,41 @@ impl ApiRequest {
         self.call.as_ref()
     }
 
-    /// The items of its own input. `known` returns the JSON text of an item by its id.
-    pub fn own_input(&self, known: impl Fn(&str) -> Option<Bytes>) -> ResolvedInput {
+    /// The items of its own input. `known` returns the JSON text of an item by its id; it is asked once for each. `room`: whether so
+    /// many bytes may be made.
+    ///
+    /// # Errors
+    /// There is no room, or the items are nested too deeply.
+    pub fn own_input(
+        &self,
+        known: impl Fn(&str) -> Option<Bytes>,
+        mut room: impl FnMut(usize) -> bool,
+    ) -> Result<ResolvedInput, UnreadInput> {
         let [.., input] = self.prompt();
-        let listed = self.state.refers.then(|| items(input));
         let (mut items, mut unknown) = (Vec::new(), Vec::new());
-        match (listed, input.first()) {
+        match (self.state.refers.then(|| listed(input)).flatten(), input.first()) {
             (Some(listed), _) => {
-                for item in listed {
-                    let Some(id) = referred(item) else {
-                        add(&mut items, item.as_bytes());
-                        continue;
+                let mut found = HashMap::new();
+                Json::listed(listed, |item| {
+                    let id = referred(item);
+                    let named = id.map(|id| found.entry(id.clone()).or_insert_with(|| known(&id).ok_or(id)).clone());
+                    let text = match named {
+                        None => Bytes::copy_from_slice(item.as_bytes()),
+                        Some(Ok(found)) => found,
+                        Some(Err(id)) => {
+                            // In one form, so that an upstream reads the id that is judged here.
+                            let reference = json!({ "type": "item_reference", "id": id }).to_string();
+                            unknown.push(id);
+                            reference.into()
+                        }
                     };
-                    let found = known(&id).unwrap_or_else(|| {
-                        // In one form, so that an upstream reads the id that is judged here.
-                        let reference = json!({ "type": "item_reference", "id": id }).to_string();
-                        unknown.push(id);
-                        reference.into()
-                    });
-                    add(&mut items, &found);
-                }
+                    if !room(items.len() + text.len()) {
+                        return Err(InvalidJson);
+                    }
+                    add(&mut items, &text);
+                    Ok(())
+                })
+                .map_err(|InvalidJson| UnreadInput)?;
             }
             (None, Some(b'[')) => add(&mut items, &input[1..input.len() - 1]),
             (None, Some(b'"')) => {
@@ -77,7 +98,7 @@ impl ApiRequest {
             }
             (None, _) => {}
         }
-        ResolvedInput { items, unknown }
+        Ok(ResolvedInput { items, unknown })
     }
 
     /// The same with this input. `replaces`: it has the state that other members name, and they are left out. `hold` makes the body.

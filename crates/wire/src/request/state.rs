@@ -4,13 +4,12 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::InvalidRequest;
 use crate::dialect::{Dialect, Surface};
-use crate::json::Json;
 use crate::json::raw_members::members;
+use crate::json::{InvalidJson, Json};
 
 /// The members that name earlier state, and what is to become of the answer.
 #[derive(Clone, Default)]
@@ -51,7 +50,7 @@ impl StateUse {
     }
 
     pub(super) fn look_at_input(&mut self, input: &[u8]) {
-        self.refers = items(input).iter().any(|item| referred(item).is_some());
+        self.refers = items(input).is_some_and(refers);
     }
 }
 
@@ -77,18 +76,20 @@ pub(super) fn referred(item: &str) -> Option<String> {
     named("id").filter_map(|(_, id)| text(id)).next_back().filter(|_| refers || !is_another)
 }
 
-/// The texts of the items of a list. None for other values.
-pub(super) fn items(list: &[u8]) -> Vec<&str> {
-    let Ok(text) = std::str::from_utf8(list) else { return Vec::new() };
-    let (mut items, mut json) = (Vec::new(), Json::new(text));
-    let walked =
-        if json.peek() == Some(b'[') { json.list(|json| json.skip().map(|item| items.push(item))) } else { Ok(()) };
-    match walked {
-        Ok(()) => items,
-        Err(_) => {
-            serde_json::from_str::<Vec<&RawValue>>(text).unwrap_or_default().into_iter().map(RawValue::get).collect()
-        }
-    }
+/// The items of a list, without its brackets. None for other values.
+pub(super) fn items(list: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(list).ok()?.trim_ascii();
+    text.strip_prefix('[')?.strip_suffix(']')
+}
+
+/// Whether one of these items refers to another one, or may.
+fn refers(items: &str) -> bool {
+    let mut refers = false;
+    let walked = Json::listed(items, |item| {
+        refers |= referred(item).is_some();
+        Ok(())
+    });
+    refers || walked.is_err()
 }
 
 /// Adds items to a list that has no brackets.
@@ -100,20 +101,35 @@ pub fn add(items: &mut Vec<u8>, more: &[u8]) {
     items.extend_from_slice(more);
 }
 
+/// Items of one answer that are compared with those of a request.
+const FOLDED_MAX: usize = 10_000;
+
 /// A list without brackets, without the items that earlier lists have: some clients send the last answer's once more beside
 /// `previous_response_id`. None: it has none of them.
 pub fn without_repeated<'a>(own: &[u8], earlier: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
-    let list = |items: &[u8]| serde_json::from_slice::<Vec<Box<RawValue>>>(&[b"[", items, b"]"].concat()).ok();
-    let items = list(own)?;
-    let known: HashSet<String> = earlier.filter_map(list).flatten().filter_map(|item| name_of(&item)).collect();
-    let is_known = |item: &RawValue| name_of(item).is_some_and(|name| known.contains(&name));
-    let mut kept = Vec::with_capacity(own.len());
-    items.iter().filter(|item| !is_known(item)).for_each(|item| add(&mut kept, item.get().as_bytes()));
-    items.iter().any(|item| is_known(item)).then_some(kept)
+    let walk = |items: &[u8], each: &mut dyn FnMut(&str)| {
+        let mut left = FOLDED_MAX;
+        Json::listed(std::str::from_utf8(items).map_err(|_| InvalidJson)?, |item| {
+            left = left.checked_sub(1).ok_or(InvalidJson)?;
+            each(item);
+            Ok(())
+        })
+    };
+    let mut known = HashSet::new();
+    for items in earlier {
+        walk(items, &mut |item| known.extend(name_of(item))).ok()?;
+    }
+    let (mut kept, mut folds) = (Vec::with_capacity(own.len()), false);
+    walk(own, &mut |item| match name_of(item).is_some_and(|name| known.contains(&name)) {
+        true => folds = true,
+        false => add(&mut kept, item.as_bytes()),
+    })
+    .ok()?;
+    folds.then_some(kept)
 }
 
 /// What tells an item of an answer from others: the call that it makes or answers, or its id.
-fn name_of(item: &RawValue) -> Option<String> {
+fn name_of(item: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Named {
         #[serde(rename = "type", default)]
@@ -121,7 +137,7 @@ fn name_of(item: &RawValue) -> Option<String> {
         call_id: Option<String>,
         id: Option<String>,
     }
-    let Named { kind, call_id, id } = serde_json::from_str(item.get()).ok()?;
+    let Named { kind, call_id, id } = serde_json::from_str(item).ok()?;
     let name = call_id.or(id).filter(|name| !name.is_empty())?;
     Some(format!("{} {name}", kind.unwrap_or_default()))
 }

@@ -200,7 +200,12 @@ fn anthropic_entry(id: &str, model: &ModelConfig) -> Value {
 }
 
 pub(crate) fn json_response(value: &Value) -> Response<Body> {
-    let mut response = Response::new(Body::from(value.to_string()));
+    json_text(value.to_string())
+}
+
+/// A text of JSON as an answer.
+pub(crate) fn json_text(text: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

@@ -491,7 +491,8 @@ fn may_share(
     own_key: Option<&HashedKey>,
     request: &ApiRequest,
 ) -> Result<(), Rejection> {
-    let restricted = caller.user.as_ref().filter(|user| own_key.is_none() && !user.overrides.any_upstream());
+    let pays = own_key.is_some() && upstream.provider.takes_keys();
+    let restricted = caller.user.as_ref().filter(|user| !pays && !user.overrides.any_upstream());
     let (Some(user), provider) = (restricted, &upstream.provider.name) else { return Ok(()) };
     match &request.ambiguous {
         _ if named || !is_of_shadow && live.is_only_shadow(upstream) => {

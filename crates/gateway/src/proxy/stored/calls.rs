@@ -6,15 +6,19 @@ use std::sync::Arc;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Method, Request, Response};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::kept::{Found, KeptConversation, StoredResponse, metadata};
-use super::listed;
+use super::kept::{Found, ITEMS_MAX, KeptConversation, StoredResponse, metadata, text_of};
+use super::listed::{self, PageQuery};
 use super::recall::{Holders, Missing};
 use super::state::StoredState;
-use crate::proxy::lists::models::json_response;
+use crate::proxy::lists::models::{json_response, json_text};
 use crate::proxy::refusals::rejection::Rejection;
+use photofinish_base::memory::MemoryFull;
 use photofinish_wire::dialect::behind_version;
+use photofinish_wire::json::{InvalidJson, Json};
 use photofinish_wire::{ApiRequest, PassedCall, Surface};
 
 /// A call, by its path behind `/v1`.
@@ -51,6 +55,11 @@ impl StoredCall {
         path.split('/').skip(1).all(is_plain).then_some(call)
     }
 
+    /// It makes a conversation.
+    pub fn makes(&self) -> bool {
+        self.method == Method::POST && self.path == "/conversations"
+    }
+
     fn parts(&self) -> Vec<&str> {
         self.path.split('/').skip(1).collect()
     }
@@ -75,7 +84,7 @@ impl StoredCall {
 pub fn find(stored: &StoredState, caller: u64, call: &StoredCall, body: &[u8]) -> Result<Answer, Rejection> {
     match call.parts().as_slice() {
         ["responses", id, rest @ ..] => of_response(stored, caller, id, rest, call),
-        parts => of_conversation(stored, caller, parts, &serde_json::from_slice(body).unwrap_or_default(), call),
+        parts => of_conversation(stored, caller, parts, body, call),
     }
 }
 
@@ -87,6 +96,72 @@ pub enum Answer {
 
 fn here(value: Value) -> Answer {
     Answer::Here(json_response(&value))
+}
+
+/// A page of what `walk` passes.
+///
+/// # Errors
+/// 400 for a query that is none; 503 without memory for `bytes` of items.
+fn page(
+    stored: &StoredState,
+    bytes: usize,
+    query: &str,
+    walk: impl FnMut(&mut dyn FnMut(usize, &dyn Fn() -> String)),
+) -> Result<Answer, Rejection> {
+    let asked = PageQuery::of(query)?;
+    // The items of the page, and the page.
+    let mut lease = stored.memory.lease();
+    lease.cover(2 * bytes).map_err(|MemoryFull| Rejection::no_memory(2 * bytes, stored.memory.max()))?;
+    Ok(Answer::Here(json_text(asked.page(walk))))
+}
+
+/// What a call says of a conversation.
+#[derive(Default, Deserialize)]
+struct SaidOfConversation<'a> {
+    #[serde(borrow, default)]
+    items: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    metadata: Option<&'a RawValue>,
+}
+
+impl<'a> SaidOfConversation<'a> {
+    /// # Errors
+    /// 400: it is no object.
+    fn read(body: &'a [u8]) -> Result<SaidOfConversation<'a>, Rejection> {
+        if body.trim_ascii().is_empty() {
+            return Ok(SaidOfConversation::default());
+        }
+        let read = serde_json::from_slice(body).ok().filter(|_| body.trim_ascii_start().first() == Some(&b'{'));
+        read.ok_or_else(|| Rejection::parameter(None, "expected a JSON object, without members that occur twice"))
+    }
+
+    /// Its items, without brackets, and how many there are.
+    ///
+    /// # Errors
+    /// 400: it is no list of objects.
+    fn items(&self) -> Result<Option<(&'a str, usize)>, Rejection> {
+        let Some(text) = self.items.map(RawValue::get).filter(|text| *text != "null") else { return Ok(None) };
+        let mut count = 0;
+        let listed = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+        let walked = listed.ok_or(InvalidJson).and_then(|listed| {
+            Json::listed(listed, |item| {
+                count += 1;
+                item.starts_with('{').then_some(()).ok_or(InvalidJson)
+            })
+        });
+        let wrong = || Rejection::parameter(Some("items".to_owned()), "items: expected a list of objects");
+        walked.map_err(|InvalidJson| wrong())?;
+        Ok(listed.map(|listed| (listed, count)))
+    }
+}
+
+/// Refuses more items than a conversation may have.
+fn has_room_for(conversation: &KeptConversation, more: usize) -> Result<(), Rejection> {
+    if !conversation.is_full(more) {
+        return Ok(());
+    }
+    let message = format!("items: a conversation has at most {ITEMS_MAX} items");
+    Err(Rejection::parameter(Some("items".to_owned()), &message))
 }
 
 fn asked<T>(found: Found<T>, missing: Missing) -> Result<Answer, Rejection> {
@@ -114,32 +189,41 @@ fn of_response(
         ("GET" | "HEAD", ["input_items"]) => {
             let base = id.trim_start_matches("resp_");
             let chain = stored.chain(caller, id).unwrap_or_else(|| vec![response]);
-            let mut items = Vec::new();
-            for (at, response) in chain.iter().enumerate().rev() {
-                items.extend(listed::read(&response.input, base, items.len()));
-                if at > 0 {
-                    items.extend(listed::read(&response.output(), base, items.len()));
+            let bytes = chain.iter().map(|response| response.input.len() + response.answer.len()).sum();
+            page(stored, bytes, &call.query, |each| {
+                let mut next = 0;
+                for (at, response) in chain.iter().enumerate().rev() {
+                    next = listed::read(&response.input, base, next, &mut *each);
+                    if at > 0 {
+                        next = listed::read(&response.output(), base, next, &mut *each);
+                    }
                 }
-            }
-            listed::page(items, &call.query).map(here)
+            })
         }
         ("POST", ["cancel"]) => Err(Rejection::not_in_background()),
         _ => Err(Rejection::method("GET, DELETE")),
     }
 }
 
+/// A page of the items of a conversation.
+fn page_of(stored: &StoredState, items: &[Bytes], query: &str) -> Result<Answer, Rejection> {
+    let texts = || items.iter().filter_map(text_of);
+    page(stored, items.iter().map(Bytes::len).sum(), query, |each| {
+        texts().enumerate().for_each(|(place, item)| each(place, &|| item.to_owned()));
+    })
+}
+
 fn of_conversation(
     stored: &StoredState,
     caller: u64,
     parts: &[&str],
-    said: &Value,
+    body: &[u8],
     call: &StoredCall,
 ) -> Result<Answer, Rejection> {
-    let given = || said["items"].as_array().map(|items| Value::from(items.clone()).to_string());
-    let add = |id: &str| {
-        let text = given().unwrap_or_else(|| "[]".to_owned());
-        stored.extend_conversation(caller, id, &text.as_bytes()[1..text.len() - 1])
-    };
+    let body = if call.method == Method::POST { body } else { b"" };
+    let said = SaidOfConversation::read(body)?;
+    let (items, more) = said.items()?.unwrap_or_default();
+    let add = |id: &str| stored.extend_conversation(caller, id, items.as_bytes());
     let [_, id, rest @ ..] = parts else {
         if call.method != Method::POST {
             return Err(Rejection::method("POST"));
@@ -148,7 +232,8 @@ fn of_conversation(
             return Err(Rejection::keeps_nothing());
         }
         let (id, mut conversation) = (StoredState::new_conversation_id(), KeptConversation::new());
-        conversation.describe(metadata(said)?);
+        conversation.describe(metadata(said.metadata)?);
+        has_room_for(&conversation, more)?;
         let object = conversation.object(&id);
         stored.keep_conversation(caller, &id, conversation).ok_or_else(Rejection::keeps_no_more)?;
         add(&id).ok_or_else(Rejection::keeps_no_more)?;
@@ -159,11 +244,10 @@ fn of_conversation(
         Found::Here(conversation) => conversation,
         found => return asked(found, missing),
     };
-    let find = |item: &str| conversation.all().into_iter().find(|one| one["id"] == item);
     match (call.method.as_str(), rest) {
         ("GET" | "HEAD", []) => {}
         ("POST", []) => {
-            let metadata = metadata(said)?;
+            let metadata = metadata(said.metadata)?;
             let described = stored.change_conversation(caller, id, |kept| {
                 kept.describe(metadata);
                 kept.object(id)
@@ -174,18 +258,23 @@ fn of_conversation(
             stored.remove(caller, id);
             return Ok(here(json!({ "id": id, "object": "conversation.deleted", "deleted": true })));
         }
-        ("GET" | "HEAD", ["items"]) => return listed::page(conversation.all(), &call.query).map(here),
+        ("GET" | "HEAD", ["items"]) => return page_of(stored, &conversation.items, &call.query),
         ("POST", ["items"]) => {
+            if said.items.is_none() {
+                return Err(Rejection::parameter(Some("items".to_owned()), "items: expected a list of objects"));
+            }
+            has_room_for(&conversation, more)?;
             let added = add(id).ok_or_else(Rejection::keeps_no_more)?;
-            return listed::page(added, "limit=100&order=asc").map(here);
+            return page_of(stored, &added, "limit=100&order=asc");
         }
         ("GET" | "HEAD", ["items", item]) => {
-            return find(item).map(here).ok_or_else(|| Rejection::not_stored("Item", item));
+            let found = conversation.item(item).and_then(text_of);
+            let answer = found.map(|item| Answer::Here(json_text(item.to_owned())));
+            return answer.ok_or_else(|| Rejection::not_stored("Item", item));
         }
         ("DELETE", ["items", item]) => {
-            find(item).ok_or_else(|| Rejection::not_stored("Item", item))?;
-            let others = |text: &Bytes| listed::read(text, "", 0).iter().all(|one| one["id"] != *item);
-            stored.change_conversation(caller, id, |kept| kept.items.retain(others));
+            let gone = conversation.item(item).ok_or_else(|| Rejection::not_stored("Item", item))?;
+            stored.change_conversation(caller, id, |kept| kept.items.retain(|other| other != gone));
         }
         _ => return Err(Rejection::method("GET, POST, DELETE")),
     }

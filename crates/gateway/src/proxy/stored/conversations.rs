@@ -1,7 +1,6 @@
 //! Conversations of the Responses API, which have no model and so no upstream: they are kept here, and every upstream gets their items.
 
 use bytes::Bytes;
-use serde_json::Value;
 use uuid::Uuid;
 
 use super::kept::{Kept, KeptConversation};
@@ -43,10 +42,11 @@ impl StoredState {
     }
 
     /// Adds items at its end, and returns them with their ids. None as above.
-    pub fn extend_conversation(&self, caller: u64, id: &str, items: &[u8]) -> Option<Vec<Value>> {
+    pub fn extend_conversation(&self, caller: u64, id: &str, items: &[u8]) -> Option<Vec<Bytes>> {
         let base = Uuid::now_v7().simple().to_string();
-        let added = listed::read(items, &base, 0);
-        let texts: Vec<Bytes> = added.iter().map(|item| Bytes::from(item.to_string())).collect();
-        self.change_conversation(caller, id, |conversation| conversation.items.extend(texts)).map(|()| added)
+        let mut added = Vec::new();
+        listed::read(items, &base, 0, |_, item| added.push(Bytes::from(item())));
+        self.change_conversation(caller, id, |conversation| conversation.items.extend(added.iter().cloned()))?;
+        Some(added)
     }
 }

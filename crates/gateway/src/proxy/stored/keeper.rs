@@ -38,7 +38,7 @@ impl OwnInput {
     /// A copy, to be kept.
     fn items(&self) -> Option<Bytes> {
         match self {
-            OwnInput::Request(request) => Some(request.own_input(|_| None).items.into()),
+            OwnInput::Request(request) => Some(request.own_input(|_| None, |_| true).ok()?.items.into()),
             OwnInput::Items(items) => Some(Bytes::copy_from_slice(items)),
             OwnInput::Dropped => None,
         }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::listed;
 use crate::attempt::JobCost;
 use crate::proxy::refusals::rejection::Rejection;
 use photofinish_base::clock::wall_micros;
 use photofinish_wire::client_error::Invalid;
-use photofinish_wire::dialects::responses::stored::StoredAnswer;
+use photofinish_wire::dialects::responses::stored::{StoredAnswer, item_id};
 use photofinish_wire::request::state::add;
 
 /// The upstream that made something, with the key that it can be found with.
@@ -69,7 +69,7 @@ pub struct KeptConversation {
     /// Unix seconds.
     created: i64,
     metadata: Map<String, Value>,
-    /// In order, each as JSON text without brackets, of one item or more.
+    /// In order, each the JSON text of one item with its id.
     pub items: Vec<Bytes>,
 }
 
@@ -89,8 +89,14 @@ impl KeptConversation {
         self.object(id).to_string().len() + items.sum::<usize>()
     }
 
-    pub fn all(&self) -> Vec<Value> {
-        self.items.iter().flat_map(|items| listed::read(items, "", 0)).collect()
+    /// The item with this id.
+    pub fn item(&self, id: &str) -> Option<&Bytes> {
+        self.items.iter().find(|item| text_of(item).and_then(item_id).is_some_and(|own| own == id))
+    }
+
+    /// There is no place for so many more.
+    pub fn is_full(&self, more: usize) -> bool {
+        self.items.len() + more > ITEMS_MAX
     }
 
     /// Sets what a request says of its metadata.
@@ -101,6 +107,16 @@ impl KeptConversation {
     }
 }
 
+/// Items of a conversation.
+pub const ITEMS_MAX: usize = 10_000;
+
+/// An item, which is JSON.
+pub fn text_of(item: &Bytes) -> Option<&str> {
+    std::str::from_utf8(item).ok()
+}
+
+/// Bytes of the metadata of a conversation, before they are read: those of the longest pairs, escaped.
+const METADATA_MAX: usize = 64 << 10;
 /// Pairs in the metadata of a conversation.
 const PAIRS_MAX: usize = 16;
 /// Characters of a name there.
@@ -112,14 +128,16 @@ const VALUE_MAX: usize = 512;
 ///
 /// # Errors
 /// 400 as the vendor's, for more than it may have.
-pub fn metadata(said: &Value) -> Result<Option<Map<String, Value>>, Rejection> {
+pub fn metadata(said: Option<&RawValue>) -> Result<Option<Map<String, Value>>, Rejection> {
     let is_short = |text: &str, max: usize| text.chars().count() <= max;
     let fits = |(name, value): (&String, &Value)| {
         is_short(name, NAME_MAX) && value.as_str().is_some_and(|text| is_short(text, VALUE_MAX))
     };
-    match &said["metadata"] {
-        Value::Null => Ok(None),
-        Value::Object(pairs) if pairs.len() <= PAIRS_MAX && pairs.iter().all(fits) => Ok(Some(pairs.clone())),
+    let text = said.map_or("null", RawValue::get);
+    let read = (text.len() <= METADATA_MAX).then(|| serde_json::from_str(text).ok()).flatten();
+    match read {
+        Some(Value::Null) => Ok(None),
+        Some(Value::Object(pairs)) if pairs.len() <= PAIRS_MAX && pairs.iter().all(fits) => Ok(Some(pairs)),
         _ => {
             let message = format!(
                 "Invalid 'metadata': expected an object with at most {PAIRS_MAX} properties, each a string of at most \

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::keeper::{Keeper, OwnInput};
-use super::kept::{Found, StateOwner};
+use super::kept::{Found, ITEMS_MAX, StateOwner};
 use super::state::StoredState;
 use crate::attempt::JobCost;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::blocking::INLINE_MAX;
-use photofinish_base::memory::MemoryFull;
+use photofinish_base::memory::{Lease, MemoryFull};
 use photofinish_config::config::UpstreamConfig;
 use photofinish_config::keyring::HashedKey;
 use photofinish_routing::health::LiveConfig;
@@ -173,6 +173,11 @@ pub fn recall(
             found => holders = Some(Holders::of(found, Missing::Previous(id.clone()))?),
         },
         (None, Some(id)) => match stored.find(caller, id, || stored.conversation(caller, id)) {
+            Found::Here(kept) if kept.is_full(1) => {
+                let message =
+                    format!("conversation: it has {ITEMS_MAX} items, the most that is kept: begin another one");
+                return Err(Rejection::parameter(Some("conversation".to_owned()), &message));
+            }
             Found::Here(kept) => (before, conversation) = (Some(kept.items), Some(id.clone())),
             found => holders = Some(Holders::of(found, Missing::Conversation(id.clone()))?),
         },
@@ -181,7 +186,16 @@ pub fn recall(
     let mut input = OwnInput::Request(request.clone());
     let mut made = None;
     if before.is_some() || state.refers {
-        let mut own = request.own_input(|id| stored.item(caller, id));
+        let mut lease = stored.memory.lease();
+        let base = before.iter().flatten().map(Bytes::len).sum::<usize>() + request.len();
+        let mut wanted = base;
+        // Three times: these items, the input, and the body.
+        let mut room = |bytes: usize| {
+            wanted = base + bytes;
+            wanted <= body_max && lease.cover(3 * wanted).is_ok()
+        };
+        let own = if room(0) { request.own_input(|id| stored.item(caller, id), &mut room).ok() } else { None };
+        let mut own = own.ok_or_else(|| too_much(stored, body_max, wanted))?;
         let earlier = before.iter().flatten().map(|items| &items[..]);
         if let Some(kept) = without_repeated(&own.items, earlier) {
             own.items = kept;
@@ -193,7 +207,7 @@ pub fn recall(
                 None => found,
             });
         }
-        made = Some(with_items(stored, body_max, &request, before, &own.items)?);
+        made = Some(with_items((stored, lease), body_max, &request, before, &own.items)?);
         input = OwnInput::Items(stored.memory.lease().another(own.items.len()).hold(own.items));
     }
     if state.background {
@@ -210,7 +224,7 @@ pub fn recall(
 
 /// The request with these items as its input. `before`: the state that it names, if that is here.
 fn with_items(
-    stored: &StoredState,
+    (stored, mut lease): (&StoredState, Lease),
     body_max: usize,
     request: &ApiRequest,
     before: Option<Vec<Bytes>>,
@@ -220,7 +234,6 @@ fn with_items(
     if length > body_max {
         return Err(Rejection::too_large(body_max));
     }
-    let mut lease = stored.memory.lease();
     lease.cover(3 * length).map_err(|MemoryFull| Rejection::no_memory(3 * length, stored.memory.max()))?;
     let mut items = Vec::with_capacity(length);
     before.iter().flatten().for_each(|more| add(&mut items, more));
@@ -231,6 +244,17 @@ fn with_items(
         lease.hold(body)
     })?;
     Ok(Arc::new(made))
+}
+
+/// Why the input of a request with `bytes` of earlier items was not made.
+fn too_much(stored: &StoredState, body_max: usize, bytes: usize) -> Rejection {
+    if bytes > body_max {
+        return Rejection::too_large(body_max);
+    }
+    if stored.memory.has_room(3 * bytes) {
+        return Rejection::parameter(Some("input".to_owned()), "input: its items are nested too deeply to be resolved");
+    }
+    Rejection::no_memory(3 * bytes, stored.memory.max())
 }
 
 #[cfg(test)]

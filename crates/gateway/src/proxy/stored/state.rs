@@ -85,7 +85,7 @@ impl StoredState {
     /// False: there is no room for it.
     pub fn put(&self, caller: u64, id: &str, kept: Kept, bytes: usize) -> bool {
         let fits = id.len() <= ID_MAX && self.memory.has_room(bytes);
-        fits && self.here(|table| table.put(key(caller, id), kept, bytes, self.limits(), Instant::now()))
+        fits && self.here(|table| table.put((caller, key(caller, id)), kept, bytes, self.limits(), Instant::now()))
     }
 
     /// Changes an entry, if it is there, while nobody else does. None: there is no room for what became of it, or `change` has none.
@@ -98,7 +98,7 @@ impl StoredState {
         let (key, limits, now) = (key(caller, id), self.limits(), Instant::now());
         self.here(|table| {
             let (kept, bytes, told) = table.get(&key, limits, now).and_then(change)?;
-            (self.memory.has_room(bytes) && table.put(key, kept, bytes, limits, now)).then_some(told)
+            (self.memory.has_room(bytes) && table.put((caller, key), kept, bytes, limits, now)).then_some(told)
         })
     }
 
@@ -177,7 +177,7 @@ impl StoredState {
         let others = others.iter().filter(|other| (other.caller, &other.upstream) != (owner.caller, &owner.upstream));
         let all: Vec<StateOwner> = [owner].into_iter().chain(others).take(OWNERS_MAX).cloned().collect();
         let bytes = all.iter().map(StateOwner::bytes).sum();
-        owners.put(id.to_owned(), all, bytes, OWNERS, now);
+        owners.put((owner.caller, id.to_owned()), all, bytes, OWNERS, now);
     }
 }
 
