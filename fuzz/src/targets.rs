@@ -245,6 +245,7 @@ static DEMANDING: LazyLock<[Quirks; 2]> = LazyLock::new(|| {
         max_completion_tokens: true,
         past_reasoning: PastReasoning::Wanted,
         call_ids: CallIdForm::Nine,
+        tool_name_max: Some(16),
         responses_for: ResponsesFor::All,
         developer_turns: false,
         user_after_tool: false,

@@ -47,6 +47,8 @@ macro_rules! each_quirk {
             past_reasoning: PastReasoning = PastReasoning::Refused;
             /// The ids of tool calls that it takes (dialect `openai`).
             call_ids: CallIdForm = CallIdForm::Any;
+            /// The longest name of a tool, of letters, digits, `_` and `-`. Translations know the usual one of each dialect.
+            tool_name_max: u64;
             /// What it takes on `/v1/responses` alone (dialect `openai`, of providers that speak `responses` too).
             responses_for: ResponsesFor = ResponsesFor::Nothing;
             /// It takes `developer` turns (dialect `openai`).
@@ -250,6 +252,16 @@ impl Quirks {
             ThinkingForm::Either => reasoning.budget.is_some(),
             ThinkingForm::Budget | ThinkingForm::Off => true,
         }
+    }
+
+    /// The longest name of a tool in a translation.
+    pub(crate) fn tool_name_max_in(&self, dialect: Dialect) -> Option<usize> {
+        let usual = match dialect {
+            Dialect::OpenAi | Dialect::Gemini | Dialect::Bedrock => Some(64),
+            Dialect::Anthropic | Dialect::Responses => Some(128),
+            Dialect::Ollama => None,
+        };
+        self.tool_name_max.map(|most| usize::try_from(most).unwrap_or(usize::MAX)).or(usual)
     }
 
     /// Whether a request goes up as one of the Responses API, where the provider has that too.

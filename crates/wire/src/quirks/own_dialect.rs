@@ -7,18 +7,22 @@ use serde_json::Value;
 
 use super::changes::{RequestChanges, remove, rename};
 use super::turns::{SYSTEM_ROLES, cache_marks, fit_turns, limit_marks, remind};
-use super::{BILLING, CallIdForm, PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingOff, UNKNOWN_REASONING};
+use super::{BILLING, CallIdForm, PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingOff};
 use crate::dialect::Surface;
 use crate::json::raw_members::{RawMembers, raw_members, written};
 use crate::json::values::json;
 use crate::request::ApiRequest;
-use crate::translate::Losses;
-use crate::translate::call_ids::CallIds;
+use crate::translate::{Losses, ToolNames};
+use crate::translate::tool_names::{PLACES, each_name, may_exceed};
 
 /// Whether the upstream may want the request otherwise. A quick look: [`rewritten`] decides.
 pub fn concerns(request: &ApiRequest, quirks: &Quirks) -> bool {
     // Most requests say no limit, and most upstreams demand nothing else.
-    let quirks = Quirks { max_completion_tokens: quirks.max_completion_tokens && request.has_older_limit, ..*quirks };
+    let quirks = Quirks {
+        max_completion_tokens: quirks.max_completion_tokens && request.has_older_limit,
+        tool_name_max: quirks.tool_name_max.filter(|_| exceeds_names(request, quirks)),
+        ..*quirks
+    };
     touches(request.surface, &quirks) || request.surface.repeats_model()
 }
 
@@ -29,7 +33,16 @@ pub fn parses(request: &ApiRequest, quirks: &Quirks) -> bool {
         Surface::Messages => reminds(request.body(), quirks) || exceeds_marks(request.body(), quirks),
         _ => false,
     };
-    is_fitted || request.surface.repeats_model()
+    is_fitted || request.surface.repeats_model() || exceeds_names(request, quirks)
+}
+
+/// Whether there may be a tool whose name the vendor does not take.
+fn exceeds_names(request: &ApiRequest, quirks: &Quirks) -> bool {
+    request.has_tools && quirks.tool_name_max.is_some_and(|most| may_exceed(request.body(), bytes(most)))
+}
+
+fn bytes(most: u64) -> usize {
+    usize::try_from(most).unwrap_or(usize::MAX)
 }
 
 /// Whether earlier calls must have a form, or turns their place.
@@ -63,8 +76,15 @@ fn exceeds_marks(body: &[u8], quirks: &Quirks) -> bool {
 /// How calls and their results begin in a conversation.
 const CALLS: &str = "\"tool_call";
 
-/// The body as this upstream wants it, and what is lost. None: as it is.
-pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &RequestChanges) -> Option<(String, Losses)> {
+/// A body as its upstream wants it.
+pub struct RewrittenBody {
+    pub text: String,
+    pub losses: Losses,
+    pub names: ToolNames,
+}
+
+/// The body as this upstream wants it. None: as it is.
+pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &RequestChanges) -> Option<RewrittenBody> {
     let touches = touches(surface, quirks);
     if !touches && changes.keeps_bodies() {
         return None;
@@ -82,13 +102,15 @@ pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &Reque
             _ => {}
         }
     }
+    let most = quirks.tool_name_max.map(bytes).filter(|most| may_exceed(body, *most));
+    let names = most.and_then(|most| rewriter.names(most)).unwrap_or_default();
     let Rewriter { losses, changed, .. } = rewriter;
-    changed.then(|| (written(&members), losses))
+    changed.then(|| RewrittenBody { text: written(&members), losses, names })
 }
 
 /// Whether the upstream demands anything of requests of this surface.
 fn touches(surface: Surface, quirks: &Quirks) -> bool {
-    match surface {
+    quirks.tool_name_max.is_some() || match surface {
         Surface::Chat => {
             quirks.max_completion_tokens || !quirks.forced_tools || quirks.max_output.is_some() || fits_history(quirks)
         }
@@ -133,6 +155,19 @@ impl Rewriter<'_, '_> {
         self.changed |= remove(self.members, name);
     }
 
+    /// Tools get names that the vendor takes, wherever they are named. None: all have one.
+    fn names(&mut self, most: usize) -> Option<ToolNames> {
+        let values = PLACES.iter().filter_map(|place| Some((*place, self.value(place)?)));
+        let (mut values, mut found): (Vec<(&str, Value)>, Vec<String>) = (values.collect(), Vec::new());
+        values.iter_mut().for_each(|(_, value)| each_name(value, &mut |name| found.push(name.clone())));
+        let names = ToolNames::of(found.iter().map(String::as_str), most)?;
+        for (place, mut value) in values {
+            each_name(&mut value, &mut |name| names.send(name));
+            self.put(place, &value);
+        }
+        Some(names)
+    }
+
     fn chat(&mut self, quirks: &Quirks) {
         if quirks.max_completion_tokens {
             self.changed |= rename(self.members, "max_tokens", "max_completion_tokens");
@@ -141,15 +176,12 @@ impl Rewriter<'_, '_> {
             self.free_choice();
         }
         self.limit(["max_tokens", "max_completion_tokens"], quirks);
-        let ids = CallIds::of_form(quirks.call_ids);
         if fits_history(quirks)
             && self.text("messages").is_some_and(|text| may_need_a_fit(text.as_bytes(), quirks))
             && let Some(mut messages) = self.value("messages")
+            && fit_turns(&mut messages, quirks, &mut self.losses)
         {
-            let fits = fit_turns(&mut messages, quirks, &mut self.losses);
-            if chat_history(&mut messages, quirks.past_reasoning == PastReasoning::Wanted, ids) | fits {
-                self.put("messages", &messages);
-            }
+            self.put("messages", &messages);
         }
     }
 
@@ -262,35 +294,5 @@ impl Rewriter<'_, '_> {
             }
             _ => {}
         }
-    }
-}
-
-/// Fits ids of calls, and adds a text for missing reasoning. Returns whether anything was changed.
-fn chat_history(messages: &mut Value, wants_reasoning: bool, mut ids: Option<CallIds>) -> bool {
-    let mut changed = false;
-    for message in messages.as_array_mut().into_iter().flatten() {
-        let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut).filter(|calls| !calls.is_empty());
-        let has_calls = calls.is_some();
-        for call in calls.into_iter().flatten() {
-            changed |= fit(call.get_mut("id"), |id| ids.as_mut().map(|ids| ids.call(id)));
-        }
-        changed |= fit(message.get_mut("tool_call_id"), |id| ids.as_mut().map(|ids| ids.result(id)));
-        let has_reasoning = message["reasoning_content"].as_str().is_some_and(|text| !text.is_empty());
-        if wants_reasoning && has_calls && !has_reasoning && message.is_object() {
-            message["reasoning_content"] = Value::from(UNKNOWN_REASONING);
-            changed = true;
-        }
-    }
-    changed
-}
-
-fn fit(id: Option<&mut Value>, fitted: impl FnOnce(&str) -> Option<String>) -> bool {
-    let Some(id) = id else { return false };
-    match id.as_str().and_then(fitted) {
-        Some(other) if id.as_str() != Some(other.as_str()) => {
-            *id = Value::from(other);
-            true
-        }
-        _ => false,
     }
 }

@@ -147,7 +147,7 @@ fn claude(name: &str) -> Quirks {
 fn changed(surface: Surface, body: &Value, quirks: Quirks, changes: &RequestChanges) -> (Value, Vec<String>) {
     match rewritten(surface, body.to_string().as_bytes(), &quirks, changes) {
         None => (body.clone(), Vec::new()),
-        Some((text, losses)) => (serde_json::from_str(&text).unwrap(), losses.names().map(str::to_owned).collect()),
+        Some(made) => (serde_json::from_str(&made.text).unwrap(), made.losses.names().map(str::to_owned).collect()),
     }
 }
 
@@ -261,9 +261,9 @@ fn a_message_gets_what_its_claude_demands() {
 fn members_that_nobody_touches_keep_their_bytes() {
     let body = r#"{ "seed": 1e3, "max_tokens":5, "messages": [ {"role":"user","content":"\ud83d"} ] }"#;
     let openai = Quirks { max_completion_tokens: true, ..Quirks::default() };
-    let (text, _) = rewritten(Surface::Chat, body.as_bytes(), &openai, &RequestChanges::default()).unwrap();
+    let made = rewritten(Surface::Chat, body.as_bytes(), &openai, &RequestChanges::default()).unwrap();
     let expected = r#"{"seed":1e3,"max_completion_tokens":5,"messages":[ {"role":"user","content":"\ud83d"} ]}"#;
-    assert_eq!(text, expected);
+    assert_eq!(made.text, expected);
 }
 
 #[test]

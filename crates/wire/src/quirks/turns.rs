@@ -3,9 +3,10 @@
 
 use serde_json::Value;
 
-use super::{Quirks, reminder};
+use super::{PastReasoning, Quirks, UNKNOWN_REASONING, reminder};
 use crate::json::values::json;
 use crate::translate::Losses;
+use crate::translate::call_ids::CallIds;
 
 const MARK: &str = "cache_control";
 
@@ -35,9 +36,12 @@ pub fn limit_marks(value: &mut Value, left: &mut u64) -> bool {
     }
 }
 
-/// The turns of a chat in the roles and the order that the vendor takes. Returns whether anything was changed.
+/// The turns of a chat with the roles, the order, the ids and the reasoning that the vendor takes. Returns whether anything was
+/// changed.
 pub fn fit_turns(messages: &mut Value, quirks: &Quirks, losses: &mut Losses) -> bool {
-    let mut changed = quirks.system_turns == Some(false) && remind(messages, losses);
+    let ids = CallIds::of_form(quirks.call_ids);
+    let mut changed = chat_history(messages, quirks.past_reasoning == PastReasoning::Wanted, ids);
+    changed |= quirks.system_turns == Some(false) && remind(messages, losses);
     let Value::Array(list) = messages else { return changed };
     for message in list.iter_mut().filter(|message| !quirks.developer_turns && message["role"] == "developer") {
         message["role"] = Value::from("system");
@@ -59,24 +63,23 @@ pub fn fit_turns(messages: &mut Value, quirks: &Quirks, losses: &mut Losses) -> 
 /// What results of tools have beside text goes into a user turn behind them. Returns whether there was any.
 fn attach(list: &mut Vec<Value>) -> bool {
     let (mut changed, mut held, mut ordered) = (false, Vec::new(), Vec::with_capacity(list.len()));
-    let is_text = |part: &Value| part["type"] == "text";
     for mut message in list.drain(..) {
-        if message["role"] != "tool" && !held.is_empty() {
+        let is_result = message["role"] == "tool";
+        if !is_result && !held.is_empty() {
             ordered.push(json!({ "role": "user", "content": std::mem::take(&mut held) }));
         }
-        let is_result = message["role"] == "tool";
-        if let Some(Value::Array(parts)) = message.get_mut("content")
-            && is_result
-            && !parts.iter().all(is_text)
-        {
+        if is_result && has_parts(&message) {
             changed = true;
-            let (texts, others): (Vec<Value>, Vec<Value>) = parts.drain(..).partition(is_text);
+            let parts = message["content"].as_array_mut().map(std::mem::take).unwrap_or_default();
+            let (mut texts, others): (Vec<Value>, Vec<Value>) = parts.into_iter().partition(|part| part["type"] == "text");
+            let id = message["tool_call_id"].as_str().unwrap_or_default();
+            held.push(json!({ "type": "text", "text": format!("Attachments of the result of tool call {id}:") }));
             held.extend(others);
-            *parts = texts;
-            if parts.is_empty() {
-                parts
-                    .push(json!({ "type": "text", "text": "The result is attached in the next message of the user." }));
+            if texts.is_empty() {
+                texts.push(json!({ "text": "The result is attached in the next message of the user." }));
             }
+            let texts: Vec<&str> = texts.iter().filter_map(|part| part["text"].as_str()).collect();
+            message["content"] = Value::from(texts.join("\n"));
         }
         ordered.push(message);
     }
@@ -85,6 +88,11 @@ fn attach(list: &mut Vec<Value>) -> bool {
     }
     *list = ordered;
     changed
+}
+
+/// Whether a result has something other than texts.
+pub fn has_parts(message: &Value) -> bool {
+    message["content"].as_array().is_some_and(|parts| parts.iter().any(|part| part["type"] != "text"))
 }
 
 /// What the system says behind other turns becomes the user's. Returns whether anything was changed.
@@ -110,4 +118,34 @@ pub fn remind(messages: &mut Value, losses: &mut Losses) -> bool {
         changed = true;
     }
     changed
+}
+
+/// Fits ids of calls, and adds a text for missing reasoning. Returns whether anything was changed.
+fn chat_history(messages: &mut Value, wants_reasoning: bool, mut ids: Option<CallIds>) -> bool {
+    let mut changed = false;
+    for message in messages.as_array_mut().into_iter().flatten() {
+        let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut).filter(|calls| !calls.is_empty());
+        let has_calls = calls.is_some();
+        for call in calls.into_iter().flatten() {
+            changed |= fit(call.get_mut("id"), |id| ids.as_mut().map(|ids| ids.call(id)));
+        }
+        changed |= fit(message.get_mut("tool_call_id"), |id| ids.as_mut().map(|ids| ids.result(id)));
+        let has_reasoning = message["reasoning_content"].as_str().is_some_and(|text| !text.is_empty());
+        if wants_reasoning && has_calls && !has_reasoning && message.is_object() {
+            message["reasoning_content"] = Value::from(UNKNOWN_REASONING);
+            changed = true;
+        }
+    }
+    changed
+}
+
+fn fit(id: Option<&mut Value>, fitted: impl FnOnce(&str) -> Option<String>) -> bool {
+    let Some(id) = id else { return false };
+    match id.as_str().and_then(fitted) {
+        Some(other) if id.as_str() != Some(other.as_str()) => {
+            *id = Value::from(other);
+            true
+        }
+        _ => false,
+    }
 }

@@ -21,6 +21,7 @@ mod custom;
 mod in_turn;
 
 pub(crate) mod losses;
+pub(crate) mod tool_names;
 mod piece;
 mod said;
 pub mod signature;
@@ -39,4 +40,5 @@ pub use in_turn::InTurn;
 pub use losses::Losses;
 pub use piece::{AnswerPiece, Citation, FinishReason, PARAGRAPH};
 pub use said::{SaidAnswer, SaidCall};
+pub use tool_names::ToolNames;
 pub use streams::{ReadPieces, WritePieces};
