@@ -19,7 +19,11 @@ struct Socket(WebSocketStream<TcpStream>);
 
 impl Socket {
     async fn open(gateway: &TestGateway, token: &str) -> Result<Socket, u16> {
-        let mut request = format!("ws://{}/v1/responses", gateway.addr()).into_client_request().unwrap();
+        Socket::open_at("/v1/responses", gateway, token).await
+    }
+
+    async fn open_at(path: &str, gateway: &TestGateway, token: &str) -> Result<Socket, u16> {
+        let mut request = format!("ws://{}{path}", gateway.addr()).into_client_request().unwrap();
         request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
         let stream = TcpStream::connect(gateway.addr()).await.unwrap();
         match soon("the handshake", tokio_tungstenite::client_async(request, stream)).await {

@@ -57,8 +57,10 @@ pub struct RefusedRequest<'a> {
     pub body: &'a [u8],
     /// Values of its header `anthropic-beta`.
     pub betas: Vec<&'a str>,
-    /// Its provider speaks `responses` too.
-    pub has_responses: bool,
+    /// Of the refusal.
+    pub status: u16,
+    /// Its provider has chats beside the Responses API, and this is one of the two.
+    pub has_other_path: bool,
     /// Of the opening of its conversation.
     pub conversation: u64,
 }
@@ -126,11 +128,17 @@ impl<'a> Looked<'a> {
             })
     }
 
-    /// It names `/v1/responses`, and the request was a chat.
+    /// It names `/v1/responses`, and the request was a chat; or there is nothing at that path.
     fn another_path(&self) -> Option<QuirkSet> {
         let names_path = self.has(&["/responses", "responses api", "responses endpoint"]);
-        if !names_path || self.request.surface != Surface::Chat || !self.request.has_responses {
-            return None;
+        let is_missing = matches!(self.request.status, 404 | 405 | 501) && !self.refusal.says(&["model", "models"]);
+        match self.request.surface {
+            _ if !self.request.has_other_path => return None,
+            Surface::Responses if names_path || is_missing => {
+                return Some(QuirkSet { responses: Some(false), ..QuirkSet::default() });
+            }
+            Surface::Chat if names_path => {}
+            _ => return None,
         }
         let has_tools = self.value["tools"].as_array().is_some_and(|tools| !tools.is_empty());
         let responses_for = match has_tools && self.text.contains("tool") {

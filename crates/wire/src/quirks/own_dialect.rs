@@ -6,13 +6,14 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::changes::{RequestChanges, remove, rename};
-use super::turns::{SYSTEM_ROLES, cache_marks, fit_turns, limit_marks, remind};
+use super::turns::{SYSTEM_ROLES, cache_marks, fit_turns, limit_marks, remind, think_before_calls};
 use super::{BILLING, CallIdForm, PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingOff};
 use crate::dialect::Surface;
+use crate::dialects::claude;
 use crate::json::raw_members::{RawMembers, raw_members, written};
 use crate::json::values::json;
 use crate::request::ApiRequest;
-use crate::translate::{Losses, ToolNames};
+use crate::translate::{Effort, Losses, Reasoning, ToolNames};
 use crate::translate::tool_names::{PLACES, each_name, may_exceed};
 
 /// Whether the upstream may want the request otherwise. A quick look: [`rewritten`] decides.
@@ -30,7 +31,9 @@ pub fn concerns(request: &ApiRequest, quirks: &Quirks) -> bool {
 pub fn parses(request: &ApiRequest, quirks: &Quirks) -> bool {
     let is_fitted = match request.surface {
         Surface::Chat => fits_history(quirks) && may_need_a_fit(request.body(), quirks),
-        Surface::Messages => reminds(request.body(), quirks) || exceeds_marks(request.body(), quirks),
+        Surface::Messages => {
+            reminds(request.body(), quirks) || exceeds_marks(request.body(), quirks) || thinks(request.body(), quirks)
+        }
         _ => false,
     };
     is_fitted || request.surface.repeats_model() || exceeds_names(request, quirks)
@@ -47,7 +50,7 @@ fn bytes(most: u64) -> usize {
 
 /// Whether earlier calls must have a form, or turns their place.
 fn fits_history(quirks: &Quirks) -> bool {
-    quirks.past_reasoning == PastReasoning::Wanted
+    matches!(quirks.past_reasoning, PastReasoning::Wanted | PastReasoning::Never)
         || quirks.call_ids != CallIdForm::Any
         || quirks.system_turns == Some(false)
         || !(quirks.developer_turns && quirks.user_after_tool && quirks.result_media)
@@ -56,6 +59,7 @@ fn fits_history(quirks: &Quirks) -> bool {
 /// Whether the text of a conversation may have something that must be fitted.
 fn may_need_a_fit(conversation: &[u8], quirks: &Quirks) -> bool {
     has(conversation, CALLS)
+        || has(conversation, "\"reasoning_content\"")
         || reminds(conversation, quirks)
         || (!quirks.developer_turns && has(conversation, "\"developer\""))
 }
@@ -67,6 +71,11 @@ fn has(text: &[u8], name: &str) -> bool {
 /// Whether there may be `system` turns for a vendor that does not take them.
 fn reminds(conversation: &[u8], quirks: &Quirks) -> bool {
     quirks.system_turns == Some(false) && SYSTEM_ROLES.iter().any(|role| has(conversation, &format!("\"{role}\"")))
+}
+
+/// Whether calls of Messages may lack the thoughts that the vendor wants.
+fn thinks(conversation: &[u8], quirks: &Quirks) -> bool {
+    quirks.past_reasoning == PastReasoning::Wanted && has(conversation, "\"tool_use\"")
 }
 
 fn exceeds_marks(body: &[u8], quirks: &Quirks) -> bool {
@@ -118,7 +127,7 @@ fn touches(surface: Surface, quirks: &Quirks) -> bool {
             !quirks.forced_tools
                 || quirks.system_turns == Some(false)
                 || quirks.cache_marks.is_some()
-                || !quirks.billing_line
+                || !quirks.claude
                 || quirks.thinking_off != ThinkingOff::Disabled
                 || quirks.thinking == ThinkingForm::Effort
                 || quirks.sampling == SamplingForm::Refused
@@ -237,14 +246,20 @@ impl Rewriter<'_, '_> {
             self.thinking(&thinking, quirks);
         }
         self.limit(["max_tokens", ""], quirks);
-        if self.text("messages").is_some_and(|text| reminds(text.as_bytes(), quirks))
+        if !quirks.claude {
+            self.without_claudes(quirks);
+        }
+        if self.text("messages").is_some_and(|text| [reminds, thinks].iter().any(|may| may(text.as_bytes(), quirks)))
             && let Some(mut messages) = self.value("messages")
-            && remind(&mut messages, &mut self.losses)
         {
-            self.put("messages", &messages);
+            let reminded = quirks.system_turns == Some(false) && remind(&mut messages, &mut self.losses);
+            let wants = quirks.past_reasoning == PastReasoning::Wanted;
+            if messages.as_array_mut().is_some_and(|list| wants && think_before_calls(list)) | reminded {
+                self.put("messages", &messages);
+            }
         }
         self.marks(quirks);
-        if !quirks.billing_line
+        if !quirks.claude
             && self.text("system").is_some_and(|text| has(text.as_bytes(), BILLING))
             && let Some(Value::Array(mut blocks)) = self.value("system")
         {
@@ -292,7 +307,33 @@ impl Rewriter<'_, '_> {
                 self.put("thinking", &json!({ "type": "adaptive", "display": display }));
                 self.losses.lose("thinking.budget_tokens");
             }
+            (Some("adaptive"), _) if quirks.thinking == ThinkingForm::Budget => {
+                let effort = self.value("output_config").and_then(|config| Effort::from_name(config["effort"].as_str()?));
+                let limit = self.value("max_tokens").and_then(|tokens| tokens.as_u64());
+                // High is what such a request means without an effort.
+                let asked = Reasoning { effort: effort.or(Some(Effort::High)), ..Reasoning::default() };
+                match claude::budget(&asked, limit, quirks.max_output) {
+                    Some(budget) => self.put("thinking", &json!({ "type": "enabled", "budget_tokens": budget })),
+                    None => self.remove("thinking"),
+                }
+                self.losses.lose("thinking.type");
+            }
             _ => {}
+        }
+    }
+
+    /// Leaves out what only Claude's own API has. An effort stays where one is taken.
+    fn without_claudes(&mut self, quirks: &Quirks) {
+        self.losses.lose_if(self.text("context_management").is_some(), "context_management");
+        self.remove("context_management");
+        let takes_effort = matches!(quirks.thinking, ThinkingForm::Effort | ThinkingForm::Either);
+        let Some(Value::Object(mut config)) = self.value("output_config").filter(|_| !takes_effort) else { return };
+        if config.shift_remove("effort").is_some() {
+            self.losses.lose("output_config.effort");
+        }
+        match config.is_empty() {
+            true => self.remove("output_config"),
+            false => self.put("output_config", &Value::Object(config)),
         }
     }
 }

@@ -9,6 +9,8 @@ use crate::translate::Losses;
 use crate::translate::call_ids::CallIds;
 
 const MARK: &str = "cache_control";
+/// Bedrock's, a block of its own.
+const POINT: &str = "cachePoint";
 
 /// How many cache marks a request has, at most: a text may have the word too.
 pub fn cache_marks(body: &[u8]) -> usize {
@@ -21,7 +23,18 @@ pub const SYSTEM_ROLES: [&str; 2] = ["system", "developer"];
 /// Leaves out cache marks, from the end, once `left` are there. Returns whether it did.
 pub fn limit_marks(value: &mut Value, left: &mut u64) -> bool {
     match value {
-        Value::Array(items) => items.iter_mut().rev().fold(false, |changed, item| limit_marks(item, left) | changed),
+        Value::Array(items) => {
+            let before = items.len();
+            let mut changed = false;
+            for at in (0..before).rev() {
+                match (items[at].get(POINT), left.checked_sub(1)) {
+                    (None, _) => changed |= limit_marks(&mut items[at], left),
+                    (Some(_), Some(less)) => *left = less,
+                    (Some(_), None) => drop(items.remove(at)),
+                }
+            }
+            changed || items.len() < before
+        }
         Value::Object(members) => {
             let mut changed = members.get_mut("content").is_some_and(|content| limit_marks(content, left));
             if members.get(MARK).is_some_and(|mark| !mark.is_null()) {
@@ -40,7 +53,7 @@ pub fn limit_marks(value: &mut Value, left: &mut u64) -> bool {
 /// changed.
 pub fn fit_turns(messages: &mut Value, quirks: &Quirks, losses: &mut Losses) -> bool {
     let ids = CallIds::of_form(quirks.call_ids);
-    let mut changed = chat_history(messages, quirks.past_reasoning == PastReasoning::Wanted, ids);
+    let mut changed = chat_history(messages, quirks.past_reasoning, ids, losses);
     changed |= quirks.system_turns == Some(false) && remind(messages, losses);
     let Value::Array(list) = messages else { return changed };
     for message in list.iter_mut().filter(|message| !quirks.developer_turns && message["role"] == "developer") {
@@ -95,6 +108,21 @@ pub fn has_parts(message: &Value) -> bool {
     message["content"].as_array().is_some_and(|parts| parts.iter().any(|part| part["type"] != "text"))
 }
 
+/// Turns of Messages that call tools get a thought where they have none. Returns whether any did.
+pub fn think_before_calls(messages: &mut [Value]) -> bool {
+    let mut changed = false;
+    let is = |block: &Value, kinds: &[&str]| kinds.iter().any(|kind| block["type"] == *kind);
+    for message in messages.iter_mut().filter(|message| message["role"] == "assistant") {
+        let Some(Value::Array(blocks)) = message.get_mut("content") else { continue };
+        let thinks = blocks.iter().any(|block| is(block, &["thinking", "redacted_thinking"]));
+        if !thinks && blocks.iter().any(|block| is(block, &["tool_use"])) {
+            blocks.insert(0, json!({ "type": "thinking", "thinking": UNKNOWN_REASONING, "signature": "" }));
+            changed = true;
+        }
+    }
+    changed
+}
+
 /// What the system says behind other turns becomes the user's. Returns whether anything was changed.
 pub fn remind(messages: &mut Value, losses: &mut Losses) -> bool {
     let is_system = |message: &Value| message["role"].as_str().is_some_and(|role| SYSTEM_ROLES.contains(&role));
@@ -121,7 +149,12 @@ pub fn remind(messages: &mut Value, losses: &mut Losses) -> bool {
 }
 
 /// Fits ids of calls, and adds a text for missing reasoning. Returns whether anything was changed.
-fn chat_history(messages: &mut Value, wants_reasoning: bool, mut ids: Option<CallIds>) -> bool {
+fn chat_history(
+    messages: &mut Value,
+    reasoning: PastReasoning,
+    mut ids: Option<CallIds>,
+    losses: &mut Losses,
+) -> bool {
     let mut changed = false;
     for message in messages.as_array_mut().into_iter().flatten() {
         let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut).filter(|calls| !calls.is_empty());
@@ -131,7 +164,14 @@ fn chat_history(messages: &mut Value, wants_reasoning: bool, mut ids: Option<Cal
         }
         changed |= fit(message.get_mut("tool_call_id"), |id| ids.as_mut().map(|ids| ids.result(id)));
         let has_reasoning = message["reasoning_content"].as_str().is_some_and(|text| !text.is_empty());
-        if wants_reasoning && has_calls && !has_reasoning && message.is_object() {
+        if reasoning == PastReasoning::Never
+            && let Some(members) = message.as_object_mut()
+            && members.shift_remove("reasoning_content").is_some()
+        {
+            losses.lose_if(has_reasoning, "reasoning_content");
+            changed = true;
+        }
+        if reasoning == PastReasoning::Wanted && has_calls && !has_reasoning && message.is_object() {
             message["reasoning_content"] = Value::from(UNKNOWN_REASONING);
             changed = true;
         }

@@ -125,9 +125,9 @@ impl RequestTranslation {
         let (fitted, names) = fitted.map_or((None, ToolNames::default()), |(fitted, names)| (Some(fitted), names));
         let written = fitted.as_ref().unwrap_or(written);
         let mut body = written_for(dialect, written, options, &mut lost);
-        if let (Dialect::Anthropic, Some(mut most)) = (dialect, options.quirks.cache_marks) {
-            for name in ["messages", "system", "tools"] {
-                if let Some(value) = body.get_mut(name) {
+        if let (Dialect::Anthropic | Dialect::Bedrock, Some(mut most)) = (dialect, options.quirks.cache_marks) {
+            for place in ["/messages", "/system", "/tools", "/toolConfig/tools"] {
+                if let Some(value) = body.pointer_mut(place) {
                     quirks::limit_marks(value, &mut most);
                 }
             }
@@ -252,12 +252,18 @@ impl RequestTranslation {
         Some(self.with(self.request.with_body(body)?, &lost))
     }
 
-    /// What a refusal of it teaches. None: nothing that could be done. `betas`: the header that went with it.
-    pub fn lesson(&self, refusal: &[u8], betas: &str, has_responses: bool, conversation: u64) -> Option<Lesson> {
+    /// What a refusal of it teaches, by its status and body. None: nothing that could be done. `betas`: the header that went with it.
+    pub fn lesson(
+        &self,
+        (status, refusal): (u16, &[u8]),
+        betas: &str,
+        has_other_path: bool,
+        conversation: u64,
+    ) -> Option<Lesson> {
         let betas = betas.split(',').map(str::trim).filter(|beta| !beta.is_empty()).collect();
         let body = Some(self.request.body()).filter(|_| !self.request.is_form() && self.embedding.is_none())?;
         let surface = self.asked();
-        quirks::lesson(&RefusedRequest { surface, body, betas, has_responses, conversation }, refusal)
+        quirks::lesson(&RefusedRequest { surface, body, status, betas, has_other_path, conversation }, refusal)
     }
 
     /// See [`ApiRequest::call`].

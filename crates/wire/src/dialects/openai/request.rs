@@ -271,7 +271,7 @@ impl TurnsWriter<'_> {
         let mut message = json!({ "role": "assistant", "content": content });
         let takes_thoughts = !calls.is_empty()
             && match self.past_reasoning {
-                PastReasoning::Refused => false,
+                PastReasoning::Refused | PastReasoning::Never => false,
                 PastReasoning::Loop => in_loop,
                 PastReasoning::Wanted => true,
             };

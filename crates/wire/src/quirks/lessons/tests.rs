@@ -64,7 +64,7 @@ fn taught(surface: Surface, refusal: &str) -> String {
     };
     let betas = if surface == Surface::Messages { BETAS.to_vec() } else { Vec::new() };
     let body = request.to_string();
-    let request = RefusedRequest { surface, body: body.as_bytes(), betas, has_responses: true, conversation: 1 };
+    let request = RefusedRequest { surface, body: body.as_bytes(), betas, status: 400, has_other_path: true, conversation: 1 };
     lesson(&request, refusal.as_bytes()).map(|lesson| lesson.in_words()).unwrap_or_default()
 }
 
@@ -377,7 +377,7 @@ fn a_refusal_of_a_name_teaches_how_long_it_may_be() {
     let most = |surface, body: &Value, words: &str| {
         let (body, betas) = (body.to_string(), Vec::new());
         let request =
-            RefusedRequest { surface, body: body.as_bytes(), betas, has_responses: false, conversation: 1 };
+            RefusedRequest { surface, body: body.as_bytes(), betas, status: 400, has_other_path: false, conversation: 1 };
         match lesson(&request, said(words).as_bytes()) {
             Some(Lesson::Demand(demand)) => demand.tool_name_max,
             _ => None,
