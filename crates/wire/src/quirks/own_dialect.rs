@@ -13,8 +13,8 @@ use crate::dialects::claude;
 use crate::json::raw_members::{RawMembers, raw_members, written};
 use crate::json::values::json;
 use crate::request::ApiRequest;
-use crate::translate::{Effort, Losses, Reasoning, ToolNames};
 use crate::translate::tool_names::{PLACES, each_name, may_exceed};
+use crate::translate::{Effort, Losses, Reasoning, ToolNames};
 
 /// Whether the upstream may want the request otherwise. A quick look: [`rewritten`] decides.
 pub fn concerns(request: &ApiRequest, quirks: &Quirks) -> bool {
@@ -119,23 +119,27 @@ pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &Reque
 
 /// Whether the upstream demands anything of requests of this surface.
 fn touches(surface: Surface, quirks: &Quirks) -> bool {
-    quirks.tool_name_max.is_some() || match surface {
-        Surface::Chat => {
-            quirks.max_completion_tokens || !quirks.forced_tools || quirks.max_output.is_some() || fits_history(quirks)
+    quirks.tool_name_max.is_some()
+        || match surface {
+            Surface::Chat => {
+                quirks.max_completion_tokens
+                    || !quirks.forced_tools
+                    || quirks.max_output.is_some()
+                    || fits_history(quirks)
+            }
+            Surface::Messages => {
+                !quirks.forced_tools
+                    || quirks.system_turns == Some(false)
+                    || quirks.cache_marks.is_some()
+                    || !quirks.claude
+                    || quirks.thinking_off != ThinkingOff::Disabled
+                    || quirks.thinking == ThinkingForm::Effort
+                    || quirks.sampling == SamplingForm::Refused
+                    || quirks.max_output.is_some()
+            }
+            Surface::Responses => !quirks.forced_tools,
+            _ => false,
         }
-        Surface::Messages => {
-            !quirks.forced_tools
-                || quirks.system_turns == Some(false)
-                || quirks.cache_marks.is_some()
-                || !quirks.claude
-                || quirks.thinking_off != ThinkingOff::Disabled
-                || quirks.thinking == ThinkingForm::Effort
-                || quirks.sampling == SamplingForm::Refused
-                || quirks.max_output.is_some()
-        }
-        Surface::Responses => !quirks.forced_tools,
-        _ => false,
-    }
 }
 
 struct Rewriter<'m, 'a> {
@@ -308,7 +312,8 @@ impl Rewriter<'_, '_> {
                 self.losses.lose("thinking.budget_tokens");
             }
             (Some("adaptive"), _) if quirks.thinking == ThinkingForm::Budget => {
-                let effort = self.value("output_config").and_then(|config| Effort::from_name(config["effort"].as_str()?));
+                let effort =
+                    self.value("output_config").and_then(|config| Effort::from_name(config["effort"].as_str()?));
                 let limit = self.value("max_tokens").and_then(|tokens| tokens.as_u64());
                 // High is what such a request means without an effort.
                 let asked = Reasoning { effort: effort.or(Some(Effort::High)), ..Reasoning::default() };

@@ -294,7 +294,12 @@ fn what_claude_alone_takes_goes_to_no_other_model() {
     for (quirks, body, expected, lost) in [
         (other, asked.clone(), budget, lost),
         (other, format, json!({ "output_config": { "format": { "type": "json_schema" } } }), "output_config.effort"),
-        (other, json!({ "thinking": { "type": "adaptive" }, "max_tokens": 9 }), json!({ "max_tokens": 9 }), "thinking.type"),
+        (
+            other,
+            json!({ "thinking": { "type": "adaptive" }, "max_tokens": 9 }),
+            json!({ "max_tokens": 9 }),
+            "thinking.type",
+        ),
         (claude("claude-opus-5"), asked.clone(), asked.clone(), ""),
         (
             claude("deepseek-v4-pro"),
@@ -333,9 +338,7 @@ fn a_vendor_that_wants_thoughts_back_gets_one_with_each_call_in_either_dialect()
             call.as_object_mut().unwrap().extend(reasoning.as_object().unwrap().clone());
             json!({ "messages": [{ "role": "user", "content": "x" }, call, { "role": "tool", "tool_call_id": "c", "content": "1" }] })
         };
-        for (reasoning, expected) in
-            [(json!({}), UNKNOWN_REASONING), (json!({ "reasoning_content": "so" }), "so")]
-        {
+        for (reasoning, expected) in [(json!({}), UNKNOWN_REASONING), (json!({ "reasoning_content": "so" }), "so")] {
             let conversation = Surface::Chat.conversation(chat(reasoning).to_string().as_bytes()).unwrap();
             let options = TranslationOptions::of_model(Dialect::Anthropic, model);
             let up = Dialect::Anthropic.request(&conversation, &options, &mut Losses::default());
@@ -405,7 +408,11 @@ fn a_picture_in_a_result_arrives_in_every_dialect() {
         if inside {
             result["parts"] = json!([inline]);
         }
-        let parts = if inside { json!([{ "functionResponse": result }]) } else { json!([{ "functionResponse": result }, inline]) };
+        let parts = if inside {
+            json!([{ "functionResponse": result }])
+        } else {
+            json!([{ "functionResponse": result }, inline])
+        };
         json!({ "contents": [{ "role": "user", "parts": [{ "text": "x" }] },
             { "role": "model", "parts": [{ "functionCall": { "name": "f", "args": {} } }] }, { "role": "user", "parts": parts }] })
     };

@@ -84,7 +84,8 @@ fn attach(list: &mut Vec<Value>) -> bool {
         if is_result && has_parts(&message) {
             changed = true;
             let parts = message["content"].as_array_mut().map(std::mem::take).unwrap_or_default();
-            let (mut texts, others): (Vec<Value>, Vec<Value>) = parts.into_iter().partition(|part| part["type"] == "text");
+            let (mut texts, others): (Vec<Value>, Vec<Value>) =
+                parts.into_iter().partition(|part| part["type"] == "text");
             let id = message["tool_call_id"].as_str().unwrap_or_default();
             held.push(json!({ "type": "text", "text": format!("Attachments of the result of tool call {id}:") }));
             held.extend(others);
@@ -149,12 +150,7 @@ pub fn remind(messages: &mut Value, losses: &mut Losses) -> bool {
 }
 
 /// Fits ids of calls, and adds a text for missing reasoning. Returns whether anything was changed.
-fn chat_history(
-    messages: &mut Value,
-    reasoning: PastReasoning,
-    mut ids: Option<CallIds>,
-    losses: &mut Losses,
-) -> bool {
+fn chat_history(messages: &mut Value, reasoning: PastReasoning, mut ids: Option<CallIds>, losses: &mut Losses) -> bool {
     let mut changed = false;
     for message in messages.as_array_mut().into_iter().flatten() {
         let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut).filter(|calls| !calls.is_empty());

@@ -117,7 +117,9 @@ impl GrowingCall {
             // Many providers send an empty text for a call without arguments.
             None => true,
             Some(b'{') => self.scan.is_object(),
-            Some(_) => calls.take_text.contains(calls.names.asked(&self.name)) || calls.take_any_value && self.scan.is_value(),
+            Some(_) => {
+                calls.take_text.contains(calls.names.asked(&self.name)) || calls.take_any_value && self.scan.is_value()
+            }
         }
     }
 }
@@ -234,7 +236,8 @@ impl AnswerCalls {
                 continue;
             }
             let (index, call) = (choice, &mut self.calls[at]);
-            let (number, id, name, custom) = (call.call, call.id.clone(), self.names.asked(&call.name).to_owned(), call.custom);
+            let (number, id, name, custom) =
+                (call.call, call.id.clone(), self.names.asked(&call.name).to_owned(), call.custom);
             let (signature, text) = (call.signature.take(), std::mem::take(&mut call.held));
             pieces.push(AnswerPiece::Call { index, call: number, id, name, custom, signature });
             pieces.extend((!text.is_empty()).then_some(AnswerPiece::Arguments { index, call: number, text }));

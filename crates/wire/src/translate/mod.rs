@@ -21,11 +21,11 @@ mod custom;
 mod in_turn;
 
 pub(crate) mod losses;
-pub(crate) mod tool_names;
 mod piece;
 mod said;
 pub mod signature;
 mod streams;
+pub(crate) mod tool_names;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -40,5 +40,5 @@ pub use in_turn::InTurn;
 pub use losses::Losses;
 pub use piece::{AnswerPiece, Citation, FinishReason, PARAGRAPH};
 pub use said::{SaidAnswer, SaidCall};
-pub use tool_names::ToolNames;
 pub use streams::{ReadPieces, WritePieces};
+pub use tool_names::ToolNames;

@@ -680,8 +680,7 @@ fn without_betas(headers: &mut HeaderMap, lessons: &[Lesson]) {
 
 fn goes_up(name: &str, candidate: &Candidate, translation: &RequestTranslation, own_key: bool) -> bool {
     let is_openai = matches!(translation.dialect(), Dialect::OpenAi | Dialect::Responses);
-    let is_beta_of_another =
-        || name == "anthropic-beta" && !candidate.upstream.quirks(Dialect::Anthropic).claude;
+    let is_beta_of_another = || name == "anthropic-beta" && !candidate.upstream.quirks(Dialect::Anthropic).claude;
     // A vendor's own headers mean nothing in another dialect, and its betas to no other vendor.
     !translation.is_translated() && FORWARDED.contains(&name) && !is_beta_of_another()
         || own_key && is_openai && FORWARDED_WITH_OWN_KEY.contains(&name)

@@ -141,11 +141,7 @@ const GAP: &str = "\n\n";
 
 /// Writes all messages.
 pub(super) fn messages(conversation: &Conversation, quirks: &Quirks, losses: &mut Losses) -> Vec<Value> {
-    let mut writing = TurnsWriter {
-        messages: Vec::new(),
-        losses,
-        past_reasoning: quirks.past_reasoning,
-    };
+    let mut writing = TurnsWriter { messages: Vec::new(), losses, past_reasoning: quirks.past_reasoning };
     if !conversation.system.is_empty() {
         writing.system(&conversation.system);
     }

@@ -64,7 +64,8 @@ fn taught(surface: Surface, refusal: &str) -> String {
     };
     let betas = if surface == Surface::Messages { BETAS.to_vec() } else { Vec::new() };
     let body = request.to_string();
-    let request = RefusedRequest { surface, body: body.as_bytes(), betas, status: 400, has_other_path: true, conversation: 1 };
+    let request =
+        RefusedRequest { surface, body: body.as_bytes(), betas, status: 400, has_other_path: true, conversation: 1 };
     lesson(&request, refusal.as_bytes()).map(|lesson| lesson.in_words()).unwrap_or_default()
 }
 
@@ -376,8 +377,14 @@ fn a_refusal_of_a_name_teaches_how_long_it_may_be() {
     let messages = |name: &str| json!({"messages": [], "tools": [{"name": name, "input_schema": {"name": long}}]});
     let most = |surface, body: &Value, words: &str| {
         let (body, betas) = (body.to_string(), Vec::new());
-        let request =
-            RefusedRequest { surface, body: body.as_bytes(), betas, status: 400, has_other_path: false, conversation: 1 };
+        let request = RefusedRequest {
+            surface,
+            body: body.as_bytes(),
+            betas,
+            status: 400,
+            has_other_path: false,
+            conversation: 1,
+        };
         match lesson(&request, said(words).as_bytes()) {
             Some(Lesson::Demand(demand)) => demand.tool_name_max,
             _ => None,
@@ -389,7 +396,12 @@ fn a_refusal_of_a_name_teaches_how_long_it_may_be() {
         (Surface::Chat, chat(&long), openai, Some(64)),
         (Surface::Chat, chat("a.b"), pattern, Some(64)),
         (Surface::Chat, chat("a_b"), pattern, None),
-        (Surface::Messages, messages(&"n".repeat(130)), "tools.0.custom.name: String should have at most 128 characters", Some(128)),
+        (
+            Surface::Messages,
+            messages(&"n".repeat(130)),
+            "tools.0.custom.name: String should have at most 128 characters",
+            Some(128),
+        ),
         (Surface::Messages, messages("f"), "tools.0.custom.name: String should have at most 128 characters", None),
         (Surface::Chat, chat(&long), "function name must match ^[a-zA-Z][a-zA-Z0-9_-]{1,63}$", Some(63)),
         (Surface::Chat, chat(&long), "Invalid schema for function 'x': it must be at most 64 deep", None),

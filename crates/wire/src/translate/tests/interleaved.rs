@@ -221,7 +221,8 @@ impl Tally {
         let written = upstream::stream(dialect, &truth, true, &mut rng);
         let whole = upstream::whole(dialect, &truth, &mut rng);
         for surface in SURFACES {
-            for (way, got) in answers(surface, dialect, || translation(surface, dialect), &written.bytes, Some(&whole)) {
+            for (way, got) in answers(surface, dialect, || translation(surface, dialect), &written.bytes, Some(&whole))
+            {
                 if way == Way::Streamed && surface.dialect() == dialect && !written.plain {
                     // Its bytes pass unchanged.
                     continue;

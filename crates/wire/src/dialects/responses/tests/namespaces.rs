@@ -3,9 +3,9 @@
 use super::*;
 use crate::dialect::{Dialect, Surface};
 use crate::quirks::TranslationOptions;
-use crate::translate::{MessagePart, ToolNames};
 use crate::translate::request::RequestTranslation;
 use crate::translate::response::ResponseTranslation;
+use crate::translate::{MessagePart, ToolNames};
 
 fn with_tools(namespaces: &Value) -> Value {
     json!({ "model": "m", "input": "hi", "tools": namespaces })
