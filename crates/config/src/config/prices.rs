@@ -91,6 +91,16 @@ impl Price {
         }
     }
 
+    /// Where this share of what is written into a cache stays there for an hour, which costs twice the input at Anthropic and Bedrock.
+    pub fn with_hour_cache(mut self, share: f64) -> Price {
+        let written = |input: f64, written: f64| written + share * (2.0 * input - written).max(0.0);
+        self.written = written(self.input, self.written);
+        if let Some(long) = &mut self.long {
+            long.written = written(long.input, long.written);
+        }
+        self
+    }
+
     /// USD of these tokens.
     pub fn usd(self, tokens: TokenCounts) -> f64 {
         let TokenCounts { input, cached, written, output } = tokens;
@@ -146,5 +156,20 @@ mod tests {
         let dear = Price::of_offering(&dear).unwrap();
         assert_eq!((dear.written, dear.of_prompt(101).written), (1.25, 2.0));
         assert_eq!(Price::of_offering(&Offering { output: None, ..offering }), None, "unknown is not free");
+    }
+
+    #[test]
+    fn a_cache_of_an_hour_costs_twice_the_input() {
+        let price = Price { input: 2.0, cached: 0.2, written: 2.5, output: 10.0, long: None };
+        let tokens = TokenCounts { input: 4_818, cached: 0, written: 4_803, output: 47 };
+        let usd = |share| price.with_hour_cache(share).usd(tokens);
+        assert!(
+            (usd(0.0) - 0.012_507_5).abs() < 1e-9 && (usd(1.0) - 0.019_712).abs() < 1e-9,
+            "{} {}",
+            usd(0.0),
+            usd(1.0)
+        );
+        let dear = Price { written: 5.0, ..price };
+        assert_eq!(dear.with_hour_cache(1.0).written, 5.0, "a dearer price is the operator's own");
     }
 }

@@ -336,7 +336,11 @@ impl AttemptGuard {
             }
             (None, None) => {}
         }
-        self.bill.count(record, self.meter.usage().cost_usd);
+        let usage = self.meter.usage();
+        if let (Some(price), Some(share)) = (&mut self.bill.price, usage.hour_cache_share()) {
+            *price = price.with_hour_cache(share);
+        }
+        self.bill.count(record, usage.cost_usd);
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Usage {
     pub cached_input_tokens: Option<i64>,
     /// Input tokens that were written into a cache, if counted.
     pub cache_creation_tokens: Option<i64>,
+    /// Those of them that stay there for an hour, if counted.
+    pub hour_cache_tokens: Option<i64>,
     /// Reasoning included, whatever the provider does.
     pub output_tokens: Option<i64>,
     pub reasoning_tokens: Option<i64>,
@@ -45,6 +47,7 @@ impl Usage {
     pub fn add(&mut self, json: &str) {
         let Ok(wire) = serde_json::from_str::<WireUsage>(json) else { return };
         self.add_counts(&wire.counts());
+        self.hour_cache_tokens = wire.hour_cache().or(self.hour_cache_tokens);
         self.add_times(wire.times());
         self.add_price(wire.price());
         self.tier = wire.tier().or(self.tier);
@@ -53,6 +56,12 @@ impl Usage {
     /// Adds a price that is outside the `usage` object.
     pub fn add_cost(&mut self, json: &str) {
         self.add_price(price(json));
+    }
+
+    /// The part of the tokens written into a cache that stays there for an hour.
+    pub fn hour_cache_share(&self) -> Option<f64> {
+        let (hour, written) = (self.hour_cache_tokens?, self.cache_creation_tokens?);
+        (hour > 0 && written > 0).then(|| (hour as f64 / written as f64).min(1.0))
     }
 
     /// The sum of two requests' counts, without times.
@@ -87,6 +96,7 @@ impl Usage {
             input_tokens: join(one.input_tokens, other.input_tokens),
             cached_input_tokens: join(one.cached_input_tokens, other.cached_input_tokens),
             cache_creation_tokens: join(one.cache_creation_tokens, other.cache_creation_tokens),
+            hour_cache_tokens: join(one.hour_cache_tokens, other.hour_cache_tokens),
             output_tokens: join(one.output_tokens, other.output_tokens),
             reasoning_tokens: join(one.reasoning_tokens, other.reasoning_tokens),
             ..self
@@ -255,8 +265,9 @@ struct WireUsage {
     /// OpenRouter: the request used the customer's own key at the vendor.
     is_byok: Value,
     cost_details: Value,
-    /// Anthropic's, like the next three.
+    /// Anthropic's, like the next four.
     iterations: Value,
+    cache_creation: Value,
     service_tier: Value,
     speed: Value,
     inference_geo: Value,
@@ -301,6 +312,8 @@ struct WireUsage {
     bedrock_cache_read: Number,
     #[serde(rename = "cacheWriteInputTokens")]
     bedrock_cache_write: Number,
+    #[serde(rename = "cacheDetails")]
+    bedrock_caches: Value,
     #[serde(rename = "latencyMs")]
     bedrock_latency: Number,
 }
@@ -363,6 +376,13 @@ impl WireUsage {
         };
         let total = count(&[self.total_tokens, self.gemini_total, self.bedrock_total]);
         counts.decided(total, is_whole).plus(self.compaction())
+    }
+
+    /// What was written into caches that live for an hour.
+    fn hour_cache(&self) -> Option<i64> {
+        let caches = || self.bedrock_caches.as_array()?.iter().find(|cache| cache["ttl"] == "1h");
+        let told = self.cache_creation.get("ephemeral_1h_input_tokens").or_else(|| caches()?.get("inputTokens"))?;
+        Number(number(told)).whole()
     }
 
     /// What the vendor used to compact the conversation. Its own counts leave it out, and it bills it.

@@ -257,3 +257,15 @@ fn a_fee_for_one_s_own_key_is_added_to_what_the_vendor_bills() {
         assert_eq!(usage(&[json]).cost_usd, expected, "{json}");
     }
 }
+
+#[test]
+fn what_stays_in_a_cache_for_an_hour_is_counted_apart() {
+    let anthropic = r#"{"input_tokens":15,"cache_creation_input_tokens":4800,"cache_read_input_tokens":0,"cache_creation":{"ephemeral_5m_input_tokens":1200,"ephemeral_1h_input_tokens":3600},"output_tokens":1}"#;
+    let bedrock = r#"{"inputTokens":15,"outputTokens":1,"cacheWriteInputTokens":4800,"cacheDetails":[{"ttl":"5m","inputTokens":1200},{"ttl":"1h","inputTokens":3600}]}"#;
+    for json in [anthropic, bedrock] {
+        let mut usage = Usage::of(json);
+        usage.add(r#"{"output_tokens":47}"#);
+        assert_eq!((usage.cache_creation_tokens, usage.hour_cache_share()), (Some(4_800), Some(0.75)), "{json}");
+    }
+    assert_eq!(Usage::of(r#"{"input_tokens":15,"cache_creation_input_tokens":4800}"#).hour_cache_share(), None);
+}
