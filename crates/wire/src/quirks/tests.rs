@@ -302,6 +302,12 @@ fn what_claude_alone_takes_goes_to_no_other_model() {
         ),
         (claude("claude-opus-5"), asked.clone(), asked.clone(), ""),
         (
+            other,
+            json!({ "system": [{ "type": "text", "text": "x-anthropic-billing-header: cch=1" }, { "type": "text", "text": "s" }] }),
+            json!({ "system": [{ "type": "text", "text": "s" }] }),
+            "",
+        ),
+        (
             claude("deepseek-v4-pro"),
             json!({ "thinking": { "type": "adaptive" }, "output_config": { "effort": "max" } }),
             json!({ "thinking": { "type": "adaptive" }, "output_config": { "effort": "max" } }),
@@ -439,5 +445,28 @@ fn a_picture_in_a_result_arrives_in_every_dialect() {
             let tools = up["messages"].as_array().into_iter().flatten().filter(in_tool).count();
             assert_eq!(tools, 0, "a chat has texts alone in results: {up}");
         }
+    }
+}
+
+#[test]
+fn a_vendor_that_takes_no_user_after_a_result_gets_an_assistant_between() {
+    let quirks = Quirks { user_after_tool: false, ..Quirks::default() };
+    let call = json!({ "id": "c", "type": "function", "function": { "name": "f", "arguments": "{}" } });
+    let body = json!({ "model": "m", "messages": [{ "role": "user", "content": "x" },
+        { "role": "assistant", "content": null, "tool_calls": [call] },
+        { "role": "tool", "tool_call_id": "c", "content": "1" }, { "role": "user", "content": "y" }] });
+    let roles = |body: &Value| -> String {
+        let turns = body["messages"].as_array().unwrap().iter();
+        turns.map(|turn| turn["role"].as_str().unwrap().to_owned() + " ").collect()
+    };
+    let (own, _) = changed(Surface::Chat, &body, quirks, &RequestChanges::default());
+    let of_messages = json!({ "model": "m", "max_tokens": 9, "messages": [{ "role": "user", "content": "x" },
+        { "role": "assistant", "content": [{ "type": "tool_use", "id": "c", "name": "f", "input": {} }] },
+        { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "c", "content": "1" }, { "type": "text", "text": "y" }] }] });
+    let conversation = Surface::Messages.conversation(of_messages.to_string().as_bytes()).unwrap();
+    let options = TranslationOptions { model: "m".to_owned(), quirks };
+    let translated = Dialect::OpenAi.request(&conversation, &options, &mut Losses::default());
+    for up in [own, translated] {
+        assert_eq!(roles(&up), "user assistant tool assistant user ", "{up}");
     }
 }
