@@ -19,7 +19,7 @@ pub use lessons::{Lesson, RefusedRequest, demands, lesson, without};
 pub use own_dialect::{concerns, parses, rewritten};
 use photofinish_base::order::StableSort as _;
 pub use thinking_levels::ThinkingLevels;
-pub(crate) use turns::{fit_turns, limit_marks};
+pub(crate) use turns::{fit_turns, limit_marks, think_before_calls};
 
 /// Replaces reasoning that a vendor wants back and that the client did not keep.
 pub(crate) const UNKNOWN_REASONING: &str = "(The reasoning of this turn is not known.)";
@@ -43,12 +43,16 @@ macro_rules! each_quirk {
             stream_options: bool = true;
             /// It wants `max_completion_tokens` instead of `max_tokens` (dialect `openai`).
             max_completion_tokens: bool = false;
-            /// How it takes the reasoning of earlier turns (dialects `openai`, `gemini` and `bedrock`).
+            /// How it takes the reasoning of earlier turns (not dialects `responses` and `ollama`).
             past_reasoning: PastReasoning = PastReasoning::Refused;
             /// The ids of tool calls that it takes (dialect `openai`).
             call_ids: CallIdForm = CallIdForm::Any;
+            /// The longest name of a tool, of letters, digits, `_` and `-`. Translations know the usual one of each dialect.
+            tool_name_max: u64;
             /// What it takes on `/v1/responses` alone (dialect `openai`, of providers that speak `responses` too).
             responses_for: ResponsesFor = ResponsesFor::Nothing;
+            /// It has `/v1/responses` (dialect `responses`, of providers that speak `openai` too).
+            responses: bool = true;
             /// It takes `developer` turns (dialect `openai`).
             developer_turns: bool = true;
             /// It takes a user turn right after the result of a tool (dialect `openai`).
@@ -81,9 +85,9 @@ macro_rules! each_quirk {
             system_turns: bool;
             /// It takes the beginning of its answer as the last turn (dialect `anthropic`).
             prefill: bool = false;
-            /// It is Anthropic's own model, whose prompt keeps the line that Claude Code puts first for billing (dialect `anthropic`).
-            billing_line: bool = false;
-            /// The most cache marks of a request: the first ones are left out (dialect `anthropic`).
+            /// It is a Claude: it takes the line that Claude Code puts first for billing, `context_management` and betas (dialect `anthropic`).
+            claude: bool = false;
+            /// The most cache marks of a request: the first ones are left out (dialects `anthropic` and `bedrock`).
             cache_marks: u64;
             /// It takes cache marks that last an hour (dialect `bedrock`).
             long_cache: bool = false;
@@ -164,8 +168,10 @@ macro_rules! forms {
 forms! {
     /// How reasoning of earlier turns is taken.
     PastReasoning {
-        /// It is refused, or does nothing.
+        /// It is refused, or does nothing: translations have none.
         Refused = "refused",
+        /// It is refused: no chat has it, also of clients of that dialect.
+        Never = "never",
         /// With the calls of the running loop of tools.
         Loop = "loop",
         /// Wanted with every turn that called a tool.
@@ -250,6 +256,16 @@ impl Quirks {
             ThinkingForm::Either => reasoning.budget.is_some(),
             ThinkingForm::Budget | ThinkingForm::Off => true,
         }
+    }
+
+    /// The longest name of a tool in a translation.
+    pub(crate) fn tool_name_max_in(&self, dialect: Dialect) -> Option<usize> {
+        let usual = match dialect {
+            Dialect::OpenAi | Dialect::Gemini | Dialect::Bedrock => Some(64),
+            Dialect::Anthropic | Dialect::Responses => Some(128),
+            Dialect::Ollama => None,
+        };
+        self.tool_name_max.map(|most| usize::try_from(most).unwrap_or(usize::MAX)).or(usual)
     }
 
     /// Whether a request goes up as one of the Responses API, where the provider has that too.

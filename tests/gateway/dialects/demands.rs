@@ -278,7 +278,7 @@ async fn a_beta_that_is_refused_is_not_sent() {
     .await;
     let gateway = Setup::new().provider("a", &fake, &format!("dialect = \"anthropic\"\n{HELD}")).start().await;
     for _ in 0..2 {
-        let body = Surface::Messages.body("a/m", true);
+        let body = Surface::Messages.body("a/claude-x", true);
         let headers = [("anthropic-beta", "other-2, scope-1")];
         let response = read_response(&mut gateway.request(Surface::Messages.path(), &headers, &body).await).await;
         assert_eq!(response.status, 200, "{}", response.body);
@@ -286,7 +286,61 @@ async fn a_beta_that_is_refused_is_not_sent() {
     let betas: Vec<Option<String>> =
         fake.requests().iter().map(|request| request.header("anthropic-beta").map(str::to_owned)).collect();
     assert_eq!(betas[1..], [Some("other-2".to_owned()), Some("other-2".to_owned())]);
+    let other = Surface::Messages.body("a/m", true);
+    let headers = [("anthropic-beta", "other-2")];
+    assert_eq!(read_response(&mut gateway.request(Surface::Messages.path(), &headers, &other).await).await.status, 200);
+    assert_eq!(fake.requests().pop().unwrap().header("anthropic-beta"), None, "another model knows none of them");
     gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_name_that_is_refused_is_shortened_and_the_client_gets_its_own_back() {
+    let name = format!("mcp__a_server_with_a_long_name__{}", "w".repeat(40));
+    let fake = FakeProvider::answering(|request| {
+        let body = request.json();
+        let name = body["tools"][0]["function"]["name"].as_str().unwrap();
+        if name.len() > 64 {
+            return refused(400, "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64, but got a string with length 72 instead.");
+        }
+        let call = json!({"index": 0, "id": "c", "type": "function", "function": {"name": name, "arguments": "{\"q\":1}"}});
+        Script::sse().role().delta(json!({"tool_calls": [call]})).finish("tool_calls").done()
+    })
+    .await;
+    let gateway = Setup::over(&[&fake]).start().await;
+    for (stream, attempts) in [(true, "2"), (false, "1")] {
+        let tools =
+            json!({"tools": [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}]});
+        let body = with(Surface::Chat.body("m", stream), &tools);
+        let response = read_response(&mut gateway.ask(&body).await).await;
+        let told = (response.header("x-photofinish-attempts"), response.header("x-photofinish-learnt"));
+        assert_eq!((response.status, told), (200, (attempts, "tool_name_max")), "{}", response.body);
+        assert!(response.body.contains(&format!("\"{name}\"")), "{}", response.body);
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn an_upstream_without_the_responses_api_is_asked_on_chat() {
+    for status in [404, 405] {
+        let fake = FakeProvider::answering(move |request| match request.path.as_str() {
+            "/v1/responses" => Script::status(status, &[], "{\"detail\":\"Not Found\"}"),
+            _ => Script::stream(&["hi"]),
+        })
+        .await;
+        let gateway = Setup::new().provider("openai", &fake, &format!("discover = false\n{HELD}")).start().await;
+        for attempts in ["2", "1"] {
+            let body = Surface::Responses.body("openai/m", true);
+            let response = read_response(&mut gateway.post(Surface::Responses.path(), &body).await).await;
+            assert_eq!(
+                (response.status, response.header("x-photofinish-attempts")),
+                (200, attempts),
+                "{}",
+                response.body
+            );
+            assert_eq!(Surface::Responses.streamed_text(&response), "hi");
+        }
+        gateway.stop().await;
+    }
 }
 
 #[tokio::test]

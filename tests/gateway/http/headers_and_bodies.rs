@@ -102,7 +102,6 @@ async fn only_listed_headers_go_up() {
         "accept",
         "accept-encoding",
         "accept-language",
-        "anthropic-beta",
         "anthropic-version",
         "authorization",
         "content-length",

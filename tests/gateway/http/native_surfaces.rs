@@ -303,7 +303,8 @@ async fn if_no_upstream_counts_tokens_the_count_is_a_marked_estimate() {
 async fn messages_is_called_as_its_clients_call_it() {
     let fake = FakeProvider::answering(|_| Script::of(Dialect::Anthropic).whole_stream(&["hi"])).await;
     let keys = "dialect = \"anthropic\"\napi_key = \"sk-provider\"";
-    let gateway = Setup::new().provider("a", &fake, keys).table("[users.ann]\ntoken = \"ann-token\"").start().await;
+    let tables = "[users.ann]\ntoken = \"ann-token\"\n[models.m]\nupstreams = [\"a/claude-x\"]";
+    let gateway = Setup::new().provider("a", &fake, keys).model(tables).start().await;
     let ask = json!({"model": "m", "max_tokens": 9, "stream": true, "messages": [{"role": "user", "content": "x"}]});
     let cases: [&[(&str, &str)]; 4] = [
         &[("x-api-key", "ann-token"), ("anthropic-version", "2023-06-01")],
@@ -321,7 +322,7 @@ async fn messages_is_called_as_its_clients_call_it() {
     ];
     for (number, headers) in cases.into_iter().enumerate() {
         let response = read_response(&mut gateway.request(&format!("{MESSAGES}?beta=true"), headers, &ask).await).await;
-        assert_eq!((response.status, response.upstream()), (200, "a/m"), "{}", response.body);
+        assert_eq!((response.status, response.upstream()), (200, "a/claude-x"), "{}", response.body);
         let up = fake.request(number).await;
         assert_eq!(up.path.split('?').next(), Some(MESSAGES));
         assert_eq!((up.header("x-api-key"), up.header("authorization")), (Some("sk-provider"), None));

@@ -19,7 +19,11 @@ struct Socket(WebSocketStream<TcpStream>);
 
 impl Socket {
     async fn open(gateway: &TestGateway, token: &str) -> Result<Socket, u16> {
-        let mut request = format!("ws://{}/v1/responses", gateway.addr()).into_client_request().unwrap();
+        Socket::open_at("/v1/responses", gateway, token).await
+    }
+
+    async fn open_at(path: &str, gateway: &TestGateway, token: &str) -> Result<Socket, u16> {
+        let mut request = format!("ws://{}{path}", gateway.addr()).into_client_request().unwrap();
         request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
         let stream = TcpStream::connect(gateway.addr()).await.unwrap();
         match soon("the handshake", tokio_tungstenite::client_async(request, stream)).await {
@@ -387,4 +391,19 @@ async fn each_request_over_a_socket_is_one_of_its_callers() {
     let refused = socket.next().await;
     assert_eq!((&refused["status"], &refused["error"]["code"]), (&json!(429), &json!("photofinish_rate_limited")));
     assert_eq!(fake.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn a_socket_opens_at_the_base_address_too() {
+    let fake = counting().await;
+    let gateway = over(&fake).await;
+    for path in ["/v1", "/v1/"] {
+        let mut socket = Socket::open_at(path, &gateway, "ann-token").await.unwrap();
+        socket.send(&asks("hi")).await;
+        let events = socket.until("response.completed").await;
+        assert_eq!(events.last().unwrap()["response"]["output"][0]["content"][0]["text"], "got 1");
+        assert_eq!(Socket::open_at(path, &gateway, "nobody's").await.err(), Some(401), "{path}");
+    }
+    assert_eq!(Socket::open_at("/v2", &gateway, "ann-token").await.err(), Some(404));
+    gateway.stop().await;
 }

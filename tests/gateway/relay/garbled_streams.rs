@@ -5,6 +5,7 @@ use fastrand::Rng;
 
 use crate::dialects::tool_calls::calling;
 use crate::harness::answer::{Response, read_response};
+use crate::harness::gateway::Setup;
 use crate::harness::matrix::{Pair, rules};
 use crate::harness::surface::Surface;
 use crate::support::{FakeProvider, Script, Step};
@@ -84,6 +85,26 @@ async fn a_garbled_stream_comes_down_well_formed(pair: Pair) {
         } else {
             assert!([400, 404, 429, 502].contains(&whole.status), "seed {seed}: {whole:#?}");
             pair.surface.error(&whole);
+        }
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_whose_only_content_cannot_be_read_is_none() {
+    let fake = FakeProvider::answering(|_| {
+        let event =
+            "data: {\n \"choices\": [\n  {\n   \"index\": 0,\n   \"delta\": {\"content\": \"hi\"}\n  }\n ]\n}\n\n";
+        Script::sse().role().chunk(event).finish("stop").done()
+    })
+    .await;
+    let gateway = Setup::over(&[&fake]).race("retries = 0").start().await;
+    for stream in [true, false] {
+        for surface in [Surface::Chat, Surface::Messages] {
+            let path = surface.path_for("m", stream);
+            let response = read_response(&mut gateway.post(&path, &surface.body("m", stream)).await).await;
+            assert_eq!(response.status, 502, "{surface:?}: {}", response.body);
+            assert!(response.body.contains("malformed"), "{}", response.body);
         }
     }
     gateway.stop().await;

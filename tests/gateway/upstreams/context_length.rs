@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::harness::answer::{Response, read_response};
 use crate::harness::gateway::{Setup, TestGateway};
+use crate::harness::surface::Surface;
 use crate::support::{FakeProvider, Script};
 
 const TOO_LONG: &str = r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#;
@@ -97,4 +98,38 @@ async fn a_refusal_of_max_tokens_does_not_limit_prompts() {
     assert_eq!(read_response(&mut gateway.ask(&greedy).await).await.streamed_text(), "large");
     assert_eq!(ask(&gateway, 5_000).await.streamed_text(), "small");
     gateway.stop().await;
+}
+
+/// What a client of this surface is told by an upstream that says so with this status, beside one that is down.
+async fn told(surface: Surface, dialect: &str, status: u16, words: &'static str) -> (u16, String) {
+    let long = FakeProvider::answering(move |_| Script::status(status, &[], words)).await;
+    let down = FakeProvider::answering(|_| Script::status(503, &[], "{}")).await;
+    let setup = Setup::new().provider("a", &long, dialect).provider("b", &down, dialect);
+    let model = "[models.m]\nupstreams = [\"a/m\", \"b/m\"]";
+    let gateway = setup.model(model).race("policy = \"fallback\"\nretries = 0").start().await;
+    let path = surface.path_for("m", true);
+    let response = read_response(&mut gateway.post(&path, &surface.body("m", true)).await).await;
+    gateway.stop().await;
+    (response.status, response.body)
+}
+
+#[tokio::test]
+async fn an_agent_is_told_that_its_prompt_is_too_long_in_the_words_that_it_compacts_at() {
+    let vague = r#"{"error":"Your input exceeded this model context window limit"}"#;
+    let counted = r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens."}}"#;
+    let (chat, messages) = ("dialect = \"openai\"", "dialect = \"anthropic\"");
+    for (surface, dialect, status, words, expected) in [
+        (Surface::Messages, chat, 413, vague, "prompt is too long: Your input"),
+        (Surface::Messages, chat, 400, counted, "prompt is too long: 9001 tokens > 8192 maximum"),
+        (Surface::Messages, messages, 413, vague, "prompt is too long: Your input"),
+        (Surface::Chat, chat, 413, vague, "context_length_exceeded"),
+        (Surface::Responses, chat, 413, vague, "context_length_exceeded"),
+        (Surface::Chat, messages, 413, vague, "context_length_exceeded"),
+        (Surface::Gemini, chat, 413, vague, "Your input exceeded"),
+        (Surface::Ollama, chat, 413, vague, "Your input exceeded"),
+    ] {
+        let (status, body) = told(surface, dialect, status, words).await;
+        assert!(status == 400 && body.contains(expected), "{surface:?} over {dialect}: {status} {body}");
+        assert!(surface != Surface::Messages || body.contains("\"invalid_request_error\""), "{body}");
+    }
 }

@@ -38,9 +38,9 @@ pub fn today() -> String {
 }
 
 impl Hosting<'_> {
-    /// The ids with a region in them, of providers that are on: each is a model of its own, with that one upstream.
+    /// The ids that say who serves them, of providers that are on: each is a model of its own, with that one upstream.
     pub fn regional(&self, race: &RaceSettings) -> BTreeMap<String, Arc<ModelConfig>> {
-        let offered = self.catalogue.offerings().filter(|offering| offering.is_regional() && !offering.embedding);
+        let offered = self.catalogue.offerings().filter(|offering| offering.names_its_host() && !offering.embedding);
         let served = offered.filter_map(|offering| {
             let is_served =
                 |provider: &&Arc<Provider>| !offering.is_retired(&self.today) && is_in_reach(offering, provider);

@@ -18,10 +18,8 @@ pub struct Price {
     pub long: Option<LongPromptPrice>,
 }
 
-/// A token that the provider keeps for an hour costs so many usual ones, and so many that it keeps for five minutes, 1.25 usual ones
-/// each: Anthropic's and Amazon's prices. No catalogue has a price of its own for it.
+/// A token that the provider keeps for an hour costs so many usual ones at Anthropic and Amazon. No catalogue has a price for it.
 const HOUR_IN_USUAL: f64 = 2.0;
-const HOUR_IN_WRITTEN: f64 = HOUR_IN_USUAL / 1.25;
 
 /// The tokens of a request and its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,7 +110,7 @@ impl Price {
 
     /// Of a token that the provider keeps for an hour.
     fn hour(self) -> f64 {
-        (self.written * HOUR_IN_WRITTEN).max(self.input * HOUR_IN_USUAL)
+        self.written.max(self.input * HOUR_IN_USUAL)
     }
 
     /// The most that a token of the prompt may cost that the provider writes into its cache, `for_hour` if it may keep it so long.
@@ -170,5 +168,19 @@ mod tests {
         let dear = Price::of_offering(&dear).unwrap();
         assert_eq!((dear.written, dear.of_prompt(101).written), (1.25, 2.0));
         assert_eq!(Price::of_offering(&Offering { output: None, ..offering }), None, "unknown is not free");
+    }
+
+    #[test]
+    fn a_cache_of_an_hour_costs_twice_the_input() {
+        let price = Price { input: 2.0, cached: 0.2, written: 2.5, output: 10.0, long: None };
+        let usd = |hour| price.usd(TokenCounts { input: 4_818, cached: 0, written: 4_803, hour, output: 47 });
+        assert!(
+            (usd(0) - 0.012_507_5).abs() < 1e-9 && (usd(4_803) - 0.019_712).abs() < 1e-9,
+            "{} {}",
+            usd(0),
+            usd(4_803)
+        );
+        let dear = Price { written: 5.0, ..price };
+        assert_eq!(dear.most_written(true), 5.0, "a dearer price is the operator's own");
     }
 }

@@ -200,8 +200,8 @@ impl ModelCatalogue {
                 let offering = Arc::new(offering);
                 if let Some(model) = &offering.model {
                     models.entry(model.clone()).or_default().hosts.push(offering.clone());
-                    // A region in a name is a part of what is asked for.
-                    if !offering.is_regional() {
+                    // Who serves it, and where, is a part of what such a name asks for.
+                    if !offering.names_its_host() {
                         names.add(&offering.id, model);
                     }
                 }

@@ -100,11 +100,12 @@ impl Offering {
         self.status == OfferingStatus::Retired || self.retires.as_deref().is_some_and(|day| day <= today)
     }
 
-    /// Whether its id names the part of the world that serves it: `eu.anthropic.claude-x`. A retired row says it in its id alone.
-    pub fn is_regional(&self) -> bool {
+    /// Whether its id says who serves it, so that it is no other name of its model: ids of Bedrock, such as `anthropic.claude-x`, and those
+    /// with a part of the world, which a retired row says in its id alone.
+    pub fn names_its_host(&self) -> bool {
         const REGIONS: [&str; 8] = ["apac", "au", "ca", "eu", "global", "in", "jp", "us"];
         let is_profile = |(part, rest): (&str, &str)| REGIONS.contains(&part) && rest.contains('.');
-        self.region.is_some() || self.id.split_once('.').is_some_and(is_profile)
+        self.provider == "bedrock" || self.region.is_some() || self.id.split_once('.').is_some_and(is_profile)
     }
 
     /// One figure to compare hosts by: USD per million tokens of a prompt with a third as much answer.

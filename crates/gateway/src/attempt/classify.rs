@@ -18,6 +18,7 @@ use photofinish_wire::{PayloadKind, SseEvent};
 impl EventStream {
     pub(super) fn item(&mut self, event: SseEvent) -> StreamItem {
         let size = event.raw.len();
+        let event = SseEvent { raw: self.response_translation.named(event.raw) };
         self.pace.event(size);
         // A translation builds a tree, which takes longer than reading in place.
         let cost = if self.is_translated() { size.saturating_mul(4) } else { size };

@@ -178,7 +178,7 @@ async fn whole(
         return Err(failure);
     }
     let (bytes, events) = aside(bytes.len(), || {
-        let bytes = scrub(bytes.freeze(), key.as_ref());
+        let bytes = response_translation.named(scrub(bytes.freeze(), key.as_ref()));
         let events = response_translation.events_of_whole(&bytes, content_type(headers));
         (bytes, events)
     });

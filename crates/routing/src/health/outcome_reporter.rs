@@ -342,14 +342,14 @@ impl OutcomeReporter {
         self.health.learn_habit(&asked.name, asked.surface, habit);
     }
 
-    /// The words of a refusal that may teach, unless the last one of this race had the same. A 500 that comes
+    /// Status and words of a refusal that may teach, unless the last one of this race had the same. A 500 that comes
     /// again in the same words is no accident.
-    pub fn teaches<'f>(&self, sent: &SentRequest, failure: &'f Failure) -> Option<&'f [u8]> {
+    pub fn teaches<'f>(&self, sent: &SentRequest, failure: &'f Failure) -> Option<(u16, &'f [u8])> {
         let answer = failure.answer.as_ref().filter(|_| failure.phase == Phase::Headers)?;
         let refuses = failure.kind == FailureKind::BadRequest || matches!(answer.status, 404 | 405 | 422 | 501);
         let is_again = sent.complained.words == Some(hash_of(&answer.body));
         let may = if refuses { !is_again } else { answer.status == 500 && is_again };
-        (may && sent.complained.lessons.len() < LESSONS_MAX).then_some(&answer.body[..])
+        (may && sent.complained.lessons.len() < LESSONS_MAX).then_some((answer.status, &answer.body[..]))
     }
 
     /// Whether this failure is the last one of this candidate again, word for word. Remembers its words.

@@ -53,8 +53,15 @@ pub(super) fn router(gateway: Arc<Gateway>, accounts: Arc<AccountKeeper>, reload
         paths.push(path);
     }
     paths.retain(|path| !path.contains('{'));
-    let nothing = any(move |uri: Uri| async move { nothing(uri.path(), &paths) });
-    router.fallback_service(edge(nothing, "unknown", &cross).with_state(site.clone())).with_state(site)
+    let others = any(move |State(gateway): State<Arc<Gateway>>, client: Client, request: Request<Body>| async move {
+        let opens = request.method() == Method::GET && websocket::is_asked_for(request.headers());
+        match request.uri().path() {
+            // Some agents open the WebSocket of the Responses API at their base address.
+            "/v1" | "/v1/" if opens => websocket::accept(gateway, client, request),
+            path => nothing(path, &paths),
+        }
+    });
+    router.fallback_service(edge(others, "unknown", &cross).with_state(site.clone())).with_state(site)
 }
 
 /// What every request to this path passes before its handler, outermost layer first.

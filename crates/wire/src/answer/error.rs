@@ -13,6 +13,7 @@ use serde_json::Value;
 pub use complaint::{RefusalWords, rejects_stream, rejects_stream_options};
 
 use crate::answer::reset::{self, DETAILS_MAX, Reset};
+use crate::dialect::{Dialect, Surface};
 use crate::dialects::bedrock::kind_of_exception;
 use photofinish_base::failure::FailureKind;
 use photofinish_base::printable::printable;
@@ -730,6 +731,22 @@ pub fn too_long(message: &str) -> ContextOverflow {
     let window = behind(&WINDOW_BEHIND).or_else(before).filter(|window| WINDOWS.contains(window));
     let asked = behind(&ASKED_BEHIND).filter(|asked| window.is_none_or(|window| *asked > window));
     ContextOverflow { window, asked }
+}
+
+/// With these words Anthropic's API says it, and its agents compact at them.
+pub const PROMPT_TOO_LONG: &str = "prompt is too long";
+
+/// A message of kind `ContextLength` in the words that agents of this surface know.
+pub fn overflow_words(surface: Surface, message: &str) -> String {
+    if surface.dialect() != Dialect::Anthropic || message.contains(PROMPT_TOO_LONG) {
+        return message.to_owned();
+    }
+    match too_long(message) {
+        ContextOverflow { window: Some(window), asked: Some(asked) } => {
+            format!("{PROMPT_TOO_LONG}: {asked} tokens > {window} maximum")
+        }
+        _ => format!("{PROMPT_TOO_LONG}: {message}"),
+    }
 }
 
 /// Digits, with or without commas.

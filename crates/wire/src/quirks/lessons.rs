@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::changes::rename;
-use super::turns::{SYSTEM_ROLES, cache_marks};
+use super::turns::{SYSTEM_ROLES, cache_marks, has_parts};
 use super::{CallIdForm, PastReasoning, QuirkSet, ResponsesFor, ThinkingForm};
 use crate::answer::error::RefusalWords;
 use crate::dialect::Surface;
@@ -15,6 +15,7 @@ use crate::json::raw_members::{RawMembers, raw_members, written};
 use crate::translate::Losses;
 use crate::translate::losses::{is_addition, is_optional};
 use crate::translate::signature::RemovedReasoning;
+use crate::translate::tool_names::{OPAQUE, each_name, fits};
 
 /// What an upstream does not take on a surface, or demands there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,8 +57,10 @@ pub struct RefusedRequest<'a> {
     pub body: &'a [u8],
     /// Values of its header `anthropic-beta`.
     pub betas: Vec<&'a str>,
-    /// Its provider speaks `responses` too.
-    pub has_responses: bool,
+    /// Of the refusal.
+    pub status: u16,
+    /// Its provider has chats beside the Responses API, and this is one of the two.
+    pub has_other_path: bool,
     /// Of the opening of its conversation.
     pub conversation: u64,
 }
@@ -68,6 +71,10 @@ const VALUE_MAX: usize = 64;
 const PLACES_MAX: usize = 256;
 /// Levels below the top of a request that are looked at.
 const DEPTH_MAX: usize = 8;
+
+/// The longest name of a tool, where a refusal says none, and the least that is believed, in bytes.
+const USUAL_NAME: usize = 64;
+const NAME_LEAST: usize = 16;
 
 /// The two names of one limit: where one is refused, the other is sent.
 const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
@@ -108,6 +115,7 @@ impl<'a> Looked<'a> {
         let none = QuirkSet::default;
         self.another_path()
             .or_else(|| self.turns())
+            .or_else(|| self.names())
             .or_else(|| self.calls())
             .or_else(|| self.limits())
             .or_else(|| {
@@ -120,11 +128,17 @@ impl<'a> Looked<'a> {
             })
     }
 
-    /// It names `/v1/responses`, and the request was a chat.
+    /// It names `/v1/responses`, and the request was a chat; or there is nothing at that path.
     fn another_path(&self) -> Option<QuirkSet> {
         let names_path = self.has(&["/responses", "responses api", "responses endpoint"]);
-        if !names_path || self.request.surface != Surface::Chat || !self.request.has_responses {
-            return None;
+        let is_missing = matches!(self.request.status, 404 | 405 | 501) && !self.refusal.says(&["model", "models"]);
+        match self.request.surface {
+            _ if !self.request.has_other_path => return None,
+            Surface::Responses if names_path || is_missing => {
+                return Some(QuirkSet { responses: Some(false), ..QuirkSet::default() });
+            }
+            Surface::Chat if names_path => {}
+            _ => return None,
         }
         let has_tools = self.value["tools"].as_array().is_some_and(|tools| !tools.is_empty());
         let responses_for = match has_tools && self.text.contains("tool") {
@@ -165,6 +179,21 @@ impl<'a> Looked<'a> {
         let is_refused = is_behind || !is_chat && messages.iter().any(is_system);
         (is_refused && (points || lists_roles || names_system))
             .then(|| QuirkSet { system_turns: Some(false), ..none() })
+    }
+
+    /// It names names of tools, and one of them is longer than its number or has other characters than usual.
+    fn names(&self) -> Option<QuirkSet> {
+        let says = |words: &[&str]| self.refusal.says(words);
+        if !says(&["name", "names"]) || !says(&["tool", "tools", "function", "functions", "toolspec", "custom"]) {
+            return None;
+        }
+        let (mut request, mut names) = (self.value.clone(), Vec::new());
+        each_name(&mut request, &mut |name| names.push(name.clone()));
+        let longest = names.iter().map(String::len).max()?;
+        let numbers = self.text.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
+        let most = numbers.filter(|number| (NAME_LEAST..longest).contains(number)).max().unwrap_or(USUAL_NAME);
+        let exceeds = names.iter().any(|name| !fits(name, most));
+        exceeds.then(|| QuirkSet { tool_name_max: Some(most as u64), ..QuirkSet::default() })
     }
 
     /// It names the id of a call, or wants the reasoning of a turn that called.
@@ -347,9 +376,6 @@ fn is_content(place: &str, request: &Value) -> bool {
     CONTENT.contains(&root) && request.get(root).is_some()
 }
 
-/// What holds texts, schemas and arguments of others.
-const OPAQUE: [&str; 7] = ["parameters", "input_schema", "schema", "arguments", "input", "args", "json_schema"];
-
 /// The optional members of a request, without indexes.
 fn optional(value: &Value, path: &mut Vec<String>, places: &mut BTreeSet<String>) {
     match value {
@@ -386,11 +412,6 @@ fn is_forced(choice: &Value) -> bool {
         Some(kind) => !matches!(kind, "auto" | "none"),
         None => false,
     }
-}
-
-/// Whether a result has something other than texts.
-fn has_parts(message: &Value) -> bool {
-    message["content"].as_array().is_some_and(|parts| parts.iter().any(|part| part["type"] != "text"))
 }
 
 /// The body without what these lessons are about, and what is lost. None: it has nothing of it.

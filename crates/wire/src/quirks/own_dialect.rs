@@ -6,19 +6,24 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::changes::{RequestChanges, remove, rename};
-use super::turns::{SYSTEM_ROLES, cache_marks, fit_turns, limit_marks, remind};
-use super::{BILLING, CallIdForm, PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingOff, UNKNOWN_REASONING};
+use super::turns::{SYSTEM_ROLES, cache_marks, fit_turns, limit_marks, remind, think_before_calls};
+use super::{BILLING, CallIdForm, PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingOff};
 use crate::dialect::Surface;
+use crate::dialects::claude;
 use crate::json::raw_members::{RawMembers, raw_members, written};
 use crate::json::values::json;
 use crate::request::ApiRequest;
-use crate::translate::Losses;
-use crate::translate::call_ids::CallIds;
+use crate::translate::tool_names::{PLACES, each_name, may_exceed};
+use crate::translate::{Effort, Losses, Reasoning, ToolNames};
 
 /// Whether the upstream may want the request otherwise. A quick look: [`rewritten`] decides.
 pub fn concerns(request: &ApiRequest, quirks: &Quirks) -> bool {
     // Most requests say no limit, and most upstreams demand nothing else.
-    let quirks = Quirks { max_completion_tokens: quirks.max_completion_tokens && request.has_older_limit, ..*quirks };
+    let quirks = Quirks {
+        max_completion_tokens: quirks.max_completion_tokens && request.has_older_limit,
+        tool_name_max: quirks.tool_name_max.filter(|_| exceeds_names(request, quirks)),
+        ..*quirks
+    };
     touches(request.surface, &quirks) || request.surface.repeats_model()
 }
 
@@ -26,15 +31,26 @@ pub fn concerns(request: &ApiRequest, quirks: &Quirks) -> bool {
 pub fn parses(request: &ApiRequest, quirks: &Quirks) -> bool {
     let is_fitted = match request.surface {
         Surface::Chat => fits_history(quirks) && may_need_a_fit(request.body(), quirks),
-        Surface::Messages => reminds(request.body(), quirks) || exceeds_marks(request.body(), quirks),
+        Surface::Messages => {
+            reminds(request.body(), quirks) || exceeds_marks(request.body(), quirks) || thinks(request.body(), quirks)
+        }
         _ => false,
     };
-    is_fitted || request.surface.repeats_model()
+    is_fitted || request.surface.repeats_model() || exceeds_names(request, quirks)
+}
+
+/// Whether there may be a tool whose name the vendor does not take.
+fn exceeds_names(request: &ApiRequest, quirks: &Quirks) -> bool {
+    request.has_tools && quirks.tool_name_max.is_some_and(|most| may_exceed(request.body(), bytes(most)))
+}
+
+fn bytes(most: u64) -> usize {
+    usize::try_from(most).unwrap_or(usize::MAX)
 }
 
 /// Whether earlier calls must have a form, or turns their place.
 fn fits_history(quirks: &Quirks) -> bool {
-    quirks.past_reasoning == PastReasoning::Wanted
+    matches!(quirks.past_reasoning, PastReasoning::Wanted | PastReasoning::Never)
         || quirks.call_ids != CallIdForm::Any
         || quirks.system_turns == Some(false)
         || !(quirks.developer_turns && quirks.user_after_tool && quirks.result_media)
@@ -43,6 +59,7 @@ fn fits_history(quirks: &Quirks) -> bool {
 /// Whether the text of a conversation may have something that must be fitted.
 fn may_need_a_fit(conversation: &[u8], quirks: &Quirks) -> bool {
     has(conversation, CALLS)
+        || has(conversation, "\"reasoning_content\"")
         || reminds(conversation, quirks)
         || (!quirks.developer_turns && has(conversation, "\"developer\""))
 }
@@ -56,6 +73,11 @@ fn reminds(conversation: &[u8], quirks: &Quirks) -> bool {
     quirks.system_turns == Some(false) && SYSTEM_ROLES.iter().any(|role| has(conversation, &format!("\"{role}\"")))
 }
 
+/// Whether calls of Messages may lack the thoughts that the vendor wants.
+fn thinks(conversation: &[u8], quirks: &Quirks) -> bool {
+    quirks.past_reasoning == PastReasoning::Wanted && has(conversation, "\"tool_use\"")
+}
+
 fn exceeds_marks(body: &[u8], quirks: &Quirks) -> bool {
     quirks.cache_marks.is_some_and(|most| cache_marks(body) as u64 > most)
 }
@@ -63,8 +85,15 @@ fn exceeds_marks(body: &[u8], quirks: &Quirks) -> bool {
 /// How calls and their results begin in a conversation.
 const CALLS: &str = "\"tool_call";
 
-/// The body as this upstream wants it, and what is lost. None: as it is.
-pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &RequestChanges) -> Option<(String, Losses)> {
+/// A body as its upstream wants it.
+pub struct RewrittenBody {
+    pub text: String,
+    pub losses: Losses,
+    pub names: ToolNames,
+}
+
+/// The body as this upstream wants it. None: as it is.
+pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &RequestChanges) -> Option<RewrittenBody> {
     let touches = touches(surface, quirks);
     if !touches && changes.keeps_bodies() {
         return None;
@@ -82,29 +111,35 @@ pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &Reque
             _ => {}
         }
     }
+    let most = quirks.tool_name_max.map(bytes).filter(|most| may_exceed(body, *most));
+    let names = most.and_then(|most| rewriter.names(most)).unwrap_or_default();
     let Rewriter { losses, changed, .. } = rewriter;
-    changed.then(|| (written(&members), losses))
+    changed.then(|| RewrittenBody { text: written(&members), losses, names })
 }
 
 /// Whether the upstream demands anything of requests of this surface.
 fn touches(surface: Surface, quirks: &Quirks) -> bool {
-    match surface {
-        Surface::Chat => {
-            quirks.max_completion_tokens || !quirks.forced_tools || quirks.max_output.is_some() || fits_history(quirks)
+    quirks.tool_name_max.is_some()
+        || match surface {
+            Surface::Chat => {
+                quirks.max_completion_tokens
+                    || !quirks.forced_tools
+                    || quirks.max_output.is_some()
+                    || fits_history(quirks)
+            }
+            Surface::Messages => {
+                !quirks.forced_tools
+                    || quirks.system_turns == Some(false)
+                    || quirks.cache_marks.is_some()
+                    || !quirks.claude
+                    || quirks.thinking_off != ThinkingOff::Disabled
+                    || quirks.thinking == ThinkingForm::Effort
+                    || quirks.sampling == SamplingForm::Refused
+                    || quirks.max_output.is_some()
+            }
+            Surface::Responses => !quirks.forced_tools,
+            _ => false,
         }
-        Surface::Messages => {
-            !quirks.forced_tools
-                || quirks.system_turns == Some(false)
-                || quirks.cache_marks.is_some()
-                || !quirks.billing_line
-                || quirks.thinking_off != ThinkingOff::Disabled
-                || quirks.thinking == ThinkingForm::Effort
-                || quirks.sampling == SamplingForm::Refused
-                || quirks.max_output.is_some()
-        }
-        Surface::Responses => !quirks.forced_tools,
-        _ => false,
-    }
 }
 
 struct Rewriter<'m, 'a> {
@@ -133,6 +168,19 @@ impl Rewriter<'_, '_> {
         self.changed |= remove(self.members, name);
     }
 
+    /// Tools get names that the vendor takes, wherever they are named. None: all have one.
+    fn names(&mut self, most: usize) -> Option<ToolNames> {
+        let values = PLACES.iter().filter_map(|place| Some((*place, self.value(place)?)));
+        let (mut values, mut found): (Vec<(&str, Value)>, Vec<String>) = (values.collect(), Vec::new());
+        values.iter_mut().for_each(|(_, value)| each_name(value, &mut |name| found.push(name.clone())));
+        let names = ToolNames::of(found.iter().map(String::as_str), most)?;
+        for (place, mut value) in values {
+            each_name(&mut value, &mut |name| names.send(name));
+            self.put(place, &value);
+        }
+        Some(names)
+    }
+
     fn chat(&mut self, quirks: &Quirks) {
         if quirks.max_completion_tokens {
             self.changed |= rename(self.members, "max_tokens", "max_completion_tokens");
@@ -141,15 +189,12 @@ impl Rewriter<'_, '_> {
             self.free_choice();
         }
         self.limit(["max_tokens", "max_completion_tokens"], quirks);
-        let ids = CallIds::of_form(quirks.call_ids);
         if fits_history(quirks)
             && self.text("messages").is_some_and(|text| may_need_a_fit(text.as_bytes(), quirks))
             && let Some(mut messages) = self.value("messages")
+            && fit_turns(&mut messages, quirks, &mut self.losses)
         {
-            let fits = fit_turns(&mut messages, quirks, &mut self.losses);
-            if chat_history(&mut messages, quirks.past_reasoning == PastReasoning::Wanted, ids) | fits {
-                self.put("messages", &messages);
-            }
+            self.put("messages", &messages);
         }
     }
 
@@ -205,14 +250,20 @@ impl Rewriter<'_, '_> {
             self.thinking(&thinking, quirks);
         }
         self.limit(["max_tokens", ""], quirks);
-        if self.text("messages").is_some_and(|text| reminds(text.as_bytes(), quirks))
+        if !quirks.claude {
+            self.without_claudes(quirks);
+        }
+        if self.text("messages").is_some_and(|text| [reminds, thinks].iter().any(|may| may(text.as_bytes(), quirks)))
             && let Some(mut messages) = self.value("messages")
-            && remind(&mut messages, &mut self.losses)
         {
-            self.put("messages", &messages);
+            let reminded = quirks.system_turns == Some(false) && remind(&mut messages, &mut self.losses);
+            let wants = quirks.past_reasoning == PastReasoning::Wanted;
+            if messages.as_array_mut().is_some_and(|list| wants && think_before_calls(list)) | reminded {
+                self.put("messages", &messages);
+            }
         }
         self.marks(quirks);
-        if !quirks.billing_line
+        if !quirks.claude
             && self.text("system").is_some_and(|text| has(text.as_bytes(), BILLING))
             && let Some(Value::Array(mut blocks)) = self.value("system")
         {
@@ -260,37 +311,34 @@ impl Rewriter<'_, '_> {
                 self.put("thinking", &json!({ "type": "adaptive", "display": display }));
                 self.losses.lose("thinking.budget_tokens");
             }
+            (Some("adaptive"), _) if quirks.thinking == ThinkingForm::Budget => {
+                let effort =
+                    self.value("output_config").and_then(|config| Effort::from_name(config["effort"].as_str()?));
+                let limit = self.value("max_tokens").and_then(|tokens| tokens.as_u64());
+                // High is what such a request means without an effort.
+                let asked = Reasoning { effort: effort.or(Some(Effort::High)), ..Reasoning::default() };
+                match claude::budget(&asked, limit, quirks.max_output) {
+                    Some(budget) => self.put("thinking", &json!({ "type": "enabled", "budget_tokens": budget })),
+                    None => self.remove("thinking"),
+                }
+                self.losses.lose("thinking.type");
+            }
             _ => {}
         }
     }
-}
 
-/// Fits ids of calls, and adds a text for missing reasoning. Returns whether anything was changed.
-fn chat_history(messages: &mut Value, wants_reasoning: bool, mut ids: Option<CallIds>) -> bool {
-    let mut changed = false;
-    for message in messages.as_array_mut().into_iter().flatten() {
-        let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut).filter(|calls| !calls.is_empty());
-        let has_calls = calls.is_some();
-        for call in calls.into_iter().flatten() {
-            changed |= fit(call.get_mut("id"), |id| ids.as_mut().map(|ids| ids.call(id)));
+    /// Leaves out what only Claude's own API has. An effort stays where one is taken.
+    fn without_claudes(&mut self, quirks: &Quirks) {
+        self.losses.lose_if(self.text("context_management").is_some(), "context_management");
+        self.remove("context_management");
+        let takes_effort = matches!(quirks.thinking, ThinkingForm::Effort | ThinkingForm::Either);
+        let Some(Value::Object(mut config)) = self.value("output_config").filter(|_| !takes_effort) else { return };
+        if config.shift_remove("effort").is_some() {
+            self.losses.lose("output_config.effort");
         }
-        changed |= fit(message.get_mut("tool_call_id"), |id| ids.as_mut().map(|ids| ids.result(id)));
-        let has_reasoning = message["reasoning_content"].as_str().is_some_and(|text| !text.is_empty());
-        if wants_reasoning && has_calls && !has_reasoning && message.is_object() {
-            message["reasoning_content"] = Value::from(UNKNOWN_REASONING);
-            changed = true;
+        match config.is_empty() {
+            true => self.remove("output_config"),
+            false => self.put("output_config", &Value::Object(config)),
         }
-    }
-    changed
-}
-
-fn fit(id: Option<&mut Value>, fitted: impl FnOnce(&str) -> Option<String>) -> bool {
-    let Some(id) = id else { return false };
-    match id.as_str().and_then(fitted) {
-        Some(other) if id.as_str() != Some(other.as_str()) => {
-            *id = Value::from(other);
-            true
-        }
-        _ => false,
     }
 }

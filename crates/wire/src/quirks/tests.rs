@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use std::sync::LazyLock;
 
 use super::*;
+use crate::RequestTranslation;
 use crate::dialect::Surface;
 
 const RULES: &str = include_str!("../../data/rules.toml");
@@ -147,7 +148,7 @@ fn claude(name: &str) -> Quirks {
 fn changed(surface: Surface, body: &Value, quirks: Quirks, changes: &RequestChanges) -> (Value, Vec<String>) {
     match rewritten(surface, body.to_string().as_bytes(), &quirks, changes) {
         None => (body.clone(), Vec::new()),
-        Some((text, losses)) => (serde_json::from_str(&text).unwrap(), losses.names().map(str::to_owned).collect()),
+        Some(made) => (serde_json::from_str(&made.text).unwrap(), made.losses.names().map(str::to_owned).collect()),
     }
 }
 
@@ -261,9 +262,9 @@ fn a_message_gets_what_its_claude_demands() {
 fn members_that_nobody_touches_keep_their_bytes() {
     let body = r#"{ "seed": 1e3, "max_tokens":5, "messages": [ {"role":"user","content":"\ud83d"} ] }"#;
     let openai = Quirks { max_completion_tokens: true, ..Quirks::default() };
-    let (text, _) = rewritten(Surface::Chat, body.as_bytes(), &openai, &RequestChanges::default()).unwrap();
+    let made = rewritten(Surface::Chat, body.as_bytes(), &openai, &RequestChanges::default()).unwrap();
     let expected = r#"{"seed":1e3,"max_completion_tokens":5,"messages":[ {"role":"user","content":"\ud83d"} ]}"#;
-    assert_eq!(text, expected);
+    assert_eq!(made.text, expected);
 }
 
 #[test]
@@ -280,4 +281,192 @@ fn the_operator_sets_defaults_and_drops_members() {
     assert_eq!((its, lost), (expected, vec!["seed".to_owned()]));
     let (same, _) = changed(Surface::Chat, &body, Quirks::default(), &RequestChanges::default());
     assert_eq!(same, body);
+}
+
+#[test]
+fn what_claude_alone_takes_goes_to_no_other_model() {
+    let other = Quirks { past_reasoning: PastReasoning::Wanted, ..claude("qwen3-coder") };
+    let asked = json!({ "max_tokens": 20_000, "thinking": { "type": "adaptive" }, "output_config": { "effort": "low" },
+        "context_management": { "edits": [{ "type": "clear_thinking_20251015", "keep": "all" }] } });
+    let lost = "thinking.type output_config.effort context_management";
+    let budget = json!({ "max_tokens": 20_000, "thinking": { "type": "enabled", "budget_tokens": 1_024 } });
+    let format = json!({ "output_config": { "effort": "max", "format": { "type": "json_schema" } } });
+    for (quirks, body, expected, lost) in [
+        (other, asked.clone(), budget, lost),
+        (other, format, json!({ "output_config": { "format": { "type": "json_schema" } } }), "output_config.effort"),
+        (
+            other,
+            json!({ "thinking": { "type": "adaptive" }, "max_tokens": 9 }),
+            json!({ "max_tokens": 9 }),
+            "thinking.type",
+        ),
+        (claude("claude-opus-5"), asked.clone(), asked.clone(), ""),
+        (
+            other,
+            json!({ "system": [{ "type": "text", "text": "x-anthropic-billing-header: cch=1" }, { "type": "text", "text": "s" }] }),
+            json!({ "system": [{ "type": "text", "text": "s" }] }),
+            "",
+        ),
+        (
+            claude("deepseek-v4-pro"),
+            json!({ "thinking": { "type": "adaptive" }, "output_config": { "effort": "max" } }),
+            json!({ "thinking": { "type": "adaptive" }, "output_config": { "effort": "max" } }),
+            "",
+        ),
+    ] {
+        let (its, names) = changed(Surface::Messages, &body, quirks, &RequestChanges::default());
+        assert_eq!((&its, names.join(" ")), (&expected, lost.to_owned()), "{body}");
+    }
+}
+
+/// A conversation of Messages with a call, and with a thought before it.
+fn called(thought: &str, signature: &str) -> Value {
+    let thinking = json!({ "type": "thinking", "thinking": thought, "signature": signature });
+    let call = json!({ "type": "tool_use", "id": "c", "name": "f", "input": {} });
+    let said = if thought.is_empty() { json!([call]) } else { json!([thinking, call]) };
+    json!({ "max_tokens": 9, "messages": [
+        { "role": "user", "content": "x" }, { "role": "assistant", "content": said },
+        { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "c", "content": "1" }] },
+        { "role": "assistant", "content": "one" }, { "role": "user", "content": "and now?" },
+    ] })
+}
+
+#[test]
+fn a_vendor_that_wants_thoughts_back_gets_one_with_each_call_in_either_dialect() {
+    for model in ["deepseek-v4-pro", "kimi-k2.6"] {
+        let (own, _) = changed(Surface::Messages, &called("", ""), claude(model), &RequestChanges::default());
+        assert_eq!(own, called(UNKNOWN_REASONING, ""), "{model}");
+        let kept = called("so", "s");
+        assert_eq!(changed(Surface::Messages, &kept, claude(model), &RequestChanges::default()).0, kept);
+        let chat = |reasoning: Value| {
+            let mut call = json!({ "role": "assistant", "content": null, "tool_calls": [{ "id": "c", "type": "function",
+                "function": { "name": "f", "arguments": "{}" } }] });
+            call.as_object_mut().unwrap().extend(reasoning.as_object().unwrap().clone());
+            json!({ "messages": [{ "role": "user", "content": "x" }, call, { "role": "tool", "tool_call_id": "c", "content": "1" }] })
+        };
+        for (reasoning, expected) in [(json!({}), UNKNOWN_REASONING), (json!({ "reasoning_content": "so" }), "so")] {
+            let conversation = Surface::Chat.conversation(chat(reasoning).to_string().as_bytes()).unwrap();
+            let options = TranslationOptions::of_model(Dialect::Anthropic, model);
+            let up = Dialect::Anthropic.request(&conversation, &options, &mut Losses::default());
+            let thought = &up["messages"][1]["content"][0];
+            assert_eq!((&thought["type"], &thought["thinking"]), (&json!("thinking"), &json!(expected)), "{model}");
+        }
+    }
+    let claudes = changed(Surface::Messages, &called("", ""), claude("claude-opus-4-6"), &RequestChanges::default());
+    assert_eq!(claudes.0, called("", ""));
+}
+
+#[test]
+fn a_vendor_that_never_takes_reasoning_gets_none() {
+    let groq = Quirks { past_reasoning: PastReasoning::Never, ..Quirks::default() };
+    let said = |more: Value| {
+        let mut turn = json!({ "role": "assistant", "content": "one" });
+        turn.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({ "messages": [{ "role": "user", "content": "x" }, turn, { "role": "user", "content": "y" }] })
+    };
+    let body = said(json!({ "reasoning_content": "so" }));
+    let (its, lost) = changed(Surface::Chat, &body, groq, &RequestChanges::default());
+    assert_eq!((its, lost), (said(json!({})), vec!["reasoning_content".to_owned()]));
+    assert_eq!(changed(Surface::Chat, &body, Quirks::default(), &RequestChanges::default()).0, body);
+}
+
+#[test]
+fn the_last_cache_marks_stay_in_every_dialect_that_has_them() {
+    let marked = |text: &str| json!([{ "type": "text", "text": text, "cache_control": { "type": "ephemeral" } }]);
+    let turn = |role: &str, text: &str| json!({ "role": role, "content": marked(text) });
+    let body = json!({ "model": "m", "max_tokens": 9, "system": marked("s"),
+        "tools": [{ "name": "f", "input_schema": { "type": "object" }, "cache_control": { "type": "ephemeral" } }],
+        "messages": [turn("user", "1"), turn("assistant", "2"), turn("user", "3"), turn("assistant", "4"), turn("user", "5")] });
+    let conversation = Surface::Messages.conversation(body.to_string().as_bytes()).unwrap();
+    let up = |dialect, model: &str| {
+        let options = TranslationOptions::of_model(dialect, model);
+        let made = RequestTranslation::translated(Surface::Messages, &conversation, dialect, &options).unwrap();
+        serde_json::from_slice::<Value>(&made.body_for("m", crate::AnswerForm::Plain).joined()).unwrap()
+    };
+    let own = changed(Surface::Messages, &body, claude("claude-opus-5"), &RequestChanges::default()).0;
+    for (up, mark) in [
+        (up(Dialect::Anthropic, "claude-opus-5"), "cache_control"),
+        (up(Dialect::Bedrock, "anthropic.claude-opus-5"), "cachePoint"),
+        (own, "cache_control"),
+    ] {
+        assert_eq!(up.to_string().matches(mark).count(), 4, "{up}");
+        assert!(!up["messages"][0].to_string().contains(mark) && up["messages"][4].to_string().contains(mark), "{up}");
+    }
+}
+
+#[test]
+fn a_picture_in_a_result_arrives_in_every_dialect() {
+    const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk";
+    let url = format!("data:image/png;base64,{PNG}");
+    let call = json!({ "id": "c", "type": "function", "function": { "name": "f", "arguments": "{}" } });
+    let chat = json!({ "model": "m", "messages": [{ "role": "user", "content": "x" }, { "role": "assistant", "tool_calls": [call] },
+        { "role": "tool", "tool_call_id": "c", "content": [{ "type": "text", "text": "seen" }, { "type": "image_url", "image_url": { "url": url } }] }] });
+    let image = json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": PNG } });
+    let messages = json!({ "model": "m", "max_tokens": 9, "messages": [{ "role": "user", "content": "x" },
+        { "role": "assistant", "content": [{ "type": "tool_use", "id": "c", "name": "f", "input": {} }] },
+        { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "c", "content": [{ "type": "text", "text": "seen" }, image] }] }] });
+    let responses = json!({ "model": "m", "input": [{ "role": "user", "content": "x" },
+        { "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}" },
+        { "type": "function_call_output", "call_id": "c", "output": [{ "type": "input_text", "text": "seen" }, { "type": "input_image", "image_url": url }] }] });
+    let inline = json!({ "inlineData": { "mimeType": "image/png", "data": PNG } });
+    let gemini = |inside: bool| {
+        let mut result = json!({ "name": "f", "response": { "output": "seen" } });
+        if inside {
+            result["parts"] = json!([inline]);
+        }
+        let parts = if inside {
+            json!([{ "functionResponse": result }])
+        } else {
+            json!([{ "functionResponse": result }, inline])
+        };
+        json!({ "contents": [{ "role": "user", "parts": [{ "text": "x" }] },
+            { "role": "model", "parts": [{ "functionCall": { "name": "f", "args": {} } }] }, { "role": "user", "parts": parts }] })
+    };
+    let ollama = json!({ "model": "m", "messages": [{ "role": "user", "content": "x" },
+        { "role": "assistant", "content": "", "tool_calls": [{ "function": { "name": "f", "arguments": {} } }] },
+        { "role": "tool", "tool_name": "f", "content": "seen", "images": [PNG] }] });
+    for (surface, body) in [
+        (Surface::Chat, chat),
+        (Surface::Messages, messages),
+        (Surface::Responses, responses),
+        (Surface::Gemini, gemini(false)),
+        (Surface::Gemini, gemini(true)),
+        (Surface::OllamaChat, ollama),
+    ] {
+        let conversation = surface.conversation(body.to_string().as_bytes()).unwrap();
+        for dialect in Dialect::ALL {
+            let options = TranslationOptions::of_model(dialect, "anthropic.claude-opus-5");
+            let made = RequestTranslation::translated(surface, &conversation, dialect, &options).unwrap();
+            let up = String::from_utf8(made.body_for("m", crate::AnswerForm::Plain).joined().to_vec()).unwrap();
+            assert!(up.contains(PNG) && up.contains("seen"), "{surface:?} over {dialect:?}: {up} {:?}", made.losses());
+            assert!(made.losses().keeps_content(), "{surface:?} over {dialect:?}");
+            let up: Value = serde_json::from_str(&up).unwrap();
+            let in_tool = |message: &&Value| message["role"] == "tool" && message["content"].is_array();
+            let tools = up["messages"].as_array().into_iter().flatten().filter(in_tool).count();
+            assert_eq!(tools, 0, "a chat has texts alone in results: {up}");
+        }
+    }
+}
+
+#[test]
+fn a_vendor_that_takes_no_user_after_a_result_gets_an_assistant_between() {
+    let quirks = Quirks { user_after_tool: false, ..Quirks::default() };
+    let call = json!({ "id": "c", "type": "function", "function": { "name": "f", "arguments": "{}" } });
+    let body = json!({ "model": "m", "messages": [{ "role": "user", "content": "x" },
+        { "role": "assistant", "content": null, "tool_calls": [call] },
+        { "role": "tool", "tool_call_id": "c", "content": "1" }, { "role": "user", "content": "y" }] });
+    let roles = |body: &Value| -> String {
+        let turns = body["messages"].as_array().unwrap().iter();
+        turns.map(|turn| turn["role"].as_str().unwrap().to_owned() + " ").collect()
+    };
+    let (own, _) = changed(Surface::Chat, &body, quirks, &RequestChanges::default());
+    let of_messages = json!({ "model": "m", "max_tokens": 9, "messages": [{ "role": "user", "content": "x" },
+        { "role": "assistant", "content": [{ "type": "tool_use", "id": "c", "name": "f", "input": {} }] },
+        { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "c", "content": "1" }, { "type": "text", "text": "y" }] }] });
+    let conversation = Surface::Messages.conversation(of_messages.to_string().as_bytes()).unwrap();
+    let options = TranslationOptions { model: "m".to_owned(), quirks };
+    let translated = Dialect::OpenAi.request(&conversation, &options, &mut Losses::default());
+    for up in [own, translated] {
+        assert_eq!(roles(&up), "user assistant tool assistant user ", "{up}");
+    }
 }

@@ -3,11 +3,14 @@
 
 use serde_json::Value;
 
-use super::{Quirks, reminder};
+use super::{PastReasoning, Quirks, UNKNOWN_REASONING, reminder};
 use crate::json::values::json;
 use crate::translate::Losses;
+use crate::translate::call_ids::CallIds;
 
 const MARK: &str = "cache_control";
+/// Bedrock's, a block of its own.
+const POINT: &str = "cachePoint";
 
 /// How many cache marks a request has, at most: a text may have the word too.
 pub fn cache_marks(body: &[u8]) -> usize {
@@ -20,7 +23,18 @@ pub const SYSTEM_ROLES: [&str; 2] = ["system", "developer"];
 /// Leaves out cache marks, from the end, once `left` are there. Returns whether it did.
 pub fn limit_marks(value: &mut Value, left: &mut u64) -> bool {
     match value {
-        Value::Array(items) => items.iter_mut().rev().fold(false, |changed, item| limit_marks(item, left) | changed),
+        Value::Array(items) => {
+            let before = items.len();
+            let mut changed = false;
+            for at in (0..before).rev() {
+                match (items[at].get(POINT), left.checked_sub(1)) {
+                    (None, _) => changed |= limit_marks(&mut items[at], left),
+                    (Some(_), Some(less)) => *left = less,
+                    (Some(_), None) => drop(items.remove(at)),
+                }
+            }
+            changed || items.len() < before
+        }
         Value::Object(members) => {
             let mut changed = members.get_mut("content").is_some_and(|content| limit_marks(content, left));
             if members.get(MARK).is_some_and(|mark| !mark.is_null()) {
@@ -35,9 +49,12 @@ pub fn limit_marks(value: &mut Value, left: &mut u64) -> bool {
     }
 }
 
-/// The turns of a chat in the roles and the order that the vendor takes. Returns whether anything was changed.
+/// The turns of a chat with the roles, the order, the ids and the reasoning that the vendor takes. Returns whether anything was
+/// changed.
 pub fn fit_turns(messages: &mut Value, quirks: &Quirks, losses: &mut Losses) -> bool {
-    let mut changed = quirks.system_turns == Some(false) && remind(messages, losses);
+    let ids = CallIds::of_form(quirks.call_ids);
+    let mut changed = chat_history(messages, quirks.past_reasoning, ids, losses);
+    changed |= quirks.system_turns == Some(false) && remind(messages, losses);
     let Value::Array(list) = messages else { return changed };
     for message in list.iter_mut().filter(|message| !quirks.developer_turns && message["role"] == "developer") {
         message["role"] = Value::from("system");
@@ -59,24 +76,24 @@ pub fn fit_turns(messages: &mut Value, quirks: &Quirks, losses: &mut Losses) -> 
 /// What results of tools have beside text goes into a user turn behind them. Returns whether there was any.
 fn attach(list: &mut Vec<Value>) -> bool {
     let (mut changed, mut held, mut ordered) = (false, Vec::new(), Vec::with_capacity(list.len()));
-    let is_text = |part: &Value| part["type"] == "text";
     for mut message in list.drain(..) {
-        if message["role"] != "tool" && !held.is_empty() {
+        let is_result = message["role"] == "tool";
+        if !is_result && !held.is_empty() {
             ordered.push(json!({ "role": "user", "content": std::mem::take(&mut held) }));
         }
-        let is_result = message["role"] == "tool";
-        if let Some(Value::Array(parts)) = message.get_mut("content")
-            && is_result
-            && !parts.iter().all(is_text)
-        {
+        if is_result && has_parts(&message) {
             changed = true;
-            let (texts, others): (Vec<Value>, Vec<Value>) = parts.drain(..).partition(is_text);
+            let parts = message["content"].as_array_mut().map(std::mem::take).unwrap_or_default();
+            let (mut texts, others): (Vec<Value>, Vec<Value>) =
+                parts.into_iter().partition(|part| part["type"] == "text");
+            let id = message["tool_call_id"].as_str().unwrap_or_default();
+            held.push(json!({ "type": "text", "text": format!("Attachments of the result of tool call {id}:") }));
             held.extend(others);
-            *parts = texts;
-            if parts.is_empty() {
-                parts
-                    .push(json!({ "type": "text", "text": "The result is attached in the next message of the user." }));
+            if texts.is_empty() {
+                texts.push(json!({ "text": "The result is attached in the next message of the user." }));
             }
+            let texts: Vec<&str> = texts.iter().filter_map(|part| part["text"].as_str()).collect();
+            message["content"] = Value::from(texts.join("\n"));
         }
         ordered.push(message);
     }
@@ -84,6 +101,26 @@ fn attach(list: &mut Vec<Value>) -> bool {
         ordered.push(json!({ "role": "user", "content": held }));
     }
     *list = ordered;
+    changed
+}
+
+/// Whether a result has something other than texts.
+pub fn has_parts(message: &Value) -> bool {
+    message["content"].as_array().is_some_and(|parts| parts.iter().any(|part| part["type"] != "text"))
+}
+
+/// Turns of Messages that call tools get a thought where they have none. Returns whether any did.
+pub fn think_before_calls(messages: &mut [Value]) -> bool {
+    let mut changed = false;
+    let is = |block: &Value, kinds: &[&str]| kinds.iter().any(|kind| block["type"] == *kind);
+    for message in messages.iter_mut().filter(|message| message["role"] == "assistant") {
+        let Some(Value::Array(blocks)) = message.get_mut("content") else { continue };
+        let thinks = blocks.iter().any(|block| is(block, &["thinking", "redacted_thinking"]));
+        if !thinks && blocks.iter().any(|block| is(block, &["tool_use"])) {
+            blocks.insert(0, json!({ "type": "thinking", "thinking": UNKNOWN_REASONING, "signature": "" }));
+            changed = true;
+        }
+    }
     changed
 }
 
@@ -110,4 +147,41 @@ pub fn remind(messages: &mut Value, losses: &mut Losses) -> bool {
         changed = true;
     }
     changed
+}
+
+/// Fits ids of calls, and adds a text for missing reasoning. Returns whether anything was changed.
+fn chat_history(messages: &mut Value, reasoning: PastReasoning, mut ids: Option<CallIds>, losses: &mut Losses) -> bool {
+    let mut changed = false;
+    for message in messages.as_array_mut().into_iter().flatten() {
+        let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut).filter(|calls| !calls.is_empty());
+        let has_calls = calls.is_some();
+        for call in calls.into_iter().flatten() {
+            changed |= fit(call.get_mut("id"), |id| ids.as_mut().map(|ids| ids.call(id)));
+        }
+        changed |= fit(message.get_mut("tool_call_id"), |id| ids.as_mut().map(|ids| ids.result(id)));
+        let has_reasoning = message["reasoning_content"].as_str().is_some_and(|text| !text.is_empty());
+        if reasoning == PastReasoning::Never
+            && let Some(members) = message.as_object_mut()
+            && members.shift_remove("reasoning_content").is_some()
+        {
+            losses.lose_if(has_reasoning, "reasoning_content");
+            changed = true;
+        }
+        if reasoning == PastReasoning::Wanted && has_calls && !has_reasoning && message.is_object() {
+            message["reasoning_content"] = Value::from(UNKNOWN_REASONING);
+            changed = true;
+        }
+    }
+    changed
+}
+
+fn fit(id: Option<&mut Value>, fitted: impl FnOnce(&str) -> Option<String>) -> bool {
+    let Some(id) = id else { return false };
+    match id.as_str().and_then(fitted) {
+        Some(other) if id.as_str() != Some(other.as_str()) => {
+            *id = Value::from(other);
+            true
+        }
+        _ => false,
+    }
 }

@@ -80,7 +80,7 @@ impl CallIds {
 }
 
 /// The base with a number behind it.
-fn suffixed(base: &str, number: u64, most: usize) -> String {
+pub(crate) fn suffixed(base: &str, number: u64, most: usize) -> String {
     let number = number.to_string();
     let kept = base.get(..base.len().min(most.saturating_sub(number.len() + 1))).unwrap_or_default();
     format!("{kept}_{number}")

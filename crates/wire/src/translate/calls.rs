@@ -6,11 +6,12 @@
 //! for sure breaks the answer: it is never guessed.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::arguments::ArgumentScan;
-use super::{AnswerPiece, FinishReason};
+use super::{AnswerPiece, FinishReason, ToolNames};
 use crate::answer::growing::ITEMS_MAX;
 use crate::json::numbers::parse;
 use crate::json::unescape;
@@ -33,6 +34,8 @@ pub struct AnswerCalls {
     untold: usize,
     /// Functions whose arguments may be a free text.
     take_text: HashSet<String>,
+    /// Tools that went up under other names.
+    names: Arc<ToolNames>,
     /// Arguments may be any JSON value: they are passed on as a text.
     take_any_value: bool,
     /// Arguments are kept, to be compared with what is written.
@@ -114,7 +117,9 @@ impl GrowingCall {
             // Many providers send an empty text for a call without arguments.
             None => true,
             Some(b'{') => self.scan.is_object(),
-            Some(_) => calls.take_text.contains(&self.name) || calls.take_any_value && self.scan.is_value(),
+            Some(_) => {
+                calls.take_text.contains(calls.names.asked(&self.name)) || calls.take_any_value && self.scan.is_value()
+            }
         }
     }
 }
@@ -127,8 +132,8 @@ impl AnswerCalls {
     }
 
     /// These functions stand for free-form tools, so a text that does not begin as an object is complete.
-    pub fn taking_text(names: HashSet<String>) -> AnswerCalls {
-        AnswerCalls { take_text: names, ..AnswerCalls::default() }
+    pub fn taking_text(functions: HashSet<String>, names: Arc<ToolNames>) -> AnswerCalls {
+        AnswerCalls { take_text: functions, names, ..AnswerCalls::default() }
     }
 
     /// Keeps the arguments from now on.
@@ -145,7 +150,7 @@ impl AnswerCalls {
             order
         };
         let is_same = |read: &GrowingCall, written: &GrowingCall| {
-            let is_turned = read.custom || written.custom || self.take_text.contains(&read.name);
+            let is_turned = read.custom || written.custom || self.take_text.contains(self.names.asked(&read.name));
             read.choice == written.choice && (is_turned || read.is_cut || read.said() == written.said())
         };
         let mut pairs = in_order(self).into_iter().zip(in_order(written));
@@ -231,7 +236,8 @@ impl AnswerCalls {
                 continue;
             }
             let (index, call) = (choice, &mut self.calls[at]);
-            let (number, id, name, custom) = (call.call, call.id.clone(), call.name.clone(), call.custom);
+            let (number, id, name, custom) =
+                (call.call, call.id.clone(), self.names.asked(&call.name).to_owned(), call.custom);
             let (signature, text) = (call.signature.take(), std::mem::take(&mut call.held));
             pieces.push(AnswerPiece::Call { index, call: number, id, name, custom, signature });
             pieces.extend((!text.is_empty()).then_some(AnswerPiece::Arguments { index, call: number, text }));

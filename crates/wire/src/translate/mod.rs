@@ -25,6 +25,7 @@ mod piece;
 mod said;
 pub mod signature;
 mod streams;
+pub(crate) mod tool_names;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -40,3 +41,4 @@ pub use losses::Losses;
 pub use piece::{AnswerPiece, Citation, FinishReason, PARAGRAPH};
 pub use said::{SaidAnswer, SaidCall};
 pub use streams::{ReadPieces, WritePieces};
+pub use tool_names::ToolNames;

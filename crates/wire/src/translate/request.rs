@@ -20,7 +20,7 @@ use crate::request::prefix::Prefix;
 use crate::stream::framing::Framing;
 use crate::translate::losses::{IN_WORDS, name_of};
 use crate::translate::signature::RemovedReasoning;
-use crate::translate::{Conversation, Format, Losses, MessagePart, as_functions};
+use crate::translate::{Conversation, Format, Losses, MessagePart, ToolNames, as_functions};
 use photofinish_base::memory::Lease;
 use photofinish_base::parts::BodyParts;
 
@@ -34,6 +34,8 @@ pub struct RequestTranslation {
     losses: Losses,
     /// Free-form tools that were translated to functions, and whose calls are translated back.
     pub(super) customs: HashSet<String>,
+    /// Tools whose names the upstream does not take.
+    pub(super) names: Arc<ToolNames>,
     /// The caller lists `functions` instead of tools, so that an answer has a `function_call`.
     pub(super) legacy_functions: bool,
     /// Members of the request that a translated answer repeats.
@@ -97,6 +99,7 @@ impl RequestTranslation {
             request,
             losses,
             customs: HashSet::new(),
+            names: Arc::default(),
             echo: Arc::default(),
             embedding: None,
             _lease: None,
@@ -117,10 +120,14 @@ impl RequestTranslation {
         let functions = if dialect.has_custom_tools(options) { None } else { as_functions(conversation, &mut lost) };
         let (plain, customs) = functions.map_or((None, HashSet::new()), |(plain, customs)| (Some(plain), customs));
         let written = plain.as_ref().unwrap_or(conversation);
+        let most = options.quirks.tool_name_max_in(dialect);
+        let fitted = most.and_then(|most| ToolNames::fit(written, most));
+        let (fitted, names) = fitted.map_or((None, ToolNames::default()), |(fitted, names)| (Some(fitted), names));
+        let written = fitted.as_ref().unwrap_or(written);
         let mut body = written_for(dialect, written, options, &mut lost);
-        if let (Dialect::Anthropic, Some(mut most)) = (dialect, options.quirks.cache_marks) {
-            for name in ["messages", "system", "tools"] {
-                if let Some(value) = body.get_mut(name) {
+        if let (Dialect::Anthropic | Dialect::Bedrock, Some(mut most)) = (dialect, options.quirks.cache_marks) {
+            for place in ["/messages", "/system", "/tools", "/toolConfig/tools"] {
+                if let Some(value) = body.pointer_mut(place) {
                     quirks::limit_marks(value, &mut most);
                 }
             }
@@ -135,6 +142,7 @@ impl RequestTranslation {
             request: Arc::new(request_of(dialect, dialect.conversing(), body, max_tokens)?),
             losses,
             customs,
+            names: Arc::new(names),
             legacy_functions: conversation.legacy_functions,
             echo: conversation.echo.clone(),
             embedding: None,
@@ -197,6 +205,7 @@ impl RequestTranslation {
             request: Arc::new(request),
             losses,
             customs: self.customs.clone(),
+            names: self.names.clone(),
             echo: self.echo.clone(),
             embedding: self.embedding.clone(),
             _lease: None,
@@ -213,22 +222,23 @@ impl RequestTranslation {
         let rewritten = quirks::rewritten(self.surface, self.request.body(), &options.quirks, changes);
         if self.surface.repeats_model() {
             let as_it_is = || (self.request.body().clone(), Losses::default());
-            let (body, lost) = rewritten.map_or_else(as_it_is, |(body, lost)| (body.into(), lost));
+            let (body, lost) = rewritten.map_or_else(as_it_is, |made| (made.text.into(), made.losses));
             return Some(self.with(self.request.with_body(embeddings::renamed(&body, &options.model))?, &lost));
         }
-        let (body, lost) = rewritten?;
-        Some(self.with(self.request.with_body(body)?, &lost))
+        let made = rewritten?;
+        let request = self.with(self.request.with_body(made.text)?, &made.losses);
+        Some(RequestTranslation { names: Arc::new(made.names), ..request })
     }
 
     /// A translation with the changes that the operator makes in requests to a provider.
     pub fn changed(mut self, changes: &RequestChanges) -> RequestTranslation {
         // Nothing but the operator's changes: the writer knew the quirks.
         let rewritten = quirks::rewritten(self.asked(), self.request.body(), &Quirks::default(), changes);
-        if let Some((body, lost)) = rewritten
-            && let Some(request) = self.request.with_body(body)
+        if let Some(made) = rewritten
+            && let Some(request) = self.request.with_body(made.text)
         {
             self.request = Arc::new(request);
-            self.losses.extend(&lost);
+            self.losses.extend(&made.losses);
         }
         self
     }
@@ -242,12 +252,18 @@ impl RequestTranslation {
         Some(self.with(self.request.with_body(body)?, &lost))
     }
 
-    /// What a refusal of it teaches. None: nothing that could be done. `betas`: the header that went with it.
-    pub fn lesson(&self, refusal: &[u8], betas: &str, has_responses: bool, conversation: u64) -> Option<Lesson> {
+    /// What a refusal of it teaches, by its status and body. None: nothing that could be done. `betas`: the header that went with it.
+    pub fn lesson(
+        &self,
+        (status, refusal): (u16, &[u8]),
+        betas: &str,
+        has_other_path: bool,
+        conversation: u64,
+    ) -> Option<Lesson> {
         let betas = betas.split(',').map(str::trim).filter(|beta| !beta.is_empty()).collect();
         let body = Some(self.request.body()).filter(|_| !self.request.is_form() && self.embedding.is_none())?;
         let surface = self.asked();
-        quirks::lesson(&RefusedRequest { surface, body, betas, has_responses, conversation }, refusal)
+        quirks::lesson(&RefusedRequest { surface, body, status, betas, has_other_path, conversation }, refusal)
     }
 
     /// See [`ApiRequest::call`].

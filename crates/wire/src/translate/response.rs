@@ -1,6 +1,8 @@
 //! Translates an upstream's answer for the caller, event by event. Passes it through if the caller uses the same
 //! dialect.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 
 use crate::PayloadKind;
@@ -17,13 +19,15 @@ use crate::stream::framing::{FrameDecoder, Framing};
 use crate::stream::mended;
 use crate::stream::sse::SseEvent;
 use crate::translate::request::RequestTranslation;
-use crate::translate::{AnswerCalls, AnswerPiece, Customs, ReadPieces, SaidAnswer, WritePieces};
+use crate::translate::{AnswerCalls, AnswerPiece, Customs, ReadPieces, SaidAnswer, ToolNames, WritePieces};
 
 /// The state of one attempt's answer: the called surface, the upstream's dialect, and the translation.
 pub struct ResponseTranslation {
     surface: Surface,
     dialect: Dialect,
     legacy_functions: bool,
+    /// Tools of an untranslated answer that went up under other names. None: none did.
+    names: Option<Arc<ToolNames>>,
     /// None if the upstream speaks the caller's dialect, and for embeddings.
     translation: Option<AnswerTranslation>,
     /// How the answer of another dialect becomes the caller's, and the upstream's model.
@@ -81,7 +85,10 @@ impl ResponseTranslation {
                 }
                 _ => Customs::new(customs.clone()),
             },
-            reader: reader_with(dialect, kept_in_debug(AnswerCalls::taking_text(customs.clone()))),
+            reader: reader_with(
+                dialect,
+                kept_in_debug(AnswerCalls::taking_text(customs.clone(), request_translation.names.clone())),
+            ),
             writer: surface.writer(model, include_usage, legacy_functions, &request_translation.echo),
             pieces: Vec::new(),
             items: 0,
@@ -95,6 +102,7 @@ impl ResponseTranslation {
             surface,
             dialect,
             legacy_functions,
+            names: Some(request_translation.names.clone()).filter(|names| !is_conversation && !names.is_empty()),
             translation,
             embedding,
             asked: request_translation.asked_answer(),
@@ -120,6 +128,14 @@ impl ResponseTranslation {
 
     pub fn framing(&self) -> Framing {
         if self.surface.streams() { self.dialect.framing() } else { Framing::Whole }
+    }
+
+    /// The upstream's bytes, with the client's names of its tools: of an event, or of a whole answer that is not translated.
+    pub fn named(&self, text: Bytes) -> Bytes {
+        match &self.names {
+            Some(names) => names.restored(&text),
+            None => text,
+        }
     }
 
     /// Holds at most `max` bytes.

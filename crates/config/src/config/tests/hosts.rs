@@ -180,9 +180,10 @@ fn a_model_that_is_not_served_names_who_would() {
 }
 
 #[test]
-fn a_region_in_a_name_is_part_of_what_was_asked() {
+fn an_id_that_says_who_serves_it_is_served_by_nobody_else() {
     const NAME: &str = "eu.anthropic.claude-haiku-5-5";
-    let served = |keys: &[&str], region: &str| {
+    const PLAIN: &str = "anthropic.claude-haiku-5-5";
+    let served_as = |name: &str, keys: &[&str], region: &str| {
         let env = |name: &str| match name {
             "AWS_REGION" => Some(region.to_owned()),
             name => keys.contains(&name).then(|| "planted".to_owned()),
@@ -191,10 +192,13 @@ fn a_region_in_a_name_is_part_of_what_was_asked() {
         let clouds =
             config.models.keys().chain(config.aliases.keys()).filter(|name| name.contains("anthropic.")).count();
         let upstreams: Option<Vec<String>> =
-            config.model(NAME).map(|model| model.upstreams.iter().map(UpstreamConfig::name).collect());
+            config.model(name).map(|model| model.upstreams.iter().map(UpstreamConfig::name).collect());
         (upstreams.unwrap_or_default(), clouds > 0)
     };
+    let served = |keys: &[&str], region: &str| served_as(NAME, keys, region);
     let keys = ["ANTHROPIC_API_KEY", "AWS_BEARER_TOKEN_BEDROCK"];
+    assert_eq!(served_as(PLAIN, &keys[..1], "eu-west-1"), (Vec::new(), false), "nor without a region in it");
+    assert_eq!(served_as(PLAIN, &keys, "eu-west-1").0, [format!("bedrock/{PLAIN}")]);
     assert_eq!(served(&keys[..1], "eu-west-1"), (Vec::new(), false), "no other provider answers for it");
     assert_eq!(served(&keys, "eu-west-1"), (vec![format!("bedrock/{NAME}")], true));
     assert_eq!(served(&keys, "us-east-1"), (Vec::new(), true));

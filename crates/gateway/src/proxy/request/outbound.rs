@@ -127,7 +127,7 @@ impl<'a> Outbound<'a> {
         Ok(None)
     }
 
-    /// The dialect of the request to this upstream, and what its refusals taught about that: chats go where the vendor takes them.
+    /// The dialect of the request to this upstream, and what its refusals taught about that: a request goes where the vendor takes it.
     fn demanded_path<'u>(
         &self,
         upstream: &'u UpstreamConfig,
@@ -139,14 +139,17 @@ impl<'a> Outbound<'a> {
             let is_own = dialect == surface.dialect() || !surface.is_translated();
             lessons(if is_own { surface } else { dialect.conversing() })
         };
-        let known = of(spoken.dialect);
-        let converses = spoken.dialect == Dialect::OpenAi && surface.translates_to(Dialect::Responses);
-        let demands = quirks::demands(&known).over(upstream.quirks(Dialect::OpenAi));
-        let other = upstream.provider.dialects.iter().find(|spoken| spoken.dialect == Dialect::Responses);
-        match other.filter(|_| converses && demands.goes_to_responses(self.request.has_tools, self.request.body())) {
-            Some(other) => (other, of(Dialect::Responses)),
-            None => (spoken, known),
-        }
+        let demands = |dialect| quirks::demands(&of(dialect)).over(upstream.quirks(dialect));
+        let has_responses = || demands(Dialect::Responses).responses;
+        let goes = || demands(Dialect::OpenAi).goes_to_responses(self.request.has_tools, self.request.body());
+        let to = match spoken.dialect {
+            Dialect::OpenAi if goes() && has_responses() => Dialect::Responses,
+            Dialect::Responses if !has_responses() => Dialect::OpenAi,
+            own => own,
+        };
+        let may_go = |other: &&ProviderDialect| other.dialect == to && surface.translates_to(to);
+        let other = upstream.provider.dialects.iter().find(may_go).filter(|_| to != spoken.dialect).unwrap_or(spoken);
+        (other, of(other.dialect))
     }
 
     /// Whether an upstream refused the reasoning of this conversation.

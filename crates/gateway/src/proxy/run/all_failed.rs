@@ -16,7 +16,7 @@ use crate::relay::without_usage;
 use photofinish_base::failure::{Failure, FailureKind, RawAnswer};
 use photofinish_config::config::ContentPolicy;
 use photofinish_routing::verdict::{NextStep, is_the_requests_fault, next};
-use photofinish_wire::answer::error::rejects_stream_options;
+use photofinish_wire::answer::error::{PROMPT_TOO_LONG, overflow_words, rejects_stream_options};
 use photofinish_wire::client_error::ErrorShape;
 use photofinish_wire::{ApiRequest, Dialect, Surface};
 
@@ -30,11 +30,14 @@ pub fn all_failed(
     request: &ApiRequest,
 ) -> Result<Response<Bytes>, Rejection> {
     let failed: Vec<FailedUpstream> = candidates.failed(race.failures());
+    let of = |candidate, test: &dyn Fn(&Failure) -> bool| {
+        let its = race.failures().iter().find(|(failed, failure)| *failed == candidate && test(failure));
+        its.map(|(_, failure)| failure)
+    };
     match choose(race.failures(), request.include_usage, candidates.settings.content_policy) {
         FailureChoice::AsItCame(candidate, answer) => {
             let upstream = &candidates.list[candidate].name;
-            let failure = race.failures().iter().find(|(failed, _)| *failed == candidate).map(|(_, failure)| failure);
-            Ok(match failure {
+            Ok(match of(candidate, &|_| true) {
                 Some(failure)
                     if answer.status != StatusCode::OK.as_u16()
                         && (candidates.uploads[candidate].is_translated() || is_unread(answer)) =>
@@ -43,6 +46,16 @@ pub fn all_failed(
                 }
                 _ => as_it_came(answer, upstream, request),
             })
+        }
+        FailureChoice::TooLong(candidate, answer) => {
+            let upstream = &candidates.list[candidate].name;
+            let is_translated = candidates.uploads[candidate].is_translated();
+            let is_told = |answer: &&RawAnswer| !is_translated && tells_overflow(request.surface, answer);
+            match (answer.filter(is_told), of(candidate, &is_overflow)) {
+                (Some(answer), _) => Ok(as_it_came(answer, upstream, request)),
+                (None, Some(failure)) => Ok(in_the_callers_words(&overflow(answer), failure, upstream, request)),
+                (None, None) => Err(Rejection::all_failed(&failed)),
+            }
         }
         FailureChoice::RateLimited => Err(Rejection::rate_limited(&failed)),
         FailureChoice::GatewayLimit => Err(Rejection::gateway_limit(&failed)),
@@ -54,6 +67,9 @@ pub fn all_failed(
 enum FailureChoice<'a> {
     /// The answer of this candidate.
     AsItCame(usize, &'a RawAnswer),
+    /// The prompt is too long for this candidate. An agent that is told so compacts; after another error it would send the same
+    /// again.
+    TooLong(usize, Option<&'a RawAnswer>),
     RateLimited,
     /// The gateway ran out of resources for some attempts that might have served it.
     GatewayLimit,
@@ -78,15 +94,16 @@ fn choose(failures: &[(usize, Failure)], usage_asked: bool, content_policy: Cont
         Some(refused)
     } else if all(is_the_requests_fault) {
         most_telling(&counted)
-    } else if let Some(long) = first(&|failure| failure.kind == FailureKind::ContextLength && failure.answer.is_some())
-    {
-        // An agent that is told so compacts; after a 502 it would send the same again.
+    } else if let Some(long) = first(&is_overflow) {
         Some(long)
     } else if all(|kind| kind == FailureKind::Empty) {
         counted.first().copied()
     } else {
         first(&is_whole).or_else(|| alone(&counted))
     };
+    if let Some((candidate, failure)) = own_answer.filter(|(_, failure)| is_overflow(failure)) {
+        return FailureChoice::TooLong(*candidate, failure.answer.as_ref());
+    }
     match own_answer.and_then(|(candidate, failure)| Some((*candidate, failure.answer.as_ref()?))) {
         Some((candidate, answer)) => FailureChoice::AsItCame(candidate, answer),
         None if all(|kind| kind == FailureKind::RateLimited) => FailureChoice::RateLimited,
@@ -120,8 +137,29 @@ fn most_telling<'a>(failures: &[&'a (usize, Failure)]) -> Option<&'a (usize, Fai
         _ => 1,
     };
     // The first of equals; `max_by_key` returns the last.
-    let answered = failures.iter().rev().filter(|(_, failure)| failure.answer.is_some());
+    let answered = failures.iter().rev().filter(|(_, failure)| failure.answer.is_some() || is_overflow(failure));
     answered.max_by_key(|(_, failure)| rank(failure)).copied()
+}
+
+fn is_overflow(failure: &Failure) -> bool {
+    failure.kind == FailureKind::ContextLength
+}
+
+/// Whether clients of this surface see in this answer that the prompt is too long.
+fn tells_overflow(surface: Surface, answer: &RawAnswer) -> bool {
+    let says = |words| String::from_utf8_lossy(&answer.body).contains(words);
+    answer.status == StatusCode::BAD_REQUEST.as_u16()
+        && match surface.dialect() {
+            Dialect::Anthropic => says(PROMPT_TOO_LONG),
+            Dialect::OpenAi | Dialect::Responses => says("context_length_exceeded"),
+            Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => true,
+        }
+}
+
+/// An answer that says so, with the headers of this one.
+fn overflow(answer: Option<&RawAnswer>) -> RawAnswer {
+    let headers = answer.map(|answer| answer.headers.clone()).unwrap_or_default();
+    RawAnswer { status: StatusCode::BAD_REQUEST.as_u16(), headers, body: Bytes::new(), whole: false }
 }
 
 /// An outage whose answer is no JSON, such as a page of a proxy.
@@ -176,7 +214,11 @@ fn in_the_callers_words(
         status: answer.status,
         kind: if answer.status >= 500 { "server_error" } else { "invalid_request_error" },
         code,
-        message: &failure.message,
+        message: &if is_overflow(failure) {
+            overflow_words(request.surface, &failure.message)
+        } else {
+            failure.message.clone()
+        },
         param: None,
         attempts: None,
     });
@@ -232,7 +274,7 @@ mod tests {
         let failures: Vec<(usize, Failure)> =
             failures.iter().enumerate().map(|(at, (kind, body))| (at, failure(*kind, body))).collect();
         match choose(&failures, usage_asked, ContentPolicy::Stop) {
-            FailureChoice::AsItCame(candidate, _) => Ok(candidate),
+            FailureChoice::AsItCame(candidate, _) | FailureChoice::TooLong(candidate, _) => Ok(candidate),
             FailureChoice::RateLimited => Err("429"),
             FailureChoice::AllFailed => Err("502"),
             FailureChoice::GatewayLimit => Err("503"),

@@ -515,11 +515,12 @@ impl Launcher {
         let Candidate { upstream, name, .. } = &self.outcome_reporter.candidates[candidate];
         let before = &self.uploads[candidate];
         let (surface, dialects) = (before.asked(), &upstream.provider.dialects);
-        let has_responses = dialects.iter().any(|spoken| spoken.dialect == Dialect::Responses);
+        let other = if surface == Surface::Responses { Dialect::OpenAi } else { Dialect::Responses };
+        let has_other_path = dialects.iter().any(|spoken| spoken.dialect == other);
         let betas = if before.is_translated() { None } else { self.client_headers.get("anthropic-beta") };
         let betas = betas.and_then(|betas| betas.to_str().ok()).unwrap_or_default();
         let conversation = outbound::conversation_of(&self.request);
-        let new = before.lesson(refusal, betas, has_responses, conversation)?;
+        let new = before.lesson(refusal, betas, has_other_path, conversation)?;
         let known = sent.complained.lessons.iter().chain([&(surface, new.clone())]).cloned().collect::<Vec<_>>();
         let lessons = |surface| {
             let its = known.iter().filter(|(of, _)| *of == surface).map(|(_, lesson)| lesson.clone());
@@ -681,8 +682,9 @@ fn without_betas(headers: &mut HeaderMap, lessons: &[Lesson]) {
 
 fn goes_up(name: &str, candidate: &Candidate, translation: &RequestTranslation, own_key: bool) -> bool {
     let is_openai = matches!(translation.dialect(), Dialect::OpenAi | Dialect::Responses);
-    // A vendor's own headers mean nothing in another dialect.
-    !translation.is_translated() && FORWARDED.contains(&name)
+    let is_beta_of_another = || name == "anthropic-beta" && !candidate.upstream.quirks(Dialect::Anthropic).claude;
+    // A vendor's own headers mean nothing in another dialect, and its betas to no other vendor.
+    !translation.is_translated() && FORWARDED.contains(&name) && !is_beta_of_another()
         || own_key && is_openai && FORWARDED_WITH_OWN_KEY.contains(&name)
         || candidate.upstream.provider.forward_headers.iter().any(|configured| configured == name)
 }

@@ -11,7 +11,9 @@ use serde_json::{Map, Value};
 use crate::dialects::claude;
 use crate::dialects::claude::signed;
 use crate::json::values::{PutMember, json};
-use crate::quirks::{Quirks, SamplingForm, ThinkingForm, ThinkingOff, TranslationOptions, reminder};
+use crate::quirks::{
+    PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingOff, TranslationOptions, reminder, think_before_calls,
+};
 use crate::translate::call_ids::CallIds;
 use crate::translate::outgoing::{
     arguments, called_names, lose_choices, lose_detail, lose_metadata, lose_penalties, lose_schema_names,
@@ -31,7 +33,10 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     let quirks = options.quirks;
     let mut body = Map::new();
     let mut blocks = BlockWriter::new(quirks, losses);
-    let (system, messages) = (blocks.system(&conversation.system), blocks.messages(&conversation.turns));
+    let (system, mut messages) = (blocks.system(&conversation.system), blocks.messages(&conversation.turns));
+    if quirks.past_reasoning == PastReasoning::Wanted {
+        think_before_calls(&mut messages);
+    }
     let thinking = ThinkingRequest::of(conversation, claude::is_begun(&messages), &quirks, losses);
     body.put("max_tokens", Some(thinking.max_tokens(&conversation.sampling, &quirks, losses)));
     body.put("system", (!system.is_null()).then_some(system));
@@ -101,7 +106,9 @@ impl ThinkingRequest {
         };
         let forced = quirks.forced_tools
             && matches!(conversation.tool_choice, Some(ToolChoice::Required | ToolChoice::Named(_)));
-        let bare = matches!(thinking.mode, Mode::Budget(_)) && claude::continues_without_thoughts(conversation);
+        let bare = matches!(thinking.mode, Mode::Budget(_))
+            && quirks.past_reasoning != PastReasoning::Wanted
+            && claude::continues_without_thoughts(conversation);
         if thinking.mode == Mode::Unset || quirks.thinking == ThinkingForm::Off || forced || bare || begun {
             losses.lose("reasoning_effort");
             return ThinkingRequest::default();
@@ -380,7 +387,9 @@ impl<'a> BlockWriter<'a> {
     }
 
     fn thinking(&mut self, thinking: &ReasoningPart) -> Option<Value> {
-        let Some(signature) = signed(thinking) else {
+        // Who wants it back takes it from anybody.
+        let takes_any = self.quirks.past_reasoning == PastReasoning::Wanted && !thinking.text.is_empty();
+        let Some(signature) = signed(thinking).or(takes_any.then_some("")) else {
             self.losses.lose("reasoning_content");
             return None;
         };

@@ -342,9 +342,10 @@ impl ContentReader<'_> {
                 self.add(role, text(said));
             }
         } else if let Some(data) = part.object("inlineData")? {
-            self.inline(data, role)?;
+            self.inline(data)?.into_iter().for_each(|part| self.add(role, part));
         } else if let Some(file) = part.object("fileData")? {
-            self.file(file, role)?;
+            let file = self.file(file)?;
+            self.add(role, file);
         }
         part.tell_rest(&mut self.conversation.losses);
         Ok(())
@@ -408,13 +409,21 @@ impl ContentReader<'_> {
             _ => (response.to_string(), false),
         };
         let place = result.path_of("name");
+        let mut parts = vec![text(said)];
+        for mut part in result.objects("parts")? {
+            if let Some(data) = part.object("inlineData")? {
+                parts.extend(self.inline(data)?);
+            } else if let Some(file) = part.object("fileData")? {
+                parts.push(self.file(file)?);
+            }
+            part.tell_rest(&mut self.conversation.losses);
+        }
         result.tell_rest(&mut self.conversation.losses);
         let Some((call_id, name)) = self.calls.answer(id.as_deref(), name.as_deref()) else {
             self.conversation.losses.lose(place);
-            self.add(Role::User, text(said));
+            parts.into_iter().for_each(|part| self.add(Role::User, part));
             return Ok(());
         };
-        let parts = vec![text(said)];
         self.conversation.add_result(ToolResult {
             call_id,
             name: Some(name),
@@ -425,7 +434,7 @@ impl ContentReader<'_> {
         Ok(())
     }
 
-    fn inline(&mut self, mut data: ObjectMembers, role: Role) -> Result<(), Invalid> {
+    fn inline(&mut self, mut data: ObjectMembers) -> Result<Option<MessagePart>, Invalid> {
         let media_type = data.required_string("mimeType")?.to_ascii_lowercase();
         let bytes = data.required_string("data")?;
         let name = data.string("displayName")?;
@@ -444,19 +453,18 @@ impl ContentReader<'_> {
             }
             Some("video") => {
                 self.conversation.losses.content(media_type);
-                return Ok(());
+                return Ok(None);
             }
             _ => {
                 let source = Source::Base64 { media_type, data: bytes };
                 MessagePart::Document(Document { source, name, cache: None })
             }
         };
-        self.add(role, part);
-        Ok(())
+        Ok(Some(part))
     }
 
     /// An address. Google's own files have addresses that other vendors cannot read.
-    fn file(&mut self, mut file: ObjectMembers, role: Role) -> Result<(), Invalid> {
+    fn file(&mut self, mut file: ObjectMembers) -> Result<MessagePart, Invalid> {
         let uri = file.required_string("fileUri")?;
         let media_type = file.string("mimeType")?.unwrap_or_default();
         let name = file.string("displayName")?;
@@ -465,13 +473,10 @@ impl ContentReader<'_> {
         let is_image = media_type.starts_with("image/");
         self.conversation.losses.lose_if(name.is_some() && is_image, &file.path_of("displayName"));
         file.tell_rest(&mut self.conversation.losses);
-        let part = if is_image {
-            MessagePart::Image(Image { source, detail: None, cache: None })
-        } else {
-            MessagePart::Document(Document { source, name, cache: None })
-        };
-        self.add(role, part);
-        Ok(())
+        Ok(match is_image {
+            true => MessagePart::Image(Image { source, detail: None, cache: None }),
+            false => MessagePart::Document(Document { source, name, cache: None }),
+        })
     }
 
     /// Adds to the last turn if it has the same role, and a text to the text before it.

@@ -6,8 +6,7 @@
 use serde_json::{Map, Value};
 
 use crate::json::values::{PutMember, json};
-use crate::quirks::{PastReasoning, Quirks, TranslationOptions, UNKNOWN_REASONING, fit_turns, reminder};
-use crate::translate::call_ids::CallIds;
+use crate::quirks::{PastReasoning, Quirks, TranslationOptions, fit_turns};
 use crate::translate::outgoing::{
     effort_of, lose_cache, lose_metadata, openai_tier, openai_user, results_first, strict_of, system_texts,
 };
@@ -24,7 +23,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     let mut body = Map::new();
     body.put("model", Some(options.model.as_str()));
     let mut messages = Value::Array(messages(conversation, &options.quirks, losses));
-    fit_turns(&mut messages, &Quirks { system_turns: None, ..options.quirks }, losses);
+    fit_turns(&mut messages, &Quirks { result_media: false, ..options.quirks }, losses);
     body.put("messages", Some(messages));
     if !conversation.tools.is_empty() {
         body.put("tools", Some(conversation.tools.iter().map(|tool| tool_of(tool, losses)).collect::<Value>()));
@@ -142,13 +141,7 @@ const GAP: &str = "\n\n";
 
 /// Writes all messages.
 pub(super) fn messages(conversation: &Conversation, quirks: &Quirks, losses: &mut Losses) -> Vec<Value> {
-    let mut writing = TurnsWriter {
-        messages: Vec::new(),
-        losses,
-        ids: CallIds::of_form(quirks.call_ids),
-        past_reasoning: quirks.past_reasoning,
-        system_turns: quirks.system_turns != Some(false),
-    };
+    let mut writing = TurnsWriter { messages: Vec::new(), losses, past_reasoning: quirks.past_reasoning };
     if !conversation.system.is_empty() {
         writing.system(&conversation.system);
     }
@@ -177,67 +170,34 @@ fn has_results(turn: &ConversationTurn) -> bool {
 struct TurnsWriter<'a> {
     messages: Vec<Value>,
     losses: &'a mut Losses,
-    /// None: ids stay as they are.
-    ids: Option<CallIds>,
     past_reasoning: PastReasoning,
-    /// It takes `system` turns behind others.
-    system_turns: bool,
 }
 
 impl TurnsWriter<'_> {
     fn system(&mut self, parts: &[MessagePart]) {
         let text = system_texts(parts, self.losses).join(GAP);
-        let at = self.messages.len();
-        if self.system_turns || self.messages.iter().all(|message| message["role"] == "system") {
-            self.messages.push(json!({ "role": "system", "content": text }));
-        } else {
-            self.losses.lose(format!("messages[{at}].role"));
-            self.messages.push(json!({ "role": "user", "content": reminder(&text) }));
-        }
+        self.messages.push(json!({ "role": "system", "content": text }));
     }
 
     /// Consecutive user turns: results first, because they must follow the calls.
     fn user(&mut self, turns: &[&ConversationTurn]) {
-        let mut attachments = Vec::new();
         for result in turns.iter().flat_map(|turn| &turn.parts).filter_map(as_result) {
-            let content = self.result(result, &mut attachments);
-            let id = self.ids.as_mut().map_or_else(|| result.call_id.clone(), |ids| ids.result(&result.call_id));
-            self.messages.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
-        }
-        if !attachments.is_empty() {
-            self.messages.push(json!({ "role": "user", "content": attachments }));
+            let content = self.result(result);
+            self.messages.push(json!({ "role": "tool", "tool_call_id": result.call_id, "content": content }));
         }
         for turn in turns {
             let parts: Vec<Value> = turn.parts.iter().filter_map(|part| self.user_part(part)).collect();
             if !parts.is_empty() || turn.parts.is_empty() {
-                self.messages.push(json!({ "role": "user", "content": content_of(parts) }));
+                self.messages.push(json!({ "role": "user", "content": content_of(parts, GAP) }));
             }
         }
     }
 
-    /// The text of a result. Other parts become attachments.
-    fn result(&mut self, result: &ToolResult, attachments: &mut Vec<Value>) -> String {
+    /// A text, if there is only text.
+    fn result(&mut self, result: &ToolResult) -> Value {
         lose_cache(result.cache.as_ref(), self.losses);
         self.losses.lose_if(result.is_error, "is_error");
-        let mut texts = Vec::new();
-        let before = attachments.len();
-        for part in &result.parts {
-            match (part, self.user_part(part)) {
-                (MessagePart::Text { text, .. }, _) => texts.push(text.clone()),
-                (_, Some(value)) => {
-                    if attachments.len() == before {
-                        let label = format!("Attachments of the result of tool call {}:", result.call_id);
-                        attachments.push(json!({ "type": "text", "text": label }));
-                    }
-                    attachments.push(value);
-                }
-                (_, None) => {}
-            }
-        }
-        if texts.is_empty() && attachments.len() > before {
-            texts.push("The result is attached in the next message of the user.".to_owned());
-        }
-        texts.join("\n")
+        content_of(result.parts.iter().filter_map(|part| self.user_part(part)).collect(), "\n")
     }
 
     /// None for a result, which is a separate message, and for lost parts.
@@ -307,25 +267,19 @@ impl TurnsWriter<'_> {
         let mut message = json!({ "role": "assistant", "content": content });
         let takes_thoughts = !calls.is_empty()
             && match self.past_reasoning {
-                PastReasoning::Refused => false,
+                PastReasoning::Refused | PastReasoning::Never => false,
                 PastReasoning::Loop => in_loop,
                 PastReasoning::Wanted => true,
             };
         self.losses.lose_if(!takes_thoughts && !thoughts.is_empty(), "thinking");
-        let reasoning = match self.past_reasoning {
-            _ if !takes_thoughts => None,
-            _ if !thoughts.is_empty() => Some(thoughts.join(GAP)),
-            PastReasoning::Wanted => Some(UNKNOWN_REASONING.to_owned()),
-            PastReasoning::Loop | PastReasoning::Refused => None,
-        };
-        message.put("reasoning_content", reasoning);
+        message.put("reasoning_content", (takes_thoughts && !thoughts.is_empty()).then(|| thoughts.join(GAP)));
         message.put("tool_calls", (!calls.is_empty()).then_some(calls));
         self.messages.push(message);
     }
 
     fn call(&mut self, call: &ToolCall) -> Value {
         self.losses.lose_if(call.signature.is_some(), "thought_signature");
-        let id = self.ids.as_mut().map_or_else(|| call.id.clone(), |ids| ids.call(&call.id));
+        let id = &call.id;
         if call.custom {
             let custom = json!({ "name": call.name, "input": call.arguments });
             return json!({ "id": id, "type": "custom", "custom": custom });
@@ -343,10 +297,10 @@ fn as_result(part: &MessagePart) -> Option<&ToolResult> {
 }
 
 /// A string, if there is only text.
-fn content_of(parts: Vec<Value>) -> Value {
+fn content_of(parts: Vec<Value>, gap: &str) -> Value {
     let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
     match texts {
-        Some(texts) => Value::from(texts.join(GAP)),
+        Some(texts) => Value::from(texts.join(gap)),
         None => Value::Array(parts),
     }
 }

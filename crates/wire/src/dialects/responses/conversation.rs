@@ -531,17 +531,10 @@ fn check_kinds(kind_of: &dyn Fn(&str) -> Option<&'static str>) -> Result<(), Inv
 
 /// Between the names.
 const BETWEEN: &str = "__";
-/// Maximum bytes of a tool's name: OpenAI's limit, the lowest of all vendors.
-const NAME_MAX: usize = 64;
 
-/// One name for a tool of a namespace. A long name ends in a checksum instead.
+/// One name for a tool of a namespace.
 pub(super) fn joined(namespace: &str, name: &str) -> String {
-    let whole = format!("{namespace}{BETWEEN}{name}");
-    if whole.len() <= NAME_MAX {
-        return whole;
-    }
-    let checksum = format!("_{:08x}", crc32fast::hash(whole.as_bytes()));
-    whole[..whole.floor_char_boundary(NAME_MAX - checksum.len())].to_owned() + &checksum
+    format!("{namespace}{BETWEEN}{name}")
 }
 
 /// The namespaces of a request with nothing but the names of their tools. None: it has none.

@@ -64,7 +64,8 @@ fn taught(surface: Surface, refusal: &str) -> String {
     };
     let betas = if surface == Surface::Messages { BETAS.to_vec() } else { Vec::new() };
     let body = request.to_string();
-    let request = RefusedRequest { surface, body: body.as_bytes(), betas, has_responses: true, conversation: 1 };
+    let request =
+        RefusedRequest { surface, body: body.as_bytes(), betas, status: 400, has_other_path: true, conversation: 1 };
     lesson(&request, refusal.as_bytes()).map(|lesson| lesson.in_words()).unwrap_or_default()
 }
 
@@ -367,4 +368,44 @@ const UNSEEN: &[Row] = &[
 fn what_was_not_seen_before_teaches_too() {
     let wrong = check(UNSEEN);
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), UNSEEN.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_refusal_of_a_name_teaches_how_long_it_may_be() {
+    let long = "n".repeat(70);
+    let chat = |name: &str| json!({"messages": [], "tools": [{"type": "function", "function": {"name": name}}]});
+    let messages = |name: &str| json!({"messages": [], "tools": [{"name": name, "input_schema": {"name": long}}]});
+    let most = |surface, body: &Value, words: &str| {
+        let (body, betas) = (body.to_string(), Vec::new());
+        let request = RefusedRequest {
+            surface,
+            body: body.as_bytes(),
+            betas,
+            status: 400,
+            has_other_path: false,
+            conversation: 1,
+        };
+        match lesson(&request, said(words).as_bytes()) {
+            Some(Lesson::Demand(demand)) => demand.tool_name_max,
+            _ => None,
+        }
+    };
+    let openai = "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64, but got a string with length 70 instead.";
+    let pattern = "Invalid 'tools[0].function.name': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.";
+    for (surface, body, words, expected) in [
+        (Surface::Chat, chat(&long), openai, Some(64)),
+        (Surface::Chat, chat("a.b"), pattern, Some(64)),
+        (Surface::Chat, chat("a_b"), pattern, None),
+        (
+            Surface::Messages,
+            messages(&"n".repeat(130)),
+            "tools.0.custom.name: String should have at most 128 characters",
+            Some(128),
+        ),
+        (Surface::Messages, messages("f"), "tools.0.custom.name: String should have at most 128 characters", None),
+        (Surface::Chat, chat(&long), "function name must match ^[a-zA-Z][a-zA-Z0-9_-]{1,63}$", Some(63)),
+        (Surface::Chat, chat(&long), "Invalid schema for function 'x': it must be at most 64 deep", None),
+    ] {
+        assert_eq!(most(surface, &body, words), expected, "{words}");
+    }
 }

@@ -177,7 +177,7 @@ fn what_a_finish_means_for_what_is_cut() {
 #[test]
 fn calls_without_arguments_and_free_form_ones_are_whole() {
     let stop = || FinishReason::ToolCalls;
-    let taking = || AnswerCalls::taking_text(HashSet::from(["f".to_owned()]));
+    let taking = || AnswerCalls::taking_text(HashSet::from(["f".to_owned()]), Arc::default());
     assert!(!is_broken(&[], false, stop(), AnswerCalls::default()));
     assert!(!is_broken(&["", " "], false, stop(), AnswerCalls::default()));
     assert!(!is_broken(&["{ not JSON"], true, stop(), AnswerCalls::default()));

@@ -7,6 +7,7 @@
 mod broken;
 mod client;
 mod long;
+mod names;
 mod truth;
 mod upstream;
 
@@ -22,7 +23,7 @@ use truth::{Call, Truth};
 use upstream::{KnownId, KnownOrder};
 
 use crate::dialect::{Dialect, Surface};
-use crate::quirks::TranslationOptions;
+use crate::quirks::{RequestChanges, TranslationOptions};
 use crate::request::ApiRequest;
 use crate::stream::frame::Frame;
 use crate::stream::framing::Framing;
@@ -69,15 +70,18 @@ fn translation(surface: Surface, dialect: Dialect) -> ResponseTranslation {
         Surface::Gemini => r#"{"contents":[{"role":"user","parts":[{"text":"x"}]}]}"#,
         _ => r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"x"}]}"#,
     };
-    let request_translation = match surface.dialect() == dialect {
-        true => RequestTranslation::untouched(ApiRequest::written(surface, Bytes::from(body)).unwrap().into()),
-        false => {
-            let conversation = surface.conversation(body.as_bytes()).unwrap();
-            let options = TranslationOptions::of_model(dialect, "m");
-            RequestTranslation::translated(surface, &conversation, dialect, &options).unwrap()
-        }
-    };
-    ResponseTranslation::new(&request_translation, "m", true)
+    let options = TranslationOptions::of_model(dialect, "m");
+    ResponseTranslation::new(&requested(surface, body, dialect, &options), "m", true)
+}
+
+fn requested(surface: Surface, body: &str, dialect: Dialect, options: &TranslationOptions) -> RequestTranslation {
+    if surface.dialect() == dialect {
+        let request = ApiRequest::written(surface, Bytes::from(body.to_owned())).unwrap();
+        let untouched = RequestTranslation::untouched(request.into());
+        return untouched.own_dialect(options, &RequestChanges::default()).unwrap_or(untouched);
+    }
+    let conversation = surface.conversation(body.as_bytes()).unwrap();
+    RequestTranslation::translated(surface, &conversation, dialect, options).unwrap()
 }
 
 /// What a client that streams gets, as an attempt of the gateway makes it.
@@ -87,6 +91,7 @@ fn translation(surface: Surface, dialect: Dialect) -> ResponseTranslation {
 fn delivered(translation: &mut ResponseTranslation, stream: &Bytes) -> Result<Bytes, String> {
     let (mut out, mut done, mut template) = (BytesMut::new(), false, None::<Template>);
     for event in events(translation.framing(), stream) {
+        let event = SseEvent { raw: translation.named(event.raw) };
         if done {
             out.extend_from_slice(&translation.pass_behind(event));
             continue;
@@ -140,19 +145,21 @@ fn whole_of(surface: Surface, delivered: &Bytes) -> Result<Bytes, String> {
 fn answers(
     surface: Surface,
     dialect: Dialect,
+    translation: impl Fn() -> ResponseTranslation,
     stream: &Bytes,
     whole: Option<&Bytes>,
 ) -> Vec<(Way, Result<Answer, String>)> {
     let native = surface.dialect() == dialect;
-    let streamed = delivered(&mut translation(surface, dialect), stream);
+    let streamed = delivered(&mut translation(), stream);
     let raced = streamed.clone().and_then(|bytes| whole_of(surface, &bytes));
     let mut all = vec![
         (Way::Streamed, streamed.and_then(|bytes| client::streamed(surface, &bytes, native))),
         (Way::Raced, raced.and_then(|body| client::whole(surface, &body))),
     ];
     if let Some(whole) = whole {
-        let mut translation = translation(surface, dialect);
-        let events = translation.events_of_whole(whole, "application/json").map_err(|_| "no answer".to_owned());
+        let mut translation = translation();
+        let whole = translation.named(whole.clone());
+        let events = translation.events_of_whole(&whole, "application/json").map_err(|_| "no answer".to_owned());
         let alone = events.and_then(|events| delivered(&mut translation, &events));
         let body = alone.and_then(|bytes| whole_of(surface, &bytes));
         all.push((Way::Alone, body.and_then(|body| client::whole(surface, &body))));
@@ -214,7 +221,8 @@ impl Tally {
         let written = upstream::stream(dialect, &truth, true, &mut rng);
         let whole = upstream::whole(dialect, &truth, &mut rng);
         for surface in SURFACES {
-            for (way, got) in answers(surface, dialect, &written.bytes, Some(&whole)) {
+            for (way, got) in answers(surface, dialect, || translation(surface, dialect), &written.bytes, Some(&whole))
+            {
                 if way == Way::Streamed && surface.dialect() == dialect && !written.plain {
                     // Its bytes pass unchanged.
                     continue;

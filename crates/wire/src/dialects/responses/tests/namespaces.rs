@@ -3,9 +3,9 @@
 use super::*;
 use crate::dialect::{Dialect, Surface};
 use crate::quirks::TranslationOptions;
-use crate::translate::MessagePart;
 use crate::translate::request::RequestTranslation;
 use crate::translate::response::ResponseTranslation;
+use crate::translate::{MessagePart, ToolNames};
 
 fn with_tools(namespaces: &Value) -> Value {
     json!({ "model": "m", "input": "hi", "tools": namespaces })
@@ -81,10 +81,10 @@ fn a_call_gets_the_tool_s_own_names_back() {
 fn a_long_name_is_shortened_and_found_again() {
     let long = ["w".repeat(60), format!("{}x", "w".repeat(60)), "é".repeat(40)];
     let body = with_tools(&json!([namespace("mcp__sky", &long.each_ref().map(String::as_str))]));
-    let read = conversation_of(&body);
-    let names: std::collections::BTreeSet<&str> = read.tools.iter().map(|tool| tool.name.as_str()).collect();
+    let (sent, _) = ToolNames::fit(&conversation_of(&body), 64).unwrap();
+    let names: std::collections::BTreeSet<&str> = sent.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert!(names.len() == 3 && names.iter().all(|name| name.len() <= 64), "{names:?}");
-    for (tool, own) in read.tools.iter().zip(long) {
+    for (tool, own) in sent.tools.iter().zip(long) {
         assert_eq!(items_of_a_call(&body, &tool.name)[0]["name"], json!(own));
     }
 }

@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use super::truth::{Call, Finish, Truth};
 use super::upstream;
-use super::{SURFACES, answers, difference};
+use super::{SURFACES, answers, difference, translation};
 use crate::dialect::{Dialect, Surface};
 
 const PIECES: usize = 20_000;
@@ -17,7 +17,7 @@ fn agree(truth: &Truth) {
         for dialect in [surface.dialect(), other] {
             let mut rng = Rng::with_seed(1);
             let written = upstream::stream(dialect, truth, false, &mut rng);
-            for (way, got) in answers(surface, dialect, &written.bytes, None) {
+            for (way, got) in answers(surface, dialect, || translation(surface, dialect), &written.bytes, None) {
                 let wrong = got.map(|got| difference(truth, &written.known, surface, &got));
                 if !matches!(wrong, Ok(None)) {
                     failures.push(format!("{surface:?} over {dialect:?} {way:?}: {wrong:?}"));
