@@ -18,12 +18,18 @@ class Agent:
 
     def __init__(self, kits, home, url, model, seconds=100):
         self.kits, self.home, self.url, self.model, self.seconds = kits, pathlib.Path(home), url, model, seconds
+        self.is_new = True
         self.work = self.home / "work"
         self.work.mkdir()
         self.prepare()
 
     def prepare(self):
         """Writes its settings."""
+
+    def move(self, url):
+        """From here on it asks another gateway."""
+        self.url = url
+        self.prepare()
 
     def env(self):
         return {}
@@ -95,7 +101,7 @@ class Gemini(Agent):
     others = ("gemini-2.5-flash-lite", "gemini-3.1-flash-lite-preview", "gemini-3.1-flash-lite", "gemini-3.5-flash", "gemini-3.1-pro-preview-customtools")
 
     def prepare(self):
-        (self.home / ".gemini").mkdir()
+        (self.home / ".gemini").mkdir(exist_ok=True)
         settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"enableAutoUpdate": False},
                     "privacy": {"usageStatisticsEnabled": False}}
         (self.home / ".gemini/settings.json").write_text(json.dumps(settings))
