@@ -4,8 +4,10 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import time
 
+MCP_SERVER = pathlib.Path(__file__).resolve().parent.parent / "clients/apps/mcp_sky.py"
 TOKEN = "tester-token"
 
 
@@ -65,7 +67,8 @@ class Codex(Agent):
         lines += ["supports_websockets = true"] if self.websocket else []
         (self.home / "config.toml").write_text("\n".join([
             f'model = "{self.model}"', 'model_provider = "gateway"', 'approval_policy = "never"', 'sandbox_mode = "danger-full-access"',
-            "[model_providers.gateway]", *lines, "request_max_retries = 0", "stream_max_retries = 0"]) + "\n")
+            "[model_providers.gateway]", *lines, "request_max_retries = 0", "stream_max_retries = 0",
+            "[mcp_servers.sky]", f"command = {json.dumps(sys.executable)}", f"args = [{json.dumps(str(MCP_SERVER))}]"]) + "\n")
 
     def env(self):
         return {"CODEX_HOME": str(self.home), "GATEWAY_TOKEN": TOKEN}

@@ -19,6 +19,7 @@ SHELLS = {
     "shell_command": lambda command: {"command": command},
     "shell": lambda command: {"command": ["bash", "-lc", command]},
 }
+SEARCH, MCP_TOOL, MCP_SAYS = "tool_search", "mcp__sky__weather", "sunny"
 # Codex with its newer models has a shell only inside of scripts.
 SCRIPTS = ("exec", "functions__exec")
 
@@ -42,8 +43,7 @@ class Runs:
             if call and step < int(goal):
                 self.came_back(asked, name, step)
                 self.done[name] = step + 1
-                piece = call(step + 1)
-                return Answer([*pieces, piece], "tools", len(text) // 4, 30)
+                return Answer([*pieces, *calls(asked, call, name, step + 1)], "tools", len(text) // 4, 30)
         said = f"<state_snapshot>{name} has done {step} steps.</state_snapshot>" if marks else "Nothing to do."
         return Answer([*pieces, Piece("text", said)], "stop", FULL if is_full else len(text) // 4, 20)
 
@@ -51,6 +51,28 @@ class Runs:
         """The command joins what it prints, so that only its result has it in one piece."""
         if step and asked.results and not any(f"{name}-step-{step}-done" in result for result in asked.results):
             self.trouble.append(f"{name}: step {step} did not come back: {asked.results[-1][:200]}")
+        if step == 8 and SEARCH in asked.tools and MCP_TOOL not in asked.tools:
+            self.trouble.append(f"{name}: the search for tools found none")
+        if step == 8 and MCP_TOOL in asked.tools and not any(MCP_SAYS in result for result in asked.results):
+            self.trouble.append(f"{name}: the tool of the MCP server did not answer")
+
+
+def calls(asked, call, run, step):
+    """The calls of a step: one, two at once in every third, and in every fifth a patch too where the agent takes one as plain text."""
+    made = [call(step)]
+    if step % 3 == 0:
+        made.append(call(step, "again"))
+    if step % 5 == 0 and "apply_patch" in asked.tools:
+        patch = f"*** Begin Patch\n*** Add File: {run}-{step}.txt\n+done\n*** End Patch\n"
+        is_custom = "apply_patch" in asked.custom
+        made.append(Piece("call", patch if is_custom else json.dumps({"input": patch}), "apply_patch", is_custom))
+    # A tool of an MCP server, which Codex's older models find by a search.
+    if step == 4 and SEARCH in asked.tools:
+        made.append(Piece("call", json.dumps({"query": "weather"}), SEARCH))
+    if step == 8 and MCP_TOOL in asked.tools:
+        namespace, name = asked.namespaces.get(MCP_TOOL, ("", MCP_TOOL))
+        made.append(Piece("call", json.dumps({"city": "Paris"}), name, False, namespace))
+    return made
 
 
 def shell_call(asked, run):
@@ -60,8 +82,8 @@ def shell_call(asked, run):
         return None
     namespace, name = asked.namespaces.get(tool, ("", tool))
 
-    def call(step):
-        line = f"printf '%s-step-%s-done' {run} {step}"
+    def call(step, word="done"):
+        line = f"printf '%s-step-%s-{word}' {run} {step}"
         if tool in SHELLS:
             return Piece("call", json.dumps(SHELLS[tool](line)), name, False, namespace)
         script = f"const done = await tools.exec_command({json.dumps({'cmd': line})}); text(done.output);"

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::changes::{RequestChanges, remove, rename};
+use super::repeats::{fold_results, may_repeat_results};
 use super::turns::{SYSTEM_ROLES, cache_marks, fit_turns, limit_marks, remind};
 use super::{BILLING, CallIdForm, PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingOff, UNKNOWN_REASONING};
 use crate::dialect::Surface;
@@ -19,7 +20,9 @@ use crate::translate::call_ids::CallIds;
 pub fn concerns(request: &ApiRequest, quirks: &Quirks) -> bool {
     // Most requests say no limit, and most upstreams demand nothing else.
     let quirks = Quirks { max_completion_tokens: quirks.max_completion_tokens && request.has_older_limit, ..*quirks };
-    touches(request.surface, &quirks) || request.surface.repeats_model()
+    touches(request.surface, &quirks)
+        || may_repeat_results(request.surface, request.body())
+        || request.surface.repeats_model()
 }
 
 /// Whether the conversation itself, or all that is to be embedded, must be parsed for it.
@@ -27,6 +30,7 @@ pub fn parses(request: &ApiRequest, quirks: &Quirks) -> bool {
     let is_fitted = match request.surface {
         Surface::Chat => fits_history(quirks) && may_need_a_fit(request.body(), quirks),
         Surface::Messages => reminds(request.body(), quirks) || exceeds_marks(request.body(), quirks),
+        Surface::Gemini => may_repeat_results(request.surface, request.body()),
         _ => false,
     };
     is_fitted || request.surface.repeats_model()
@@ -65,7 +69,7 @@ const CALLS: &str = "\"tool_call";
 
 /// The body as this upstream wants it, and what is lost. None: as it is.
 pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &RequestChanges) -> Option<(String, Losses)> {
-    let touches = touches(surface, quirks);
+    let touches = touches(surface, quirks) || may_repeat_results(surface, body);
     if !touches && changes.keeps_bodies() {
         return None;
     }
@@ -79,6 +83,7 @@ pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &Reque
             Surface::Chat => rewriter.chat(quirks),
             Surface::Messages => rewriter.messages(quirks),
             Surface::Responses => rewriter.responses(quirks),
+            Surface::Gemini => rewriter.gemini(),
             _ => {}
         }
     }
@@ -186,6 +191,14 @@ impl Rewriter<'_, '_> {
     fn responses(&mut self, quirks: &Quirks) {
         if !quirks.forced_tools {
             self.free_choice();
+        }
+    }
+
+    fn gemini(&mut self) {
+        if let Some(mut contents) = self.value("contents")
+            && fold_results(&mut contents)
+        {
+            self.put("contents", &contents);
         }
     }
 

@@ -409,6 +409,9 @@ impl ContentReader<'_> {
         };
         let place = result.path_of("name");
         result.tell_rest(&mut self.conversation.losses);
+        if id.as_deref().is_some_and(|id| self.conversation.repeats_result(id, &[text(said.clone())])) {
+            return Ok(());
+        }
         let Some((call_id, name)) = self.calls.answer(id.as_deref(), name.as_deref()) else {
             self.conversation.losses.lose(place);
             self.add(Role::User, text(said));
