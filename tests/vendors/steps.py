@@ -29,6 +29,7 @@ class Runs:
 
     def __init__(self):
         self.done = {}
+        self.searched = set()  # the runs that have searched for a tool
         self.trouble = []  # steps whose result did not come back
         self.lock = threading.Lock()
 
@@ -51,7 +52,9 @@ class Runs:
         """The command joins what it prints, so that only its result has it in one piece."""
         if step and asked.results and not any(f"{name}-step-{step}-done" in result for result in asked.results):
             self.trouble.append(f"{name}: step {step} did not come back: {asked.results[-1][:200]}")
-        if step == 8 and SEARCH in asked.tools and MCP_TOOL not in asked.tools:
+        if step == 4 and SEARCH in asked.tools:
+            self.searched.add(name)
+        if step == 8 and name in self.searched and MCP_TOOL not in asked.tools:
             self.trouble.append(f"{name}: the search for tools found none")
         if step == 8 and MCP_TOOL in asked.tools and not any(MCP_SAYS in result for result in asked.results):
             self.trouble.append(f"{name}: the tool of the MCP server did not answer")

@@ -17,7 +17,7 @@ fn first_request() -> Value {
     json!({"model": "m", "stream": true, "store": false, "tool_choice": "auto", "parallel_tool_calls": false,
         "input": [tools, says("developer", "You are Codex."), says("user", "go")],
         "reasoning": {"effort": "low", "context": "all_turns"}, "include": ["reasoning.encrypted_content"],
-        "prompt_cache_key": "k", "text": {"verbosity": "low"}, "client_metadata": {"session_id": "s"}})
+        "prompt_cache_key": "k", "text": {"verbosity": "low"}, "client_metadata": {"session_id": "s", "x-codex-window-id": "w"}})
 }
 
 /// The same with `gpt-5.5`: tools beside hosted ones and a search for tools.
@@ -60,7 +60,7 @@ async fn codex_starts_a_responses_and_a_chat_upstream_at_once() {
                 .map(|tool| tool["function"]["name"].clone())
                 .collect();
             let wanted = if body.get("tools").is_some() {
-                json!(["exec_command", "apply_patch"])
+                json!(["exec_command", "apply_patch", "tool_search"])
             } else {
                 json!(["functions__exec", "functions__wait"])
             };
