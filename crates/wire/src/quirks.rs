@@ -6,6 +6,7 @@
 mod changes;
 mod lessons;
 mod own_dialect;
+mod repeats;
 mod thinking_levels;
 mod turns;
 

@@ -82,18 +82,22 @@ def chat(asked, body):
 
 def responses(asked, body):
     asked.system = body.get("instructions") or ""
-    for tool in body.get("tools") or []:
+    items = body["input"]
+    items = [{"role": "user", "content": items}] if isinstance(items, str) else items
+    offered = [*(body.get("tools") or []), *(tool for item in items if item.get("type") == "additional_tools" for tool in item["tools"])]
+    for tool in offered:
         if tool["type"] == "namespace":
-            asked.namespaces |= {f"{tool['name']}__{inner['name']}": (tool["name"], inner["name"]) for inner in tool["tools"]}
+            names = {f"{tool['name']}__{inner['name']}": inner for inner in tool["tools"]}
+            asked.namespaces |= {joined: (tool["name"], inner["name"]) for joined, inner in names.items()}
+            asked.custom += [joined for joined, inner in names.items() if inner["type"] == "custom"]
         elif tool["type"] in ("function", "custom"):
             asked.tools.append(tool["name"])
     asked.tools += asked.namespaces
-    asked.custom = [tool["name"] for tool in body.get("tools") or [] if tool["type"] == "custom"]
+    asked.custom += [tool["name"] for tool in offered if tool["type"] == "custom"]
     asked.schema = ((body.get("text") or {}).get("format") or {}).get("type") == "json_schema"
     asked.thinks = bool((body.get("reasoning") or {}).get("effort"))
     asked.options = {"max": body.get("max_output_tokens"), "temperature": body.get("temperature")}
-    items = body["input"]
-    for item in [{"role": "user", "content": items}] if isinstance(items, str) else items:
+    for item in items:
         kind = item.get("type", "message")
         if kind in ("function_call_output", "custom_tool_call_output"):
             asked.results.append(plain(item["output"]))

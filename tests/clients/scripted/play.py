@@ -3,9 +3,11 @@
 Not for writing them in a dialect: see `streams.py`.
 """
 
+import base64
 import dataclasses
 import json
 
+SIGNATURE = base64.b64encode(b"signed by the script, to be handed back").decode()
 # The tool that is called, and its arguments: the first of these that the client offers. The client must run the tool
 # with these arguments without asking.
 ARGUMENTS = {
@@ -47,6 +49,7 @@ class Answer:
     input_tokens: int
     output_tokens: int
     cached_tokens: int = 4
+    signature: str = SIGNATURE  # of its reasoning
 
 
 def answer(asked):

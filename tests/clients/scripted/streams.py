@@ -2,7 +2,6 @@
 reads, including the vendors' initial roles, ids and empty pieces.
 """
 
-import base64
 import json
 import struct
 import zlib
@@ -10,7 +9,6 @@ import zlib
 from .play import fragments
 
 NOW = 1_760_000_000
-SIGNATURE = base64.b64encode(b"signed by the script, to be handed back").decode()
 
 
 def write(dialect, answer, model, ids):
@@ -68,7 +66,7 @@ def responses(answer, model, ids):
         if piece.kind == "text" and output and output[-1]["type"] == "message":
             output[-1]["content"][0]["text"] += piece.text
             continue
-        output.append(item_of(piece, ids))
+        output.append(item_of(piece, ids, answer.signature))
     for index, item in enumerate(output):
         yield from item_events(event, index, item)
     usage = {"input_tokens": answer.input_tokens, "input_tokens_details": {"cached_tokens": answer.cached_tokens, "cache_write_tokens": 0},
@@ -81,15 +79,15 @@ def responses(answer, model, ids):
     yield event(f"response.{status}", response=done)
 
 
-def item_of(piece, ids):
+def item_of(piece, ids, signature):
     if piece.kind == "reasoning":
         return {"id": ids("rs_"), "type": "reasoning", "summary": [{"type": "summary_text", "text": piece.text}],
-                "encrypted_content": SIGNATURE}
+                "encrypted_content": signature}
+    namespace = {"namespace": piece.namespace} if piece.namespace else {}
     if piece.is_custom:
         return {"id": ids("ctc_"), "type": "custom_tool_call", "status": "completed", "call_id": ids("call_"), "name": piece.name,
-                "input": piece.text}
+                "input": piece.text} | namespace
     if piece.kind == "call":
-        namespace = {"namespace": piece.namespace} if piece.namespace else {}
         return {"id": ids("fc_"), "type": "function_call", "status": "completed", "call_id": ids("call_"), "name": piece.name,
                 "arguments": piece.text} | namespace
     part = {"type": "output_text", "text": piece.text, "annotations": [], "logprobs": []}
@@ -145,7 +143,7 @@ def messages(answer, model, ids):
         for text in [""] + texts if kind == "call" else texts:
             yield event("content_block_delta", index=index, delta={"type": delta, member: text})
         if kind == "reasoning":
-            yield event("content_block_delta", index=index, delta={"type": "signature_delta", "signature": SIGNATURE})
+            yield event("content_block_delta", index=index, delta={"type": "signature_delta", "signature": answer.signature})
         yield event("content_block_stop", index=index)
     reason = {"stop": "end_turn", "length": "max_tokens", "tools": "tool_use"}[answer.finish]
     yield event("message_delta", delta={"stop_reason": reason, "stop_sequence": None}, usage={"output_tokens": answer.output_tokens})
@@ -174,7 +172,7 @@ def gemini(answer, model, ids):
     for piece in answer.pieces:
         if piece.kind == "call":
             call = {"name": piece.name, "args": json.loads(piece.text)}
-            yield chunk([{"functionCall": call, "thoughtSignature": SIGNATURE}])
+            yield chunk([{"functionCall": call, "thoughtSignature": answer.signature}])
         for text in fragments(piece.text) if piece.kind != "call" else []:
             yield chunk([{"text": text} | ({"thought": True} if piece.kind == "reasoning" else {})])
     usage |= {"candidatesTokenCount": answer.output_tokens, "totalTokenCount": answer.input_tokens + answer.output_tokens}
@@ -202,7 +200,7 @@ def bedrock(answer, model, ids):
             delta = {"text": {"text": text}, "call": {"toolUse": {"input": text}}, "reasoning": {"reasoningContent": {"text": text}}}
             yield frame("contentBlockDelta", at | {"delta": delta[kind]})
         if kind == "reasoning":
-            yield frame("contentBlockDelta", at | {"delta": {"reasoningContent": {"signature": SIGNATURE}}})
+            yield frame("contentBlockDelta", at | {"delta": {"reasoningContent": {"signature": answer.signature}}})
         yield frame("contentBlockStop", at)
     yield frame("messageStop", {"stopReason": {"stop": "end_turn", "length": "max_tokens", "tools": "tool_use"}[answer.finish]})
     fresh = answer.input_tokens - answer.cached_tokens

@@ -3,6 +3,7 @@
 mod billed_losers;
 mod cancellation;
 mod catalogue_facts;
+mod codex;
 mod commit;
 mod every_surface;
 mod held_attempt;

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::changes::{RequestChanges, remove, rename};
+use super::repeats::{fold_results, may_repeat_results};
 use super::turns::{SYSTEM_ROLES, cache_marks, fit_turns, limit_marks, remind, think_before_calls};
 use super::{BILLING, CallIdForm, PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingOff};
 use crate::dialect::Surface;
@@ -24,7 +25,9 @@ pub fn concerns(request: &ApiRequest, quirks: &Quirks) -> bool {
         tool_name_max: quirks.tool_name_max.filter(|_| exceeds_names(request, quirks)),
         ..*quirks
     };
-    touches(request.surface, &quirks) || request.surface.repeats_model()
+    touches(request.surface, &quirks)
+        || may_repeat_results(request.surface, request.body())
+        || request.surface.repeats_model()
 }
 
 /// Whether the conversation itself, or all that is to be embedded, must be parsed for it.
@@ -34,6 +37,7 @@ pub fn parses(request: &ApiRequest, quirks: &Quirks) -> bool {
         Surface::Messages => {
             reminds(request.body(), quirks) || exceeds_marks(request.body(), quirks) || thinks(request.body(), quirks)
         }
+        Surface::Gemini => may_repeat_results(request.surface, request.body()),
         _ => false,
     };
     is_fitted || request.surface.repeats_model() || exceeds_names(request, quirks)
@@ -94,7 +98,7 @@ pub struct RewrittenBody {
 
 /// The body as this upstream wants it. None: as it is.
 pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &RequestChanges) -> Option<RewrittenBody> {
-    let touches = touches(surface, quirks);
+    let touches = touches(surface, quirks) || may_repeat_results(surface, body);
     if !touches && changes.keeps_bodies() {
         return None;
     }
@@ -108,6 +112,7 @@ pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &Reque
             Surface::Chat => rewriter.chat(quirks),
             Surface::Messages => rewriter.messages(quirks),
             Surface::Responses => rewriter.responses(quirks),
+            Surface::Gemini => rewriter.gemini(),
             _ => {}
         }
     }
@@ -231,6 +236,14 @@ impl Rewriter<'_, '_> {
     fn responses(&mut self, quirks: &Quirks) {
         if !quirks.forced_tools {
             self.free_choice();
+        }
+    }
+
+    fn gemini(&mut self) {
+        if let Some(mut contents) = self.value("contents")
+            && fold_results(&mut contents)
+        {
+            self.put("contents", &contents);
         }
     }
 

@@ -74,8 +74,17 @@ impl Conversation {
         }
     }
 
-    /// Adds the result of a call. Consecutive results are parts of one turn; a user message begins another.
+    /// Whether the last turn has this result of this call already: some clients repeat results when they resume a session.
+    pub fn repeats_result(&self, call_id: &str, parts: &[MessagePart]) -> bool {
+        let is_it = |part: &MessagePart| matches!(part, MessagePart::Result(known) if known.call_id == call_id && known.parts == parts);
+        !call_id.is_empty() && self.turns.last().is_some_and(|turn| turn.parts.iter().any(is_it))
+    }
+
+    /// Adds the result of a call, once. Consecutive results are parts of one turn; a user message begins another.
     pub fn add_result(&mut self, result: ToolResult) {
+        if self.repeats_result(&result.call_id, &result.parts) {
+            return;
+        }
         let result = MessagePart::Result(result);
         match self.turns.last_mut() {
             Some(turn) if matches!(turn.parts.last(), Some(MessagePart::Result(_))) => turn.parts.push(result),

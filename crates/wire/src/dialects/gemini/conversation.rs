@@ -419,6 +419,9 @@ impl ContentReader<'_> {
             part.tell_rest(&mut self.conversation.losses);
         }
         result.tell_rest(&mut self.conversation.losses);
+        if id.as_deref().is_some_and(|id| self.conversation.repeats_result(id, &parts)) {
+            return Ok(());
+        }
         let Some((call_id, name)) = self.calls.answer(id.as_deref(), name.as_deref()) else {
             self.conversation.losses.lose(place);
             parts.into_iter().for_each(|part| self.add(Role::User, part));

@@ -55,6 +55,7 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     let no_json = || Invalid { message: "We could not parse the JSON body of your request.".to_owned(), param: None };
     let mut body = object(body).ok_or_else(no_json)?;
     lift_tools(&mut body);
+    let is_codex = is_codex(&body);
     check_kinds(&|name| body.get(name).map(kind_of))?;
     let mut conversation = Conversation { echo: Arc::new(echo_of(&body)), ..Conversation::default() };
     let mut request = ObjectMembers::new(Value::Object(body), String::new())?;
@@ -67,7 +68,7 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     if let Some(input) = request.take("input") {
         read_items(input, &mut conversation)?;
     }
-    read_tools(request.objects("tools")?, &mut conversation)?;
+    read_tools(request.objects("tools")?, is_codex, &mut conversation)?;
     if let Some(choice) = request.take("tool_choice") {
         conversation.tool_choice = tool_choice(choice, &mut conversation.losses)?;
     }
@@ -94,26 +95,42 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     Ok(conversation)
 }
 
-/// The tools of items `additional_tools` (Codex) are tools of the request.
+/// The tools of items `additional_tools` (Codex), and those that a search has found, are tools of the request.
 fn lift_tools(body: &mut Map<String, Value>) {
     let Some(Value::Array(items)) = body.get_mut("input") else { return };
-    let is_lifted = |item: &Value| item["type"] == "additional_tools" && item["tools"].is_array();
-    if !items.iter().any(is_lifted) {
+    let mut added: Vec<Value> = Vec::new();
+    items.retain_mut(|item| {
+        let is_lifted = item["type"] == "additional_tools" && item["tools"].is_array();
+        if is_lifted || item["type"] == FOUND {
+            added.extend(item["tools"].as_array().into_iter().flatten().cloned());
+        }
+        !is_lifted
+    });
+    if added.is_empty() {
         return;
     }
-    let (lifted, kept): (Vec<Value>, Vec<Value>) = std::mem::take(items).into_iter().partition(is_lifted);
-    *items = kept;
-    let added = lifted.into_iter().filter_map(|mut item| match item["tools"].take() {
-        Value::Array(tools) => Some(tools),
-        _ => None,
-    });
     if let Value::Array(tools) = body.entry("tools").or_insert_with(|| Value::Array(Vec::new())) {
-        tools.extend(added.flatten());
+        added.into_iter().for_each(|tool| {
+            if !tools.contains(&tool) {
+                tools.push(tool)
+            }
+        });
     }
+}
+
+/// Codex adds its books to each request.
+fn is_codex(body: &Map<String, Value>) -> bool {
+    let books = body.get("client_metadata").and_then(Value::as_object);
+    books.is_some_and(|books| books.keys().any(|name| name.starts_with("x-codex-")))
 }
 
 /// Tools that Codex offers in addition to its own in every request, and works without.
 const OPTIONAL_TOOLS: [&str; 3] = ["web_search", "tool_search", "image_generation"];
+/// Calls of such tools that the vendor has run: what they gave is in the text behind them.
+const RUN_BY_VENDOR: [&str; 2] = ["web_search_call", "tool_search_call"];
+/// The tool with which the client searches for more tools, and what it has found. Other dialects have it as a function.
+pub(super) const SEARCH: &str = "tool_search";
+const FOUND: &str = "tool_search_output";
 
 /// Members that the answer repeats, as far as they fit.
 fn echo_of(body: &Map<String, Value>) -> Map<String, Value> {
@@ -159,13 +176,21 @@ fn about_the_caller(request: &mut ObjectMembers, conversation: &mut Conversation
     Ok(())
 }
 
-fn read_tools(listed: Vec<ObjectMembers>, conversation: &mut Conversation) -> Result<(), Invalid> {
+fn read_tools(listed: Vec<ObjectMembers>, is_codex: bool, conversation: &mut Conversation) -> Result<(), Invalid> {
     let Conversation { tools, losses, .. } = conversation;
     let is_beside = listed.iter().any(|tool| matches!(tool.text("type"), Some("function" | "custom" | "namespace")));
     for mut given in listed {
         let kind = given.text("type").unwrap_or_default().to_owned();
-        if is_beside && OPTIONAL_TOOLS.iter().any(|optional| kind.starts_with(optional)) {
-            losses.lose(kind);
+        if kind == SEARCH && given.text("execution") == Some("client") {
+            let (description, parameters) = (given.string("description")?, given.plain_object("parameters")?);
+            tools.push(Tool { name: SEARCH.to_owned(), description, parameters, ..Tool::default() });
+            given.tell_others(&["type", "execution"], losses);
+        } else if is_beside && OPTIONAL_TOOLS.iter().any(|optional| kind.starts_with(optional)) {
+            // Codex offers them whatever its user asks for: they decide nothing about who may answer.
+            match is_codex {
+                true => losses.form(kind),
+                false => losses.lose(kind),
+            }
         } else if kind == "namespace" && given.text("name").is_some() {
             let namespace = given.required_string("name")?;
             for inner in given.objects("tools")? {
@@ -307,6 +332,12 @@ impl ItemReader<'_> {
             "custom_tool_call" => self.call(&mut item, "input")?,
             "function_call_output" | "custom_tool_call_output" => self.output(&mut item, kind.starts_with("custom"))?,
             "reasoning" => self.reasoning(&mut item)?,
+            "tool_search_call" if item.text("call_id").is_some() => self.search(&mut item)?,
+            FOUND if item.text("call_id").is_some() => self.found(&mut item)?,
+            _ if RUN_BY_VENDOR.contains(&kind.as_str()) || kind == FOUND => {
+                self.conversation.losses.form(kind);
+                return Ok(());
+            }
             // Items that the vendor runs or stores itself.
             _ => {
                 self.conversation.losses.content(kind);
@@ -314,6 +345,39 @@ impl ItemReader<'_> {
             }
         }
         item.tell_others(&REPEATED, &mut self.conversation.losses);
+        Ok(())
+    }
+
+    fn search(&mut self, item: &mut ObjectMembers) -> Result<(), Invalid> {
+        item.take("execution");
+        let id = item.required_string("call_id")?;
+        let arguments = item.take("arguments").unwrap_or_else(|| json!({})).to_string();
+        self.names.insert(id.clone(), SEARCH.to_owned());
+        let call = ToolCall {
+            id,
+            name: SEARCH.to_owned(),
+            arguments,
+            signature: self.signature.take(),
+            ..ToolCall::default()
+        };
+        self.add(Role::Assistant, vec![MessagePart::Call(call)]);
+        Ok(())
+    }
+
+    /// What was found are tools of the request now: the result names them.
+    fn found(&mut self, item: &mut ObjectMembers) -> Result<(), Invalid> {
+        item.take("execution");
+        let call_id = item.required_string("call_id")?;
+        let found = item.take("tools").unwrap_or_default();
+        let names = found.as_array().into_iter().flatten().flat_map(|tool| match tools_of(tool) {
+            Some((namespace, tools)) => {
+                tools.iter().filter_map(|tool| Some(joined(namespace, tool["name"].as_str()?))).collect::<Vec<_>>()
+            }
+            None => tool["name"].as_str().map(str::to_owned).into_iter().collect(),
+        });
+        let text = json!({ "tools": names.collect::<Vec<_>>() }).to_string();
+        let (name, parts) = (Some(SEARCH.to_owned()), vec![MessagePart::Text { text, cache: None }]);
+        self.conversation.add_result(ToolResult { call_id, name, parts, ..ToolResult::default() });
         Ok(())
     }
 
@@ -537,13 +601,18 @@ pub(super) fn joined(namespace: &str, name: &str) -> String {
     format!("{namespace}{BETWEEN}{name}")
 }
 
-/// The namespaces of a request with nothing but the names of their tools. None: it has none.
+/// The namespaces of a request with nothing but the names of their tools, and its search for tools. None: it has neither.
 pub(super) fn names_only(tools: &Value) -> Option<Value> {
     let namespaces = tools.as_array()?.iter().filter_map(tools_of).map(|(namespace, tools)| {
         let named = tools.iter().map(|tool| json!({ "type": tool["type"], "name": tool["name"] }));
         json!({ "type": "namespace", "name": namespace, "tools": named.collect::<Vec<_>>() })
     });
-    let namespaces: Vec<Value> = namespaces.collect();
+    let searches = tools
+        .as_array()?
+        .iter()
+        .filter(|tool| is_search(tool))
+        .map(|_| json!({ "type": SEARCH, "execution": "client" }));
+    let namespaces: Vec<Value> = namespaces.chain(searches).collect();
     (!namespaces.is_empty()).then_some(Value::Array(namespaces))
 }
 
@@ -553,24 +622,38 @@ pub(super) fn tools_of(tool: &Value) -> Option<(&str, &[Value])> {
     is_namespace.then_some((tool["name"].as_str()?, tool["tools"].as_array()?.as_slice()))
 }
 
-/// The namespace and the name of each tool, by its joined name.
+/// Whether this is a search for tools that the client runs.
+fn is_search(tool: &Value) -> bool {
+    tool["type"] == SEARCH && tool["execution"] == "client"
+}
+
+/// The tools of a request that only Responses has.
 #[derive(Debug, Default)]
-pub(super) struct Namespaces(HashMap<String, (String, String)>);
+pub(super) struct Namespaces {
+    /// The namespace and the name of each tool in one, by its joined name.
+    names: HashMap<String, (String, String)>,
+    has_search: bool,
+}
 
 impl Namespaces {
     /// From the members of the request that an answer repeats.
     pub fn of(echo: &Map<String, Value>) -> Namespaces {
-        let tools = echo.get("tools").and_then(Value::as_array).into_iter().flatten().filter_map(tools_of);
-        let named = tools.flat_map(|(namespace, tools)| {
+        let tools = || echo.get("tools").and_then(Value::as_array).into_iter().flatten();
+        let named = tools().filter_map(tools_of).flat_map(|(namespace, tools)| {
             let names = tools.iter().filter_map(|tool| tool["name"].as_str());
             names.map(move |name| (joined(namespace, name), (namespace.to_owned(), name.to_owned())))
         });
-        Namespaces(named.collect())
+        Namespaces { names: named.collect(), has_search: tools().any(is_search) }
+    }
+
+    /// Whether a call of this function is a search for tools.
+    pub fn searches(&self, name: &str) -> bool {
+        self.has_search && name == SEARCH
     }
 
     /// The namespace and the name of a called tool.
     pub fn split(&self, name: String) -> (Option<String>, String) {
-        match self.0.get(&name) {
+        match self.names.get(&name) {
             Some((namespace, own)) => (Some(namespace.clone()), own.clone()),
             None => (None, name),
         }

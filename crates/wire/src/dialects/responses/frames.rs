@@ -59,15 +59,18 @@ pub fn refusal(status: u16, answer: &[u8]) -> String {
     error_frame(status, &serde_json::from_slice(answer).unwrap_or_default())
 }
 
-/// `said`: the body of an answer, or the event in a stream, which has no object for the error.
+/// `said`: the body of an answer, or the event in a stream, which has no object for the error. Codex waits on if a code is a number.
 fn error_frame(status: u16, said: &Value) -> String {
-    let error = match &said["error"] {
+    let mut error = match &said["error"] {
         error if error.is_object() => error.clone(),
-        _ => {
-            let message = said["message"].as_str().unwrap_or("the request failed");
+        error => {
+            let message = [&said["message"], error].into_iter().find_map(Value::as_str).unwrap_or("the request failed");
             json!({ "type": "server_error", "code": said["code"], "message": message, "param": said["param"] })
         }
     };
+    if let Some(code) = error.get_mut("code").filter(|code| code.is_number()) {
+        *code = Value::from(code.to_string());
+    }
     json!({ "type": "error", "status": status, "error": error }).to_string()
 }
 
@@ -132,6 +135,14 @@ mod tests {
     fn own_frames_are_what_clients_read() {
         let refused: Value = serde_json::from_str(&refusal(429, br#"{"error":{"code":"x","message":"y"}}"#)).unwrap();
         assert_eq!((&refused["status"], &refused["error"]["code"]), (&json!(429), &json!("x")));
+        for (body, code, message) in [
+            (r#"{"error":{"code":400,"message":"y","type":"BadRequestError","param":null}}"#, json!("400"), "y"),
+            (r#"{"code":"invalid-argument","error":"z"}"#, json!("invalid-argument"), "z"),
+            (r#"{"object":"error","message":"w"}"#, Value::Null, "w"),
+        ] {
+            let refused: Value = serde_json::from_str(&refusal(400, body.as_bytes())).unwrap();
+            assert_eq!((&refused["error"]["code"], &refused["error"]["message"]), (&code, &json!(message)), "{body}");
+        }
         let late =
             SseEvent { raw: "event: error\ndata: {\"type\":\"error\",\"code\":\"x\",\"message\":\"y\"}\n\n".into() };
         let late: Value = serde_json::from_str(&frame(&late).unwrap()).unwrap();

@@ -64,9 +64,9 @@ fn is_reasoning(item: &Value) -> bool {
 /// Removes the item's id: with it, the vendor would notice that the reasoning before it is missing.
 fn unname(item: &mut Value) {
     if let Some(members) = item.as_object_mut()
-        && members
-            .get("type")
-            .is_some_and(|kind| kind == "message" || kind == "function_call" || kind == "custom_tool_call")
+        && members.get("type").is_some_and(|kind| {
+            ["message", "function_call", "custom_tool_call", "tool_search_call"].iter().any(|known| kind == known)
+        })
     {
         members.shift_remove("id");
     }

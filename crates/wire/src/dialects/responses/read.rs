@@ -141,6 +141,10 @@ fn item(text: &str) -> Result<Option<Payload>, InvalidJson> {
         "function_call" | "custom_tool_call" | "mcp_call" | "code_interpreter_call" => {
             Payload::of_chars(PayloadKind::Tool, called)
         }
+        // Their arguments are no text.
+        "tool_search_call" | "local_shell_call" | "shell_call" | "apply_patch_call" | "computer_call" => {
+            Payload::of_chars(PayloadKind::Tool, called.max(1))
+        }
         "image_generation_call" => result.and_then(|image| Payload::of_text(PayloadKind::Image, image)),
         _ => None,
     };

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::SseEvent;
-use super::conversation::thoughts;
+use super::conversation::{SEARCH, thoughts};
 use super::read::end_word;
 use crate::answer::usage::Usage;
 use crate::dialects::openai::url_citation;
@@ -150,12 +150,12 @@ impl ResponsesReader {
         known.is_commentary |= item["phase"] == "commentary";
         known.id = known.id.take().or(Some(text("id")).filter(|id| !id.is_empty()));
         match item["type"].as_str().unwrap_or_default() {
-            kind @ ("function_call" | "custom_tool_call") if !known.is_call => {
+            kind @ ("function_call" | "custom_tool_call" | "tool_search_call") if !known.is_call && is_called(item) => {
                 known.is_call = true;
                 let fragment = Fragment {
                     number: Some(at as i128),
                     id: if item["call_id"].is_string() { text("call_id") } else { text("id") },
-                    name: text("name"),
+                    name: if kind == "tool_search_call" { SEARCH.to_owned() } else { text("name") },
                     is_named: true,
                     custom: kind == "custom_tool_call",
                     signature: self.signature.take(),
@@ -165,6 +165,7 @@ impl ResponsesReader {
             }
             "reasoning" if known.block.is_none() => known.block = Some(next(blocks)),
             "message" | "function_call" | "custom_tool_call" | "reasoning" | "image_generation_call" | "" => {}
+            "tool_search_call" if known.is_call => {}
             other if !known.named => {
                 known.named = true;
                 pieces.push(AnswerPiece::Other(other.to_owned()));
@@ -180,6 +181,9 @@ impl ResponsesReader {
         let Some((_, known)) = self.items.get_mut(at) else { return };
         known.done = true;
         match item["type"].as_str().unwrap_or_default() {
+            "tool_search_call" if is_called(item) => {
+                self.calls.end_of(0, at as i128, item["arguments"].to_string(), pieces);
+            }
             "function_call" | "custom_tool_call" => {
                 let arguments = item["arguments"].as_str().or(item["input"].as_str()).filter(|_| !known.said);
                 self.calls.end_of(0, at as i128, arguments.unwrap_or_default().to_owned(), pieces);
@@ -314,4 +318,9 @@ fn next(counter: &mut u32) -> u32 {
 
 fn value(text: Option<&str>) -> Option<Value> {
     parse(text?.as_bytes()).ok()
+}
+
+/// Whether the client runs this call: the vendor runs its own search for tools.
+fn is_called(item: &Value) -> bool {
+    item["type"] != "tool_search_call" || item["execution"] == "client"
 }

@@ -261,10 +261,17 @@ impl ResponsesWriter {
             return;
         }
         self.close(Status::Completed, out);
-        let (index, id) = self.reserve(if custom { "ctc" } else { "fc" });
+        let search = self.namespaces.searches(&name);
+        let (index, id) = self.reserve(if search {
+            "tsc"
+        } else if custom {
+            "ctc"
+        } else {
+            "fc"
+        });
         let call_id = if call_id.is_empty() { self.envelope.item_id("call", index) } else { call_id };
         let (namespace, name) = self.namespaces.split(name);
-        let call = OutputCall { index, id, call_id, namespace, name, arguments: String::new(), custom };
+        let call = OutputCall { index, id, call_id, namespace, name, arguments: String::new(), custom, search };
         self.added(index, call.item("in_progress"), out);
         self.calls.insert(number, call);
     }
@@ -274,6 +281,9 @@ impl ResponsesWriter {
             return;
         };
         call.arguments.push_str(text);
+        if call.search {
+            return;
+        }
         let (index, id, custom) = (call.index, call.id.clone(), call.custom);
         let kind =
             if custom { "response.custom_tool_call_input.delta" } else { "response.function_call_arguments.delta" };
@@ -368,6 +378,9 @@ impl ResponsesWriter {
     }
 
     fn close_call(&mut self, mut call: OutputCall, status: Status, out: &mut BytesMut) {
+        if call.search {
+            return self.done(call.index, call.item(status.as_str()), out);
+        }
         // Clients parse the arguments, so a call without any gets an empty object.
         if call.arguments.is_empty() && !call.custom {
             call.arguments.push_str("{}");
@@ -763,11 +776,18 @@ pub(super) struct OutputCall {
     /// So far. Plain text for a custom tool.
     pub arguments: String,
     pub custom: bool,
+    /// The client searches for tools.
+    pub search: bool,
 }
 
 impl OutputCall {
     /// The item in its current state.
     pub fn item(&self, status: &str) -> Value {
+        if self.search {
+            let arguments: Value = serde_json::from_str(&self.arguments).unwrap_or_else(|_| json!({}));
+            return json!({ "id": self.id, "type": "tool_search_call", "status": status, "call_id": self.call_id,
+                "execution": "client", "arguments": arguments });
+        }
         let (kind, name) = if self.custom { ("custom_tool_call", "input") } else { ("function_call", "arguments") };
         let mut item = json!({
             "id": self.id, "type": kind, "status": status, "call_id": self.call_id, "name": self.name,

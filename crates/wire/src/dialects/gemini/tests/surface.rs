@@ -78,6 +78,23 @@ fn an_answer_in_pieces_is_one_turn_again() {
 }
 
 #[test]
+fn a_result_that_stands_twice_is_read_once_and_by_its_own_call() {
+    let result =
+        |id: &str, said: &str| json!({ "functionResponse": { "id": id, "name": "f", "response": { "output": said } } });
+    let read = contents(json!([
+        { "role": "model", "parts": [{ "functionCall": { "id": "a", "name": "f" } }, { "functionCall": { "id": "b", "name": "f" } }] },
+        { "role": "user", "parts": [result("a", "one"), result("a", "one"), result("b", "two"), result("b", "two")] },
+    ]));
+    let results = read.turns[1].parts.iter().map(|part| match part {
+        MessagePart::Result(result) => (result.call_id.as_str(), result.parts.clone()),
+        other => panic!("{other:?}"),
+    });
+    let said = |said: &str| vec![MessagePart::Text { text: said.to_owned(), cache: None }];
+    assert_eq!(results.collect::<Vec<_>>(), [("a", said("one")), ("b", said("two"))]);
+    assert_eq!((read.turns.len(), losses(&read)), (2, (vec![], 0)));
+}
+
+#[test]
 fn media_are_read_by_their_type() {
     let read = contents(json!([{ "parts": [
         { "inline_data": { "mime_type": "image/PNG", "data": "aGk=" } },

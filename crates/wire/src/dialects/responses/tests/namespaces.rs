@@ -112,3 +112,61 @@ fn additional_tools_of_the_input_are_tools() {
     assert!(read.losses.keeps_content() && read.turns.len() == 1, "{:?}", read.losses);
     assert_eq!(items_of_a_call(&body, "functions__read_file")[0]["namespace"], "functions");
 }
+
+/// What Codex sends with `gpt-5.5`: its MCP servers are found by a search.
+fn with_search() -> Value {
+    let search =
+        json!({ "type": "tool_search", "execution": "client", "description": "d", "parameters": { "type": "object" } });
+    let mut body = with_tools(&json!([{ "type": "function", "name": "f" }, search, { "type": "web_search" }]));
+    body["client_metadata"] = json!({ "x-codex-window-id": "w" });
+    body
+}
+
+#[test]
+fn a_search_for_tools_is_a_function_and_its_call_a_search_again() {
+    let read = conversation_of(&with_search());
+    let names: Vec<&str> = read.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["f", "tool_search"]);
+    let items = items_of_a_call(&with_search(), "tool_search");
+    assert_eq!(items.len(), 3, "{items:?}");
+    for item in items {
+        let said = ["type", "execution", "call_id", "arguments"].map(|name| item[name].clone());
+        assert_eq!(json!(said), json!(["tool_search_call", "client", "c1", {}]));
+    }
+    // Without such a tool it is a function like any other.
+    let body = with_tools(&json!([{ "type": "function", "name": "tool_search" }]));
+    assert_eq!(items_of_a_call(&body, "tool_search")[0]["type"], "function_call");
+}
+
+#[test]
+fn what_a_search_found_are_tools_and_what_vendors_ran_is_left_out() {
+    let mut body = with_search();
+    let sky = namespace("mcp__sky", &["weather"]);
+    body["input"] = json!([
+        { "role": "user", "content": "x" },
+        { "type": "web_search_call", "id": "ws_1", "status": "completed", "action": { "type": "search", "query": "q" } },
+        { "type": "tool_search_call", "call_id": "c", "execution": "client", "status": "completed", "arguments": { "query": "sky" } },
+        { "type": "tool_search_output", "call_id": "c", "execution": "client", "status": "completed", "tools": [sky] },
+    ]);
+    let read = conversation_of(&body);
+    let names: Vec<&str> = read.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["f", "tool_search", "mcp__sky__weather"]);
+    let parts: Vec<&MessagePart> = read.turns.iter().skip(1).flat_map(|turn| &turn.parts).collect();
+    let [MessagePart::Call(call), MessagePart::Result(result)] = parts.as_slice() else { panic!("{parts:?}") };
+    assert_eq!((call.name.as_str(), call.arguments.as_str()), ("tool_search", r#"{"query":"sky"}"#));
+    let text = MessagePart::Text { text: r#"{"tools":["mcp__sky__weather"]}"#.to_owned(), cache: None };
+    assert_eq!((result.call_id.as_str(), &result.parts), ("c", &vec![text]));
+    assert_eq!(items_of_a_call(&body, "mcp__sky__weather")[0]["namespace"], "mcp__sky");
+    let lost: Vec<&str> = read.losses.names().collect();
+    assert!(
+        read.losses.keeps_settings() && lost.contains(&"web_search") && lost.contains(&"web_search_call"),
+        "{lost:?}"
+    );
+}
+
+#[test]
+fn a_hosted_tool_that_somebody_else_asks_for_decides_who_may_answer() {
+    let mut body = with_search();
+    body.as_object_mut().unwrap().remove("client_metadata");
+    assert!(!conversation_of(&body).losses.keeps_settings());
+}
