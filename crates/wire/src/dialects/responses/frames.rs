@@ -138,7 +138,7 @@ mod tests {
         for (body, code, message) in [
             (r#"{"error":{"code":400,"message":"y","type":"BadRequestError","param":null}}"#, json!("400"), "y"),
             (r#"{"code":"invalid-argument","error":"z"}"#, json!("invalid-argument"), "z"),
-            (r#"{"object":"error","message":"w"}"#, json!(null), "w"),
+            (r#"{"object":"error","message":"w"}"#, Value::Null, "w"),
         ] {
             let refused: Value = serde_json::from_str(&refusal(400, body.as_bytes())).unwrap();
             assert_eq!((&refused["error"]["code"], &refused["error"]["message"]), (&code, &json!(message)), "{body}");
