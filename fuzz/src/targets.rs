@@ -221,8 +221,8 @@ pub fn request(surface: Surface, body: &[u8]) {
     // Half a surrogate pair goes through as it came, and serde_json takes none.
     let is_read = |body: &[u8]| serde_json::from_slice::<serde_json::Value>(body).is_ok();
     for demanding in *DEMANDING {
-        if let Some(rewritten) = quirks::rewritten(surface, body, &demanding, &RequestChanges::default()) {
-            assert!(is_read(rewritten.text.as_bytes()) || !is_read(body), "what is written can be read");
+        if let Some(made) = quirks::rewritten(surface, body, &demanding, &RequestChanges::default()) {
+            assert!(is_read(made.text.as_bytes()) || !is_read(body), "what is written can be read");
         }
     }
     if !surface.is_translated() {

@@ -334,7 +334,7 @@ impl Rewriter<'_, '_> {
                     Some(budget) => self.put("thinking", &json!({ "type": "enabled", "budget_tokens": budget })),
                     None => self.remove("thinking"),
                 }
-                self.losses.lose("thinking.type");
+                self.losses.form("thinking.type");
             }
             _ => {}
         }
@@ -347,7 +347,7 @@ impl Rewriter<'_, '_> {
         let takes_effort = matches!(quirks.thinking, ThinkingForm::Effort | ThinkingForm::Either);
         let Some(Value::Object(mut config)) = self.value("output_config").filter(|_| !takes_effort) else { return };
         if config.shift_remove("effort").is_some() {
-            self.losses.lose("output_config.effort");
+            self.losses.form("output_config.effort");
         }
         match config.is_empty() {
             true => self.remove("output_config"),

@@ -288,7 +288,7 @@ fn what_claude_alone_takes_goes_to_no_other_model() {
     let other = Quirks { past_reasoning: PastReasoning::Wanted, ..claude("qwen3-coder") };
     let asked = json!({ "max_tokens": 20_000, "thinking": { "type": "adaptive" }, "output_config": { "effort": "low" },
         "context_management": { "edits": [{ "type": "clear_thinking_20251015", "keep": "all" }] } });
-    let lost = "thinking.type output_config.effort context_management";
+    let lost = "thinking.type context_management output_config.effort";
     let budget = json!({ "max_tokens": 20_000, "thinking": { "type": "enabled", "budget_tokens": 1_024 } });
     let format = json!({ "output_config": { "effort": "max", "format": { "type": "json_schema" } } });
     for (quirks, body, expected, lost) in [
@@ -317,6 +317,8 @@ fn what_claude_alone_takes_goes_to_no_other_model() {
         let (its, names) = changed(Surface::Messages, &body, quirks, &RequestChanges::default());
         assert_eq!((&its, names.join(" ")), (&expected, lost.to_owned()), "{body}");
     }
+    let made = rewritten(Surface::Messages, asked.to_string().as_bytes(), &other, &RequestChanges::default()).unwrap();
+    assert!(made.losses.keeps_settings(), "such an upstream is no second choice: {:?}", made.losses);
 }
 
 /// A conversation of Messages with a call, and with a thought before it.

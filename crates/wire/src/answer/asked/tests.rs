@@ -61,7 +61,7 @@ const CASES: [Case; 19] = [
         &[
             r#"{"data":[{"index":0,"embedding":[1,2]}]}"#,
             r#"{"data":[{"embedding":[1,2]},{"embedding":[1,2]},{"embedding":[1,2]}]}"#,
-            r#"{"data":[{"index":0,"embedding":[1,2]},{"index":0,"embedding":[1,2]}]}"#,
+            r#"{"data":[{"index":1,"embedding":[1,2]},{"index":1,"embedding":[1,2]}]}"#,
             r#"{"data":[{"index":1,"embedding":[1,2]},{"index":2,"embedding":[1,2]}]}"#,
             r#"{"data":[{"embedding":[1,2]},{"embedding":[1,2,3]}]}"#,
             r#"{"data":[{"embedding":[1,2,3]},{"embedding":[1,2,3]}]}"#,

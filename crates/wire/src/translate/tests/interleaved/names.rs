@@ -99,7 +99,8 @@ fn every_client_gets_the_names_that_it_asked_for() {
                 }
                 let mut got: Vec<String> = got.unwrap().calls.into_iter().map(|(_, name, _)| name).collect();
                 let mut expected: Vec<String> = truth.calls.iter().map(|call| call.name.clone()).collect();
-                (got.sort(), expected.sort());
+                got.sort();
+                expected.sort();
                 assert_eq!(got, expected, "seed {seed}: {surface:?} over {dialect:?}, {way:?}, {}", written.form);
                 seen += expected.len();
             }
