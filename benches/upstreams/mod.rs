@@ -24,16 +24,7 @@ pub fn learner(upstream: u64) -> Learner {
 
 pub fn candidate(forecast: &LatencyForecast) -> CandidateForecast<'_> {
     let sent = SendConditions { uncached_tokens: 1_000.0, in_flight: 1 };
-    CandidateForecast {
-        forecast,
-        sent,
-        cost: 1.0,
-        price: 1.0,
-        domain: None,
-        out: false,
-        throttled: false,
-        waiting: &[],
-    }
+    CandidateForecast { forecast, sent, cost: 1.0, price: 1.0, domain: None, out: false, throttled: false }
 }
 
 /// A decision over these candidates at a request's arrival, with a tenth of the cost for extras.

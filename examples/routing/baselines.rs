@@ -156,6 +156,21 @@ impl Baseline for TwoChoices {
     }
 }
 
+/// The power of two choices by load alone: of two random upstreams the one with fewer attempts in flight.
+pub struct LeastOfTwo {
+    pub draws: fastrand::Rng,
+}
+
+impl Baseline for LeastOfTwo {
+    fn plan(&mut self, view: &OpeningView<'_>) -> Vec<(usize, StartRule)> {
+        let mut able = view.able.to_vec();
+        self.draws.shuffle(&mut able);
+        let two = able.len().min(2);
+        able[..two].sort_by_key(|upstream| view.in_flight[*upstream]);
+        able.into_iter().enumerate().map(|(place, upstream)| (upstream, hedged(place, None))).collect()
+    }
+}
+
 /// Reads the draws: picks the best upstream for each request, by the first token or by the whole answer.
 pub struct Oracle<'w> {
     pub world: &'w World,

@@ -9,7 +9,8 @@ use anyhow::Context;
 use photofinish_config::config::{RaceSettings, parse};
 use photofinish_lab::rehearse::{Baseline, PlayedRace, Rehearsal, SimulatedRequest};
 
-use crate::baselines::{Ewma, Fixed, Oracle, TwoChoices};
+use crate::baselines::{Ewma, Fixed, LeastOfTwo, Oracle, TwoChoices};
+use crate::draws::stream;
 use crate::figures::Run;
 use crate::world::{Play, World};
 
@@ -26,6 +27,7 @@ pub enum Policy {
     Static(usize),
     Ewma,
     PeakEwma,
+    LeastOfTwo,
     /// The best static order, the second 800 ms after the first.
     FixedHedge(Vec<usize>),
     EwmaHedge,
@@ -57,6 +59,7 @@ impl Policy {
             Policy::Static(upstream) => format!("static {}", letter(*upstream)),
             Policy::Ewma => "EWMA".into(),
             Policy::PeakEwma => "P2C peak-EWMA".into(),
+            Policy::LeastOfTwo => "P2C in flight".into(),
             Policy::FixedHedge(_) => "fixed hedge".into(),
             Policy::EwmaHedge => "EWMA + p95 hedge".into(),
             Policy::RaceOfTwo(_) => "race of 2".into(),
@@ -80,6 +83,7 @@ impl Policy {
             Policy::Static(upstream) => Box::new(Fixed::first(*upstream, count)),
             Policy::Ewma => Box::new(Ewma::new(count, false)),
             Policy::PeakEwma => Box::new(TwoChoices::new(count, seed)),
+            Policy::LeastOfTwo => Box::new(LeastOfTwo { draws: stream(seed, 4, 0) }),
             Policy::FixedHedge(order) => Box::new(Fixed::hedge(order.clone(), FIXED_HEDGE)),
             Policy::EwmaHedge => Box::new(Ewma::new(count, true)),
             Policy::RaceOfTwo(order) => Box::new(Fixed::race(order.clone(), 1)),

@@ -55,6 +55,8 @@ pub struct Climate {
     pub errors: f64,
     /// Number of upstreams that hang at the same time, twenty minutes of every day.
     pub outage: usize,
+    /// All upstreams slow down together, in reading and in writing, by each of these factors for ten minutes of every hour.
+    pub slow: [f64; 2],
 }
 
 /// The properties of one upstream. Times are milliseconds.
@@ -74,6 +76,8 @@ pub struct Upstream {
     pub tpot_ms: f64,
     /// Number of running attempts that doubles its time.
     pub room: f64,
+    /// Attempts beyond this number wait until one of them has ended.
+    pub slots: u32,
     /// Attempts beyond this number get a 429.
     pub limit: u32,
     pub tariff: Tariff,
@@ -101,6 +105,7 @@ const CLIMATE: Climate = Climate {
     hangs: 0.000_4,
     errors: 0.002,
     outage: 0,
+    slow: [1.0; 2],
 };
 
 const DAY_S: f64 = 86_400.0;
@@ -138,6 +143,7 @@ const fn upstream(
         tail_exponent,
         tpot_ms,
         room: 60.0,
+        slots: u32::MAX,
         limit: u32::MAX,
         tariff: TARIFF,
         domain: None,
@@ -179,7 +185,7 @@ pub fn recipes() -> Vec<Recipe> {
         recipes.push(Recipe { name, about, days, rate: a_day / DAY_S, ..described.clone() });
     }
     recipes.extend([outage(&described), bimodal(&described), reasoning(&described)]);
-    recipes.extend([stall(&described), limited(&described), load(&described)]);
+    recipes.extend([stall(&described), limited(&described), load(&described), queues(&described)]);
     recipes
 }
 
@@ -269,6 +275,15 @@ fn load(described: &Recipe) -> Recipe {
     let mut recipe = crowded(described, "load", 20.0, 0.05);
     recipe.upstreams.iter_mut().for_each(|upstream| upstream.limit = u32::MAX);
     Recipe { about: "20 requests/s; own load slows an upstream, twice with 24 running, and none refuses", ..recipe }
+}
+
+/// All are slow, and their queues grow.
+fn queues(described: &Recipe) -> Recipe {
+    let mut upstreams = described.upstreams.clone();
+    upstreams.iter_mut().for_each(|upstream| (upstream.slots, upstream.limit) = (14, 42));
+    let climate = Climate { slow: [3.0, 5.0], brown_out_every_h: 1e9, ..CLIMATE };
+    let about = "every hour all are three times as slow for ten minutes and then five times; 14 slots each, and queues";
+    Recipe { name: "queues", about, days: 0.125, rate: 3.0, climate, upstreams, ..described.clone() }
 }
 
 fn agents(described: &Recipe) -> Recipe {

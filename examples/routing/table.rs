@@ -95,7 +95,8 @@ pub fn check(rows: &[Row]) -> anyhow::Result<()> {
 /// The policies between the best single upstream and the race of all. `order`: the upstreams, best first.
 fn middle(order: &[usize]) -> anyhow::Result<Vec<Policy>> {
     let order = || order.to_vec();
-    let mut policies = vec![Policy::Ewma, Policy::PeakEwma, Policy::FixedHedge(order()), Policy::EwmaHedge];
+    let mut policies =
+        vec![Policy::Ewma, Policy::PeakEwma, Policy::LeastOfTwo, Policy::FixedHedge(order()), Policy::EwmaHedge];
     policies.push(Policy::RaceOfTwo(order()));
     for per_cent in BUDGETS {
         policies.push(Policy::adaptive(per_cent)?);

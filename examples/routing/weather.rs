@@ -97,6 +97,18 @@ impl Weather {
         self.level[second(from_us).min(to)..to].iter_mut().for_each(|level| *level += factor.ln() as f32);
     }
 
+    /// Slows reading and writing down every hour: by each factor for ten minutes, one after the other.
+    pub fn slow_every_hour(&mut self, factors: [f64; 2]) {
+        for (second, (level, decode)) in self.level.iter_mut().zip(&mut self.decode).enumerate() {
+            let factor = match second / 600 % 6 {
+                2 => factors[0].ln() as f32,
+                3 => factors[1].ln() as f32,
+                _ => continue,
+            };
+            (*level, *decode) = (*level + factor, *decode + factor);
+        }
+    }
+
     /// The upstream sends nothing in that time.
     pub fn hang(&mut self, from_us: i64, to_us: i64) {
         self.brown_outs.insert(0, BrownOut { from: second(from_us), to: second(to_us), share: 1.0, hangs: true });

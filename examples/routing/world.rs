@@ -17,6 +17,8 @@ const CACHED_FOR_US: i64 = 300_000_000;
 const TAIL_MAX_MS: f64 = 60_000.0;
 /// The provider in every upstream's name.
 pub const PROVIDER: &str = "made-up";
+/// Tokens of the answers that a queued attempt waits for.
+const ANSWER: f64 = 200.0;
 const DAY_US: i64 = 86_400_000_000;
 /// When the daily outage begins, if the climate has one; microseconds after the start of the day.
 const OUTAGE_FROM_US: i64 = 50_000_000_000;
@@ -55,6 +57,7 @@ impl World {
         let (requests, inputs) = drawn.into_iter().unzip();
         let mut weather = Weather::of_all(&recipe.climate, recipe.upstreams.len(), seconds as usize, seed);
         outages(&mut weather, recipe.climate.outage, recipe.days);
+        weather.iter_mut().for_each(|weather| weather.slow_every_hour(recipe.climate.slow));
         let first_token = Duration::from_secs(recipe.first_token_s);
         let upstream = |upstream: &Upstream| SimulatedUpstream {
             name: format!("{PROVIDER}/{}", upstream.name),
@@ -105,16 +108,18 @@ impl World {
             _ if error < climate.errors => return fails,
             _ => {}
         }
+        let tpot_ms = upstream.tpot_ms * (weather.decode(at_us) + 0.08 * pace).exp();
         let crowd = 1.0 + (f64::from(dispatch.in_flight) / upstream.room).powf(1.5);
         let level = (weather.level(at_us) + upstream.sigma * body).exp();
         let busy_ms = upstream.queue_ms + dispatch.prompt.uncached / upstream.prefill;
-        let ttft_ms = upstream.network_ms + busy_ms * level * crowd + straggle(upstream, tail);
+        let queued = f64::from((dispatch.in_flight + 1).saturating_sub(upstream.slots)) / f64::from(upstream.slots);
+        let queued_ms = queued * (busy_ms * level + ANSWER * tpot_ms);
+        let ttft_ms = upstream.network_ms + busy_ms * level * crowd + straggle(upstream, tail) + queued_ms;
         let slow = 1.0 + f64::from(dispatch.in_flight) / (2.0 * upstream.room);
         let stalled_ms = if stall < 0.005 { 100.0 * (1.0 + 9.0 * after) / upstream.tpot_ms } else { 0.0 };
-        let tpot_ms = upstream.tpot_ms * (weather.decode(at_us) + 0.08 * pace).exp() * slow;
         SimulatedResponse::Answers {
             ttft_us: (1e3 * ttft_ms) as i64,
-            tpot_us: 1e3 * tpot_ms * (1.0 + 0.1 * stalled_ms),
+            tpot_us: 1e3 * tpot_ms * slow * (1.0 + 0.1 * stalled_ms),
         }
     }
 }

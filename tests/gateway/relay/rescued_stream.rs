@@ -174,14 +174,57 @@ async fn an_error_frame_and_an_idle_upstream_are_rescued() {
     }
 }
 
+/// The fragments of a call, without its finish.
+fn fragments() -> [Value; 3] {
+    let more = |arguments: &str| json!({"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]});
+    let begins = json!({"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": "{"}});
+    [json!({"tool_calls": [begins]}), more("\"x\":"), more("\"broken\"}")]
+}
+
 #[tokio::test]
-async fn an_unfinished_tool_call_is_not_rescued() {
-    let call = json!({"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"x"}}]});
-    let a = FakeProvider::start(vec![Script::sse().role().token("hm").delta(call).close()]).await;
-    let b = FakeProvider::start(vec![Script::stream(&["hm", "!"])]).await;
+async fn a_call_that_breaks_off_is_replayed_unseen() {
+    for (words, count) in [("hm", 1), ("hm", 2), ("hm", 3), ("", 1), ("", 3)] {
+        let spoken = |script: Script| if words.is_empty() { script } else { script.token(words) };
+        // Some send their role with the first fragment.
+        let begun = |begins: Script| fragments().into_iter().take(count).fold(spoken(begins), Script::delta);
+        let a = FakeProvider::start(vec![
+            begun(if words.is_empty() { Script::sse() } else { Script::sse().role() }).close(),
+        ])
+        .await;
+        let whole = json!({"tool_calls": [{"index": 0, "id": "c2", "type": "function", "function": {"name": "g", "arguments": "{\"x\":1}"}}]});
+        let b = FakeProvider::start(vec![
+            spoken(Script::sse().role()).delta(whole).finish("tool_calls").usage(3, 4).done().end(),
+        ])
+        .await;
+        let gateway = Setup::over(&[&a, &b]).race(CONTINUE).start().await;
+        let response = read_response(&mut gateway.streaming().await).await;
+        Surface::Chat.assert_complete(&response);
+        assert_eq!(response.streamed_text(), words, "{}", response.body);
+        assert!(!response.body.contains("c1") && !response.body.contains("broken"), "{count}: {}", response.body);
+        assert_eq!(response.body.matches("\"c2\"").count(), 1, "{count}: {}", response.body);
+        assert!(!response.body.contains("\"usage\":{"), "nobody asked for it: {}", response.body);
+        let rows = gateway.stop().await;
+        assert_row!(&rows.races[0], json!({"outcome": "ok", "rescued_by": 1}));
+    }
+}
+
+#[tokio::test]
+async fn a_whole_call_of_the_winner_comes_as_it_was_and_is_not_replayed() {
+    let call = fragments().into_iter().fold(Script::sse().role(), Script::delta);
+    let a = FakeProvider::start(vec![call.clone().finish("tool_calls").done().end()]).await;
+    let b = FakeProvider::start(vec![Script::stream(&["no"])]).await;
     let gateway = Setup::over(&[&a, &b]).race(CONTINUE).start().await;
     let response = read_response(&mut gateway.streaming().await).await;
-    Surface::Chat.assert_broken(&response);
+    Surface::Chat.assert_complete(&response);
+    let arguments: String = response
+        .events()
+        .iter()
+        .filter_map(|event| serde_json::from_str::<Value>(event).ok())
+        .filter_map(|chunk| {
+            chunk["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"].as_str().map(str::to_owned)
+        })
+        .collect();
+    assert_eq!(arguments, r#"{"x":"broken"}"#, "{}", response.body);
     assert!(b.requests().is_empty());
     gateway.stop().await;
 }

@@ -197,6 +197,11 @@ impl<W: RelayObserver> RelayBody<W> {
         seen.unwrap_or_else(|| error_event(&mut self.stream, &failure))
     }
 
+    /// Its last event was passed on.
+    pub(super) fn is_done(&self) -> bool {
+        self.state != RelayState::Open
+    }
+
     fn complete(&mut self) {
         if self.state == RelayState::Open {
             self.stream.won();

@@ -14,13 +14,17 @@ use http_body::{Body, Frame};
 use tokio::time::Sleep;
 
 use super::body::{BrokenOff, LastHandover, RelayBody, RelayObserver, RelayStep, ShutdownWatch};
-use super::broken_off;
+use super::{broken_off, without_usage};
 use crate::attempt::{Attempt, EventStream, ItemKind, ReadyAttempt};
 use crate::race::CutReason;
+use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::memory::Lease;
 use photofinish_routing::verdict::may_be_rescued;
-use photofinish_wire::answer::rescue::{DeliveredAnswer, JoinMethod, JoinedAnswer};
+use photofinish_wire::answer::rescue::{DeliveredAnswer, HeldCalls, JoinMethod, JoinedAnswer};
+
+/// While a call is held the client hears something this often.
+const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// The trailer that names the upstream that continued the answer.
 pub const RESCUED: &str = "x-photofinish-rescued";
@@ -54,7 +58,11 @@ pub struct RescuedBody<W> {
     /// None once no upstream can continue the delivered part.
     rescue: Option<Box<dyn RescueCandidates>>,
     delivered: DeliveredAnswer,
-    /// Memory for the delivered part.
+    /// Calls that the client cannot use yet.
+    calls: HeldCalls,
+    /// Since when the client got nothing because a call is held.
+    silent: Option<Instant>,
+    /// Memory for the delivered part, and for what is held.
     lease: Lease,
     /// Sent at the end.
     trailers: Option<HeaderMap>,
@@ -76,11 +84,14 @@ struct PendingRescue<W> {
 impl<W: RelayObserver> RescuedBody<W> {
     /// `lease` grows with the delivered part.
     pub fn new(relay: RelayBody<W>, rescue: Box<dyn RescueCandidates>, lease: Lease) -> RescuedBody<W> {
-        let delivered = DeliveredAnswer::new(relay.stream.surface(), relay.stream.legacy_functions());
+        let surface = relay.stream.surface();
+        let delivered = DeliveredAnswer::new(surface, relay.stream.legacy_functions());
         RescuedBody {
             stage: RescueStage::Winner(Box::new(relay)),
             rescue: Some(rescue),
             delivered,
+            calls: HeldCalls::new(surface),
+            silent: None,
             lease,
             trailers: None,
         }
@@ -121,19 +132,20 @@ impl<W: RelayObserver> RescuedBody<W> {
 
     fn of_winner(&mut self, mut relay: Box<RelayBody<W>>, next: RelayStep) -> (RescueStage<W>, Option<Bytes>) {
         match next {
-            RelayStep::End => (RescueStage::Ended, None),
+            RelayStep::End => (RescueStage::Ended, Some(self.calls.release())),
             RelayStep::Bytes(bytes) => {
-                if self.rescue.is_some() {
-                    // What was read leniently would be kept as it came, and so not read.
-                    if relay.stream.is_lenient() {
-                        self.delivered.bar();
-                    }
-                    self.keep(&bytes);
+                // What was read leniently would be kept as it came, and so not read.
+                if self.rescue.is_some() && relay.stream.is_lenient() {
+                    self.delivered.bar();
                 }
-                relay.handed.now();
+                let bytes = self.hold(bytes, relay.is_done());
+                if !bytes.is_empty() {
+                    relay.handed.now();
+                }
                 (RescueStage::Winner(relay), Some(bytes))
             }
             RelayStep::Broken(broken) => {
+                self.calls.forget();
                 let ends = relay.ending.shutdown().is_cancelled();
                 match if ends || !may_be_rescued(broken.failure.kind) { None } else { self.next(true) } {
                     None => (RescueStage::Ended, Some(relay.broken(*broken))),
@@ -204,12 +216,14 @@ impl<W: RelayObserver> RescuedBody<W> {
                 (RescueStage::Joining(joining), Some(heartbeat))
             }
             RescueStep::Bytes(bytes) => {
-                let bytes = self.give_out(&mut joining, bytes);
-                joining.handed.now();
+                let bytes = self.give_out(&mut joining, bytes, false);
+                if !bytes.is_empty() {
+                    joining.handed.now();
+                }
                 (RescueStage::Joining(joining), Some(bytes))
             }
             RescueStep::Complete(bytes) => {
-                let bytes = self.give_out(&mut joining, bytes);
+                let bytes = self.give_out(&mut joining, bytes, true);
                 let JoinedStreams { mut stream, mut rest, .. } = *joining;
                 stream.won();
                 rest.watch.finished(&bytes);
@@ -223,6 +237,7 @@ impl<W: RelayObserver> RescuedBody<W> {
                 self.give_up(rest, Some(ShutdownWatch::failure()))
             }
             RescueStep::Diverged => {
+                self.calls.forget();
                 let JoinedStreams { mut stream, rest, .. } = *joining;
                 // The upstream is not at fault.
                 stream.lost();
@@ -230,6 +245,7 @@ impl<W: RelayObserver> RescuedBody<W> {
                 self.ask(rest, false)
             }
             RescueStep::Failed(failure) => {
+                self.calls.forget();
                 let JoinedStreams { stream, began, mut rest, .. } = *joining;
                 if !began {
                     drop(stream);
@@ -271,8 +287,8 @@ impl<W: RelayObserver> RescuedBody<W> {
     }
 
     /// Sends bytes of a joined answer.
-    fn give_out(&mut self, joining: &mut JoinedStreams<W>, bytes: Bytes) -> Bytes {
-        self.keep(&bytes);
+    fn give_out(&mut self, joining: &mut JoinedStreams<W>, bytes: Bytes, is_last: bool) -> Bytes {
+        let bytes = self.hold(bytes, is_last);
         if bytes.is_empty() || std::mem::replace(&mut joining.began, true) {
             return bytes;
         }
@@ -287,16 +303,32 @@ impl<W: RelayObserver> RescuedBody<W> {
         marked.freeze()
     }
 
-    fn keep(&mut self, bytes: &Bytes) {
-        self.delivered.add(bytes);
-        if self.lease.cover(self.delivered.bytes()).is_err() {
+    /// What the client may have now of these events. A call waits until it is whole, as long as another upstream may take over.
+    fn hold(&mut self, events: Bytes, is_last: bool) -> Bytes {
+        if self.rescue.is_none() {
+            return events;
+        }
+        let mut bytes = self.calls.take(events);
+        if is_last && self.calls.bytes() > 0 {
+            bytes = [bytes, self.calls.release()].concat().into();
+        }
+        self.delivered.add(&bytes);
+        if self.lease.cover(self.delivered.bytes() + self.calls.bytes()).is_err() {
             self.delivered.bar();
         }
         if self.delivered.is_barred() {
             // Frees the request and the delivered part.
             self.rescue = None;
+            bytes = [bytes, self.calls.release()].concat().into();
             self.lease.settle(0);
         }
+        if self.calls.bytes() == 0 || !bytes.is_empty() {
+            self.silent = None;
+        } else if self.silent.get_or_insert_with(Instant::now).elapsed() >= HEARTBEAT {
+            self.silent = None;
+            return Bytes::from_static(self.delivered.surface().heartbeat());
+        }
+        bytes
     }
 }
 
@@ -376,6 +408,9 @@ impl<W> JoinedStreams<W> {
         self.handed.notice_stall(&mut self.stream);
         loop {
             let (events, is_last) = match self.prelude.take() {
+                Some(prelude) if self.stream.usage_in_prelude && self.joined.is_all() && !self.rest.include_usage => {
+                    (without_usage(prelude), false)
+                }
                 Some(prelude) => (prelude, false),
                 None => match self.stream.poll_served(context) {
                     Poll::Pending => return self.rest.ending.poll(context).map(|()| RescueStep::Ending),
@@ -386,9 +421,12 @@ impl<W> JoinedStreams<W> {
                         }
                         ItemKind::Heartbeat => return Poll::Ready(RescueStep::Heartbeat),
                         ItemKind::LeftOut => continue,
+                        ItemKind::UsageOnly if self.joined.is_all() && !self.rest.include_usage => continue,
                         kind => (item.raw, matches!(kind, ItemKind::Done)),
                     },
-                    Poll::Ready(None) if self.stream.is_complete() => (Bytes::new(), true),
+                    Poll::Ready(None) if self.stream.is_complete() => {
+                        (if self.joined.is_all() { self.stream.ending() } else { Bytes::new() }, true)
+                    }
                     Poll::Ready(None) => return Poll::Ready(RescueStep::Failed(self.stream.ended_too_early())),
                 },
             };

@@ -1,5 +1,6 @@
 //! Every policy in a small world with tails, and the bookkeeping of the engine.
 
+mod bad_input;
 mod patience;
 
 use std::cell::RefCell;

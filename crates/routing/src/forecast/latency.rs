@@ -19,10 +19,14 @@ const UNKNOWN: f64 = 2.5;
 const FORGOTTEN_US: f64 = 86_400e6;
 
 /// The least and the most of a high quantile of what is usual, in usual medians. After a hang the quantile alone would be far too high.
-pub(crate) const USUAL: (f64, f64) = (2.0, 8.0);
+const USUAL: (f64, f64) = (2.0, 8.0);
 
-/// A waiting attempt is evidence once it has waited longer than this share of all attempts.
-const UNUSUAL: f64 = 0.85;
+/// What is usual at an upstream, by its answers alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UsualSpeed {
+    pub(crate) line: SizeLine,
+    pub(crate) level: Level,
+}
 
 /// A snapshot of a [`Learner`](super::Learner).
 #[derive(Clone, Debug)]
@@ -31,11 +35,10 @@ pub struct LatencyForecast {
     pub(crate) load: LoadSlope,
     pub(crate) level: Level,
     pub(crate) shape: LazyShape,
-    /// Variance of a residual, stragglers clamped.
-    pub(crate) variance: f64,
     pub(crate) tpot: Tpot,
     pub(crate) throttle: Throttle,
     pub(crate) breaks: Breaks,
+    pub(crate) usual: UsualSpeed,
     pub(crate) seen: f64,
     pub(crate) last_us: Option<i64>,
     /// Start of the latest attempt that had a first token, µs.
@@ -75,7 +78,7 @@ impl LatencyForecast {
     }
 
     fn usual_quantile_us(&self, sent: SendConditions, q: f64, now: i64) -> Option<i64> {
-        self.is_seen(now).then(|| {
+        (self.is_seen(now) && self.answered_us > i64::MIN).then(|| {
             let [median_us, late_us] = self.usual_us(sent, [0.5, q], now);
             late_us.clamp(USUAL.0 * median_us, USUAL.1 * median_us) as i64
         })
@@ -88,7 +91,7 @@ impl LatencyForecast {
     }
 
     fn usual_us<const N: usize>(&self, sent: SendConditions, shares: [f64; N], now: i64) -> [f64; N] {
-        let usual = self.line.at(sent.uncached_tokens) + self.level.lasting(now);
+        let usual = self.usual.line.at(sent.uncached_tokens) + self.usual.level.lasting(now);
         self.shape.quantiles(shares).map(|residual| (usual + residual).exp())
     }
 
@@ -100,6 +103,11 @@ impl LatencyForecast {
     /// How much slower than its usual it is now, as a logarithm: 0 is as usual, 0.7 twice as slow.
     pub fn level(&self, now: i64) -> f64 {
         self.level.now(now)
+    }
+
+    /// How much slower an attempt sent now will be than such ones were over weeks, whatever the hours, as a logarithm.
+    pub(crate) fn slower(&self, sent: SendConditions, now: i64) -> f64 {
+        self.ln_ttft(sent, now) - self.usual.line.at(sent.uncached_tokens)
     }
 
     /// It was surprisingly slow several times in a row, and not asked since.
@@ -161,11 +169,6 @@ impl LatencyForecast {
         self.line.at(sent.uncached_tokens) + self.load.effect(sent.in_flight) + self.level.now(now)
     }
 
-    /// The median for an attempt sent now, µs, after what attempts that still wait say of the level.
-    pub(crate) fn median_given_us(&self, sent: SendConditions, waiting: &[OtherWaiting], now: i64) -> f64 {
-        (self.ln_ttft_given(sent, waiting, now) + self.shape.get().quantile(0.5)).exp()
-    }
-
     /// Whether a waiting attempt says that the upstream is stuck: it waits longer than usual there, and none that was sent after it was
     /// answered.
     pub(crate) fn is_stuck(&self, other: &OtherWaiting, now: i64) -> bool {
@@ -177,27 +180,6 @@ impl LatencyForecast {
     /// When it was asked last for something that it answered, µs.
     pub fn answered_us(&self) -> i64 {
         self.answered_us
-    }
-
-    /// [`LatencyForecast::ln_ttft`], after what attempts that still wait say of the level now.
-    pub(crate) fn ln_ttft_given(&self, sent: SendConditions, waiting: &[OtherWaiting], now: i64) -> f64 {
-        let steady = self.line.at(sent.uncached_tokens) + self.load.effect(sent.in_flight);
-        if waiting.is_empty() {
-            return steady + self.level.now(now);
-        }
-        let mut level = self.level;
-        // A later attempt has its answer already. So this one is a straggler and says nothing about the upstream.
-        let overtaken = |other: &&OtherWaiting| now - other.waited_us < self.answered_us;
-        for other in waiting.iter().take(WAITING_MAX).filter(|other| other.waited_us > 0 && !overtaken(other)) {
-            let predicted = self.line.at(other.sent.uncached_tokens) + self.load.effect(other.sent.in_flight);
-            let residual = (other.waited_us as f64).ln() - predicted - level.now(now);
-            let weight = 1.0 - self.shape.get().survival(residual);
-            if weight > UNUSUAL {
-                let sent_us = now - other.waited_us;
-                level.observe_of(sent_us, self.shape.get().expected_beyond(residual), weight, self.variance, now);
-            }
-        }
-        steady + level.now(now)
     }
 
     /// Probability of no first token yet, at each time of the grid, for an attempt with this prediction.

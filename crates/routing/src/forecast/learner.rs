@@ -1,7 +1,7 @@
 //! Learns from every attempt at one upstream, winner or loser. Not for deciding: decisions read the [`LatencyForecast`].
 
 use super::breaks::Breaks;
-use super::latency::{USUAL, fresh};
+use super::latency::{UsualSpeed, fresh};
 use super::level::{CLAMP, Level};
 use super::load::LoadSlope;
 use super::residuals::{KEPT, LazyShape, Residuals};
@@ -12,8 +12,6 @@ use super::{LatencyForecast, SendConditions};
 
 /// Observations with less weight than this only enter the scatter.
 const TELLING: f64 = 0.05;
-/// A wait that so few answers take is not usual.
-const UNUSUAL: f64 = 0.05;
 /// Variance of a residual without any samples.
 const VARIANCE: f64 = 0.09;
 /// Bounds of it: measured times are never free of noise, and stragglers are not scatter.
@@ -36,6 +34,9 @@ pub struct Learner {
     tpot: Tpot,
     throttle: Throttle,
     breaks: Breaks,
+    /// What is usual, by answers alone.
+    usual_size: Size,
+    usual_level: Level,
     seen: f64,
     last_us: Option<i64>,
     /// Start of the latest attempt that had a first token, µs.
@@ -61,6 +62,8 @@ impl Learner {
             tpot: Tpot::default(),
             throttle: Throttle::new(),
             breaks: Breaks::default(),
+            usual_size: Size::new(),
+            usual_level: Level::new(),
             seen: 0.0,
             last_us: None,
             answered_us: i64::MIN,
@@ -70,7 +73,8 @@ impl Learner {
 
     /// Knows nothing, and learns how long whole answers take: what is called a first token here is then the whole answer.
     pub fn of_whole_answers() -> Learner {
-        Learner { size: Size::of_whole_answers(), tpot: Tpot::of_whole_answers(), ..Learner::new() }
+        let (size, usual_size) = (Size::of_whole_answers(), Size::of_whole_answers());
+        Learner { size, usual_size, tpot: Tpot::of_whole_answers(), ..Learner::new() }
     }
 
     /// An attempt was started.
@@ -127,10 +131,10 @@ impl Learner {
             load: self.load,
             level: self.level,
             shape: LazyShape::of(self.residuals.clone()),
-            variance: self.variance,
             tpot: self.tpot,
             throttle: self.throttle,
             breaks: self.breaks,
+            usual: UsualSpeed { line: self.usual_size.line(), level: self.usual_level },
             seen: self.seen,
             last_us: self.last_us,
             answered_us: self.answered_us,
@@ -146,6 +150,7 @@ impl Learner {
         self.seen *= left;
         self.launches *= left;
         self.size.fade(left);
+        self.usual_size.fade(left);
         self.residuals.fade(left);
     }
 
@@ -164,16 +169,8 @@ impl Learner {
             let (survival, expected) = self.residuals.beyond(residual);
             (1.0 - survival, expected)
         };
-        // What was cut later than usual is slow now. What is usual it does not say: a hung upstream would be waited for ever longer.
-        let beyond = residual + level - self.level.lasting(now);
-        let has_answered = self.answered_us > i64::MIN;
-        let is_usual = has_answered && beyond <= USUAL.1.ln() && self.residuals.beyond(beyond).0 >= UNUSUAL;
         self.residuals.add(residual, event);
         if weight < TELLING {
-            return;
-        }
-        if !event && !is_usual {
-            self.level.observe_passing(surprise, weight, self.variance, now);
             return;
         }
         self.seen = self.seen * KEPT + weight;
@@ -187,6 +184,11 @@ impl Learner {
         let seen = steady - self.load.effect(sent.in_flight) + level + surprise.clamp(-taken.abs(), taken.abs());
         let seen = seen - self.level.passing();
         self.size.observe(sent.uncached_tokens, seen, weight);
+        // Of what is usual a cut says nothing: a hung upstream would be waited for ever longer.
+        if event {
+            self.usual_size.observe(sent.uncached_tokens, seen, weight);
+            self.usual_level = self.level;
+        }
     }
 }
 

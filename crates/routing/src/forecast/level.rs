@@ -94,23 +94,10 @@ impl Level {
     /// Takes in a surprise (ln TTFT less its prediction, this level included) of this weight, where the scatter has `variance`.
     /// Says how much of it was taken for real.
     pub fn observe(&mut self, surprise: f64, weight: f64, variance: f64, now: i64) -> f64 {
-        self.observe_of(now, surprise, weight, variance, now)
-    }
-
-    /// The same of a wait that says nothing of what stays for hours.
-    pub fn observe_passing(&mut self, surprise: f64, weight: f64, variance: f64, now: i64) {
-        let slow = self.lasting(now);
-        self.observe(surprise, weight, variance, now);
-        self.slow = slow;
-    }
-
-    /// The same of an attempt that has not ended: `of` is when it was sent, so that several that wait at once are as far apart
-    /// as they were sent.
-    pub fn observe_of(&mut self, of: i64, surprise: f64, weight: f64, variance: f64, now: i64) -> f64 {
         self.pass(now);
         let deviation = variance.sqrt();
         if weight > TELLING {
-            self.count(surprise, deviation, of);
+            self.count(surprise, deviation, now);
         }
         let jumps = self.jumps();
         let most = if jumps { CLAMP } else { CLAMP * deviation };
@@ -140,17 +127,17 @@ impl Level {
         self.at = self.at.max(now);
     }
 
-    fn count(&mut self, surprise: f64, deviation: f64, of: i64) {
+    fn count(&mut self, surprise: f64, deviation: f64, now: i64) {
         if surprise.abs() <= SURPRISE * deviation {
             (self.run, self.confirmed) = (0, 0);
             return;
         }
         let sign: i8 = if surprise > 0.0 { 1 } else { -1 };
         if self.run.signum() != sign {
-            (self.run, self.run_since) = (0, of);
+            (self.run, self.run_since) = (0, now);
         }
         self.run = (self.run + sign).clamp(-SURE, SURE);
-        self.run_until = of;
+        self.run_until = now;
         if self.jumps() {
             self.fast_variance = self.fast_variance.max(JUMPED);
             self.confirmed = if sign > 0 { (self.confirmed + 1).min(DOUBTS) } else { 0 };
@@ -159,7 +146,7 @@ impl Level {
 
     /// The present observations belong to a jump.
     fn jumps(&self) -> bool {
-        self.run.abs() >= SURE || self.run.abs() >= RUN && (self.run_until - self.run_since).abs() >= APART_US
+        self.run.abs() >= SURE || self.run.abs() >= RUN && self.run_until - self.run_since >= APART_US
     }
 
     fn left(&self, now: i64) -> DecayFactors {

@@ -40,8 +40,6 @@ pub struct Residuals {
 pub struct ResidualShape {
     /// Probability of a residual beyond `SHAPE_FROM + point · STEP`.
     pub survival: [f32; SHAPE],
-    /// E[min(r, 2) | r > that].
-    expected: [f32; SHAPE],
     /// Beyond this residual the estimate is the prior's.
     pub known_until: f32,
 }
@@ -95,14 +93,11 @@ impl Residuals {
     /// All of the scatter.
     pub fn shape(&self) -> ResidualShape {
         let bins = self.bins();
-        let (mut survival, mut expected) = ([0.0; SHAPE], [0.0; SHAPE]);
-        for (index, point) in FIXED.points.iter().enumerate() {
-            (survival[index], expected[index]) = bins.at(point);
-        }
-        ResidualShape { survival, expected, known_until: bins.known_until }
+        let survival = std::array::from_fn(|index| bins.at(&FIXED.points[index]).0);
+        ResidualShape { survival, known_until: bins.known_until }
     }
 
-    /// What [`ResidualShape::survival`] and [`ResidualShape::expected_beyond`] are at one residual, for a fraction of the work.
+    /// The probability of a residual beyond this one, and the expected residual then, at one residual, for a fraction of the work.
     pub fn beyond(&self, residual: f64) -> (f64, f64) {
         let (bins, (before, share)) = (self.bins(), position(residual));
         let [low, high] = [before, before + 1].map(|point| bins.at(&FIXED.points[point]));
@@ -171,13 +166,9 @@ impl ResidualShape {
     }
 
     /// Probability of a residual beyond this one.
+    #[cfg(test)]
     pub fn survival(&self, residual: f64) -> f64 {
         f64::from(at(&self.survival, residual))
-    }
-
-    /// Expected residual, given that it is larger than this one; never less than this one.
-    pub fn expected_beyond(&self, residual: f64) -> f64 {
-        f64::from(at(&self.expected, residual)).max(residual)
     }
 
     /// The residual that a share `q` stays below; beyond the table its end.
@@ -202,6 +193,7 @@ fn quantile(q: f64, survival: impl Fn(usize) -> f32) -> f64 {
     SHAPE_FROM + STEP * (before as f64 + f64::from(share))
 }
 
+#[cfg(test)]
 fn at(table: &[f32; SHAPE], residual: f64) -> f32 {
     let (before, share) = position(residual);
     between(table[before], table[before + 1], share)
@@ -316,7 +308,7 @@ mod tests {
         for _ in 0..200 {
             residuals.add(seeded.f64() * 4.0 - 2.0, seeded.bool());
             let (residual, shape) = (seeded.f64() * 8.0 - 3.0, residuals.shape());
-            assert_eq!(residuals.beyond(residual), (shape.survival(residual), shape.expected_beyond(residual)));
+            assert_eq!(residuals.beyond(residual).0, shape.survival(residual));
             let shares = [0.0, 0.5, seeded.f64(), 0.999, 1.0];
             assert_eq!(residuals.quantiles(shares), shares.map(|q| shape.quantile(q)));
         }
@@ -324,8 +316,8 @@ mod tests {
 
     #[test]
     fn what_is_expected_grows_with_what_was_waited() {
-        let shape = Residuals::new().shape();
-        let expected: Vec<f64> = [-1.0, 0.0, 0.5, 1.0, 3.0].map(|waited| shape.expected_beyond(waited)).to_vec();
+        let residuals = Residuals::new();
+        let expected: Vec<f64> = [-1.0, 0.0, 0.5, 1.0, 3.0].map(|waited| residuals.beyond(waited).1).to_vec();
         assert!(expected.is_sorted() && expected[0] > -0.2 && expected[4] >= 3.0, "{expected:?}");
         assert!(expected[3] > 1.3 && expected[3] <= 2.0, "a straggler of unknown length, but no longer: {expected:?}");
     }

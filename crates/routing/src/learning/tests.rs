@@ -96,7 +96,7 @@ fn an_attempt_is_seen_waiting_until_it_tells() {
     let learning = Arc::new(Learning::new());
     let race_budget = Arc::new(RaceBudget::new(learning.cost_budget("m", 0.1, false), true));
     let known = learning.upstream("a/m");
-    let waiting = || known.longest_waits(LatencyClock::FirstToken, i64::MAX, learning.now_us()).as_slice().len();
+    let waiting = || known.longest_waits(LatencyClock::FirstToken, learning.now_us() + 1).as_slice().len();
     let (mut seen, mut cut, dropped) = (
         attempt_observer(&learning, "a/m", &race_budget, 0),
         attempt_observer(&learning, "a/m", &race_budget, 0),

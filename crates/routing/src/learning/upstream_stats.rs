@@ -178,9 +178,9 @@ impl UpstreamStats {
         self.running.clone()
     }
 
-    /// Attempts sent before `before_us` that still wait.
-    pub fn longest_waits(&self, clock: LatencyClock, before_us: i64, now_us: i64) -> LongestWaiting {
-        self.by(clock).waits.longest(before_us, now_us)
+    /// Attempts that still wait.
+    pub fn longest_waits(&self, clock: LatencyClock, now_us: i64) -> LongestWaiting {
+        self.by(clock).waits.longest(now_us)
     }
 
     /// The share of what it has read before that it is known to have cached, 0 to 1.
@@ -262,13 +262,13 @@ impl WaitingPlaces {
         }
     }
 
-    /// Only attempts sent before `before_us`.
-    pub fn longest(&self, before_us: i64, now_us: i64) -> LongestWaiting {
+    /// Only attempts sent before `now_us`.
+    pub fn longest(&self, now_us: i64) -> LongestWaiting {
         let nothing = OtherWaiting { sent: SendConditions::default(), waited_us: 0 };
         let mut longest = LongestWaiting { list: [nothing; WAITING_MAX], len: 0 };
         for place in &self.places {
             let sent_us = place.sent_us.load(Relaxed);
-            if sent_us == 0 || sent_us >= before_us {
+            if sent_us == 0 || sent_us >= now_us {
                 continue;
             }
             let sent = place.sent.load(Relaxed);
@@ -355,15 +355,15 @@ mod waiting_attempts_tests {
             waits.enter(sent(tokens), at_us);
         }
         let listed: Vec<(f64, u32, i64)> = waits
-            .longest(60, 100)
+            .longest(100)
             .as_slice()
             .iter()
             .map(|waiting| (waiting.sent.uncached_tokens, waiting.sent.in_flight, waiting.waited_us))
             .collect();
         assert_eq!(listed, [(1.0, 1, 90), (2.0, 2, 80), (3.0, 3, 70), (4.0, 4, 60)]);
         waits.leave(1);
-        assert_eq!(waits.longest(25, 100).as_slice(), [OtherWaiting { sent: sent(2.0), waited_us: 80 }]);
-        assert!(waits.longest(20, 100).as_slice().is_empty());
+        assert_eq!(waits.longest(25).as_slice(), [OtherWaiting { sent: sent(2.0), waited_us: 5 }]);
+        assert!(waits.longest(20).as_slice().is_empty());
     }
 
     #[test]

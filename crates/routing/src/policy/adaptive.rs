@@ -2,8 +2,8 @@
 //! for the policy `rule`.
 //!
 //! A hedge to `k` at time `a` gains what is still open at `a` and would be met by `k`. It costs `λ · cost / mean cost` with the
-//! probability that it starts. Everything is a sum over one grid of times, and only likely optima are evaluated: the best few
-//! candidates, and a dozen timers around the primary's median.
+//! probability that it starts. Everything is a sum over one grid of times, and only likely optima are evaluated: the best two
+//! candidates, and five timers around the primary's median.
 
 use super::plan::RacePlan;
 use super::question::{AdaptiveQuestion, AttemptView, CandidateOrder, NextDecision, Opening};
@@ -18,7 +18,7 @@ use photofinish_history::reason::DecisionReason;
 /// Primaries that are tried at arrival.
 const PRIMARIES: usize = 2;
 /// Candidates that are tried as the hedge of each. At arrival the primary itself is one of them.
-const HEDGE_CANDIDATES: usize = 3;
+const HEDGE_CANDIDATES: usize = 2;
 /// Timers of the first pass, and their distance in points of the grid.
 const TIMERS: usize = 5;
 const APART: usize = 3;
@@ -81,6 +81,9 @@ pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
     if question.terms.budget < OPTIMISED_FROM {
         return rule::open(question);
     }
+    if scores.queue {
+        return opening(question, best, None);
+    }
     let hedges = HedgeOptions::new(question, &scores, &scores.prospects[best], &[]);
     let mut chosen = (best, f32::INFINITY, None);
     for primary in scores.best.iter().take(PRIMARIES) {
@@ -92,8 +95,6 @@ pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
         }
     }
     let (primary, _, hedge) = chosen;
-    let running = [AttemptView::waiting(primary, 0)];
-    let hedge = hedge.map(|hedge| hedges.refined(question, &weights, &scores.prospects[primary], &running, hedge));
     opening(question, primary, hedge)
 }
 
@@ -123,9 +124,11 @@ pub fn next(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> (NextDe
     }
     let all = waiting.fold(first, |all, other| all.with(&other));
     let later = NextDecision::AskAgain { after_us: (question.elapsed_us / 2).max(AGAIN_US) };
+    if scores.queue {
+        return (later, DecisionReason::Best);
+    }
     let hedges = HedgeOptions::new(question, &scores, &all, running);
-    let best = hedges.best(question, &weights, &all, running);
-    match best.map(|best| hedges.refined(question, &weights, &all, running, best)) {
+    match hedges.best(question, &weights, &all, running) {
         Some(hedge) if !affordable(question, hedge.candidate) => (later, DecisionReason::Budget),
         Some(HedgeChoice { candidate, from: None, .. }) => (NextDecision::Start(candidate), DecisionReason::Hedged),
         Some(hedge) => (NextDecision::AskAgain { after_us: hedge.after_us() }, DecisionReason::Hedge),
@@ -211,30 +214,6 @@ impl<'s> HedgeOptions<'s> {
         let at_once = at_once?;
         let best = at_timer.filter(|at_timer| at_timer.gain > at_once.gain).unwrap_or(at_once);
         (best.gain > 0.0).then_some(best)
-    }
-
-    /// The best of this moment and its neighbours.
-    fn refined(
-        &self,
-        question: &AdaptiveQuestion<'_>,
-        weights: &SurvivalWeights,
-        all: &AttemptForecast,
-        running: &[AttemptView],
-        best: HedgeChoice,
-    ) -> HedgeChoice {
-        let Some(from) = best.from else { return best };
-        let missing = &self.scores.prospects[best.candidate].missing;
-        let price = self.price(question, weights, best.candidate, running);
-        let mut refined = best;
-        for from in [from.saturating_sub(1), (from + 1).min(TIMES - 1)] {
-            let mut met = [0.0; TIMES];
-            grid::met(missing, from, &mut met);
-            let gain = grid::dot(&all.open_at(weights, Some(from)), &met) - price * all.alive[from];
-            if gain > refined.gain {
-                refined = HedgeChoice { from: Some(from), gain, ..best };
-            }
-        }
-        refined
     }
 
     /// The gain that pays for a hedge, µs: its cost by λ, what its answer would cost more than that of the cheapest running attempt,

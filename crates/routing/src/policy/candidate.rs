@@ -8,7 +8,7 @@ use arc_swap::Guard;
 
 use super::question::CandidateForecast;
 use crate::forecast::{LatencyForecast, SendConditions};
-use crate::learning::{LatencyClock, LongestWaiting, UpstreamStats};
+use crate::learning::{LatencyClock, UpstreamStats};
 use crate::money::tariff::{PromptTokens, Tariff};
 
 /// A candidate as the driver keeps it for the whole race.
@@ -44,7 +44,6 @@ pub struct CandidateState {
 /// A candidate's shared statistics at one moment.
 pub(super) struct Observed {
     forecast: Guard<Arc<LatencyForecast>>,
-    waits: LongestWaiting,
     throttled: bool,
 }
 
@@ -91,14 +90,9 @@ impl CandidateState {
         }
     }
 
-    /// Reads the statistics; of the waiting attempts only those sent before `began_us`.
-    pub(super) fn observe(&self, race: LatencyClock, began_us: i64, now_us: i64) -> Observed {
-        let clock = self.clock(race);
-        Observed {
-            forecast: self.known.forecast_by(clock),
-            waits: self.known.longest_waits(clock, began_us, now_us),
-            throttled: self.known.throttled(now_us),
-        }
+    /// Reads the statistics.
+    pub(super) fn observe(&self, race: LatencyClock, now_us: i64) -> Observed {
+        Observed { forecast: self.known.forecast_by(self.clock(race)), throttled: self.known.throttled(now_us) }
     }
 
     pub(super) fn view<'o>(&self, observed: &'o Observed, out: bool, answer_tokens: f64) -> CandidateForecast<'o> {
@@ -110,7 +104,6 @@ impl CandidateState {
             domain: self.domain,
             out,
             throttled: observed.throttled,
-            waiting: observed.waits.as_slice(),
         }
     }
 }

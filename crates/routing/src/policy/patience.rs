@@ -22,7 +22,7 @@ impl PolicyState {
         let patience_us = (settings.patience * median_us) as i64;
         let waits = || running.iter().filter(|attempt| attempt.first_token_us.is_none());
         let late_in_us = |attempt: &AttemptView| {
-            let usual_us = self.usual_p95_us(attempt.candidate, now_us);
+            let usual_us = self.usual_wait_us(attempt.candidate, patience_us, now_us);
             let late_us = patience_us.max(usual_us.unwrap_or(0));
             let stuck_us = usual_us.map(|usual_us| (3 * usual_us).max(median_us as i64));
             stuck_us.map_or(late_us, |stuck_us| late_us.min(stuck_us)) - attempt.waited_us
@@ -42,6 +42,17 @@ impl PolicyState {
         }
     }
 
+    /// What this candidate's upstream sometimes takes: of a hundred answers the fifth slowest, or the slowest where most are slower than
+    /// the other's patience. Or a quick fallback would be asked for one in twenty answers of a slow reasoner.
+    fn usual_wait_us(&self, candidate: usize, patience_us: i64, now_us: i64) -> Option<i64> {
+        let sent = self.parts.candidates[candidate].conditions();
+        let forecast = self.forecast(candidate);
+        if forecast.usual_median_us(sent, now_us) as i64 > patience_us {
+            return forecast.usual_p99_us(sent, now_us);
+        }
+        forecast.usual_p95_us(sent, now_us)
+    }
+
     /// What is usual at this candidate's upstream, and no more than its slowest: see
     /// [`LatencyForecast::usual_p95_us`](crate::forecast::LatencyForecast::usual_p95_us).
     pub(super) fn usual_p95_us(&self, candidate: usize, now_us: i64) -> Option<i64> {
@@ -52,7 +63,7 @@ impl PolicyState {
     /// that cool down are no candidates.
     pub(super) fn is_usable(&self, candidate: usize, now_us: i64) -> bool {
         let state = &self.parts.candidates[candidate];
-        let waits = state.known.longest_waits(state.clock(self.clock), now_us, now_us);
+        let waits = state.known.longest_waits(state.clock(self.clock), now_us);
         let forecast = self.forecast(candidate);
         !state.trial
             && !state.is_full()
@@ -69,10 +80,8 @@ impl PolicyState {
             .reduce(f64::min)
     }
 
-    /// The median for an attempt sent now, after what is known of those that wait, µs.
+    /// The median for an attempt sent now, µs.
     pub(super) fn median_now_us(&self, candidate: usize, now_us: i64) -> f64 {
-        let state = &self.parts.candidates[candidate];
-        let waits = state.known.longest_waits(state.clock(self.clock), now_us, now_us);
-        self.forecast(candidate).median_given_us(state.sent(), waits.as_slice(), now_us)
+        self.forecast(candidate).median_us(self.parts.candidates[candidate].sent(), now_us)
     }
 }

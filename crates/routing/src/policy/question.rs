@@ -1,6 +1,6 @@
 //! The question and answer types of one decision. Not for deciding.
 
-use crate::forecast::{LatencyForecast, OtherWaiting, SendConditions};
+use crate::forecast::{LatencyForecast, SendConditions};
 use crate::money::BudgetSnapshot;
 use photofinish_base::clock::micros;
 use photofinish_config::config::{Objective, RaceSettings};
@@ -66,8 +66,6 @@ pub struct CandidateForecast<'a> {
     pub out: bool,
     /// It fails so often that no hedge goes to it.
     pub throttled: bool,
-    /// Waiting attempts of other requests at this upstream, longest first. At most `WAITING_MAX` count.
-    pub waiting: &'a [OtherWaiting],
 }
 
 impl CandidateForecast<'_> {

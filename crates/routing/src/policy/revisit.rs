@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use super::plan::{PlannedStart, RacePlan, StartRule};
 use super::state::PolicyState;
+use super::value::{BUSY, is_far_slower};
 use photofinish_history::reason::DecisionReason;
 
 /// It is asked again after this share of the time since it answered last, in addition to the first, or in its place where there is no
 /// budget: then a client waits for it, though no longer than patience allows.
-const BESIDE: f64 = 0.15;
+const BESIDE: f64 = 0.05;
 const IN_PLACE: f64 = 0.5;
 /// The least and the most of that time, µs.
-const BESIDE_US: (f64, f64) = (1e6, 60e6);
+const BESIDE_US: (f64, f64) = (1e6, 15e6);
 const IN_PLACE_US: (f64, f64) = (5e6, 300e6);
 
 impl PolicyState {
@@ -25,6 +26,11 @@ impl PolicyState {
         let is_free = self.parts.settings.budget <= 0.0;
         let (share, (least, most)) = if is_free { (IN_PLACE, IN_PLACE_US) } else { (BESIDE, BESIDE_US) };
         let leads_us = self.median_now_us(primary, now_us);
+        let sent = self.parts.candidates[primary].sent();
+        // All are slow: nobody has lost a lead.
+        if sent.in_flight >= BUSY && is_far_slower(&self.forecast(primary), sent, now_us) {
+            return;
+        }
         let usual_us = |candidate: usize| {
             self.forecast(candidate).usual_median_us(self.parts.candidates[candidate].sent(), now_us)
         };

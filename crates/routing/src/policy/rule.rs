@@ -10,10 +10,11 @@ const HEDGE_MEDIANS: f64 = 1.5;
 
 /// Like [`open`](super::adaptive::open()).
 pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
-    let ordered = ordered(question);
+    let scores = scores(question);
+    let ordered = &scores.best;
     let unknown = ordered.iter().find(|place| question.candidates[*place].forecast.is_unknown(question.now));
     let primary = unknown.or(ordered.first()).unwrap_or(0);
-    let (next, why) = hedge(question, &ordered, &[AttemptView::waiting(primary, 0)]);
+    let (next, why) = hedge(question, &scores, &[AttemptView::waiting(primary, 0)]);
     let hedge_at_us = if let NextDecision::AskAgain { after_us } = next { Some(after_us) } else { None };
     let hedge = hedge_at_us.and(ordered.iter().find(|place| *place != primary));
     Opening { primary, also: CandidateOrder::default(), hedge_at_us, hedge, why }
@@ -21,21 +22,22 @@ pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
 
 /// Like [`next`](super::adaptive::next()).
 pub fn next(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> (NextDecision, DecisionReason) {
-    hedge(question, &ordered(question), running)
+    hedge(question, &scores(question), running)
 }
 
 /// By the optimiser's weights: there are few hedges to make up for a primary with stragglers. Where there is none at all, by the mean.
-fn ordered(question: &AdaptiveQuestion<'_>) -> CandidateOrder {
+fn scores(question: &AdaptiveQuestion<'_>) -> CandidateScores {
     let may_hedge = question.terms.budget > 0.0;
     let weights = if may_hedge { SurvivalWeights::new(question) } else { SurvivalWeights::alone(question) };
-    CandidateScores::new(question, &weights).best
+    CandidateScores::new(question, &weights)
 }
 
 fn hedge(
     question: &AdaptiveQuestion<'_>,
-    ordered: &CandidateOrder,
+    scores: &CandidateScores,
     running: &[AttemptView],
 ) -> (NextDecision, DecisionReason) {
+    let ordered = &scores.best;
     let Some(latest) = running.iter().min_by_key(|running| running.waited_us) else {
         return (ordered.first().map_or(NextDecision::Never, NextDecision::Start), DecisionReason::Rule);
     };
@@ -43,6 +45,10 @@ fn hedge(
     let Some(best) = best.filter(|_| running.len() < question.max_running && question.terms.budget > 0.0) else {
         return (NextDecision::Never, DecisionReason::Alone);
     };
+    // It would make the queues longer.
+    if scores.queue {
+        return (NextDecision::AskAgain { after_us: EMPTY_AGAIN_US }, DecisionReason::Rule);
+    }
     // The emptier the bucket, the later: what is left is for those that wait longest.
     let level = question.terms.bucket / question.terms.capacity.max(f64::MIN_POSITIVE);
     let medians = HEDGE_MEDIANS + 1.0 - level.clamp(0.0, 1.0);

@@ -199,7 +199,7 @@ impl PolicyState {
         let PolicyDriverParts { settings, candidates, race_budget, began_us, in_usd, for_answer, .. } = &self.parts;
         let terms = race_budget.terms();
         let observed: Vec<Observed> =
-            candidates.iter().take(CANDIDATES_MAX).map(|state| state.observe(self.clock, *began_us, now_us)).collect();
+            candidates.iter().take(CANDIDATES_MAX).map(|state| state.observe(self.clock, now_us)).collect();
         let views: Vec<CandidateForecast<'_>> = candidates
             .iter()
             .zip(&observed)

@@ -2,6 +2,7 @@
 
 use super::question::{AdaptiveQuestion, CANDIDATES_MAX, CandidateForecast, CandidateOrder, Minimise};
 use crate::forecast::grid::{self, GridRow, TIMES, grid};
+use crate::forecast::{LatencyForecast, SendConditions};
 
 /// The least that a break costs its client, µs: somebody has to see it and ask again.
 const BREAK_US: f64 = 30e6;
@@ -100,7 +101,7 @@ impl AttemptForecast {
 
     /// An attempt at this candidate after `waited_us`.
     pub fn new(question: &AdaptiveQuestion<'_>, candidate: &CandidateForecast<'_>, waited_us: i64) -> AttemptForecast {
-        let ln_ttft = candidate.forecast.ln_ttft_given(candidate.sent, candidate.waiting, question.now);
+        let ln_ttft = candidate.forecast.ln_ttft(candidate.sent, question.now);
         let alive = grid::given(&candidate.forecast.survival(ln_ttft), waited_us as f32);
         let tpot = &candidate.forecast.tpot;
         match question.aim {
@@ -151,6 +152,13 @@ impl AttemptForecast {
 /// their predictions differ by chance.
 const DEARER: f32 = 0.1;
 
+/// Where the best is slower than usual by this, as a logarithm, and so many attempts of ours run at each on average, queues make them
+/// slow.
+const SLOWER: f64 = 0.5;
+pub(super) const BUSY: u32 = 3;
+/// By this power of its own attempts, and one, an upstream then counts as slower.
+const QUEUED: i32 = 8;
+
 /// The value of each candidate alone.
 pub(crate) struct CandidateScores {
     /// Weighed time, and a little for its cost.
@@ -158,6 +166,8 @@ pub(crate) struct CandidateScores {
     pub(crate) prospects: [AttemptForecast; CANDIDATES_MAX],
     /// Startable candidates, best first.
     pub(crate) best: CandidateOrder,
+    /// All are slow and busy: the shortest queue is the best, and a hedge would make the queues longer.
+    pub(crate) queue: bool,
 }
 
 impl CandidateScores {
@@ -166,6 +176,7 @@ impl CandidateScores {
             value: [f32::INFINITY; CANDIDATES_MAX],
             prospects: [AttemptForecast::NONE; CANDIDATES_MAX],
             best: CandidateOrder::default(),
+            queue: false,
         };
         let mut order = [(f32::INFINITY, 0_usize); CANDIDATES_MAX];
         let mut count = 0;
@@ -180,10 +191,36 @@ impl CandidateScores {
             count += 1;
         }
         let order = &mut order[..count];
+        scores.queue = are_queues(question, order);
+        if scores.queue {
+            for (value, place) in order.iter_mut() {
+                let running = question.candidates[*place].sent.in_flight;
+                *value *= (1.0 + running as f32).powi(QUEUED);
+                scores.value[*place] = *value;
+            }
+        }
         order.sort_unstable_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
         scores.best = order.iter().map(|(_, place)| *place).collect();
         scores
     }
+}
+
+/// Whether our own attempts decide: the best of these is far slower than usual, and many run.
+fn are_queues(question: &AdaptiveQuestion<'_>, valued: &[(f32, usize)]) -> bool {
+    let running: u32 = valued.iter().map(|(_, place)| question.candidates[*place].sent.in_flight).sum();
+    if valued.len() < 2 || f64::from(running) < f64::from(BUSY) * valued.len() as f64 {
+        return false;
+    }
+    let best = valued.iter().min_by(|one, other| one.0.total_cmp(&other.0));
+    best.is_some_and(|(_, place)| {
+        let CandidateForecast { forecast, sent, .. } = &question.candidates[*place];
+        is_far_slower(forecast, *sent, question.now)
+    })
+}
+
+/// It is far slower than usual.
+pub(super) fn is_far_slower(forecast: &LatencyForecast, sent: SendConditions, now: i64) -> bool {
+    forecast.slower(sent, now) > SLOWER
 }
 
 pub(crate) fn share_of_mean(question: &AdaptiveQuestion<'_>, cost: f64) -> f32 {

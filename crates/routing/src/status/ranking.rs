@@ -128,7 +128,6 @@ impl RankedFigures<'_> {
             domain: contender.domain,
             out: false,
             throttled: contender.throttled,
-            waiting: &[],
         };
         let candidates: Vec<CandidateForecast<'_>> = able.iter().map(candidate).collect();
         let question = AdaptiveQuestion {

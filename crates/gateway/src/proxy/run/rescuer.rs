@@ -79,6 +79,10 @@ impl AnswerRescuer {
         if left.is_zero() {
             return None;
         }
+        // There is nothing to continue.
+        if turn.prefix && delivered.text().is_empty() {
+            return None;
+        }
         let continued = || {
             let upload = &self.launcher.uploads[turn.candidate];
             let (prefix, quirks) = (candidate.upstream.provider.prefix, candidate.upstream.quirks(upload.dialect()));

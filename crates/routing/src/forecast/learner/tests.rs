@@ -130,20 +130,6 @@ fn an_early_cut_tells_nothing() {
 }
 
 #[test]
-fn waiting_attempts_of_others_are_evidence() {
-    use crate::forecast::OtherWaiting;
-    let forecast = steady(600).forecast();
-    let (now, mine) = (603 * SECOND, sent(1000.0, 0));
-    let expected = |waits_us: [i64; 2]| {
-        forecast.ln_ttft_given(mine, &waits_us.map(|waited_us| OtherWaiting { sent: mine, waited_us }), now)
-    };
-    let usual = forecast.ln_ttft(mine, now);
-    assert!((expected([250_000; 2]) - usual).abs() < 1e-9, "as long as others wait too");
-    assert!(expected([2_900_000, 2_000_000]) > usual + 0.8, "{} {usual}", expected([2_900_000, 2_000_000]));
-    assert!((expected([60_000_000, 50_000_000]) - usual).abs() < 1e-9, "later ones were answered");
-}
-
-#[test]
 fn nonsense_changes_nothing() {
     let mut learner = Learner::new();
     learner.first_token(sent(f64::NAN, 0), 0, 0);

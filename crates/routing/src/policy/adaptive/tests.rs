@@ -1,7 +1,7 @@
 //! Decisions over upstreams whose nature is known: whom to start, when, and when not. The pieces have tests of their own.
 
 use super::*;
-use crate::forecast::{LatencyForecast, Learner, OtherWaiting, SendConditions};
+use crate::forecast::{LatencyForecast, Learner, SendConditions};
 use crate::money::BudgetSnapshot;
 use crate::policy::question::{CandidateForecast, Minimise};
 use crate::policy::value::order;
@@ -43,7 +43,6 @@ fn candidate(forecast: &LatencyForecast) -> CandidateForecast<'_> {
         domain: None,
         out: false,
         throttled: forecast.throttled(NOW),
-        waiting: &[],
     }
 }
 
@@ -219,8 +218,7 @@ fn unknown_ones_are_tried_beside_the_best_as_far_as_the_bucket_holds() {
 #[test]
 fn a_dearer_upstream_is_first_only_if_the_time_it_saves_is_worth_its_price() {
     let (quick, slower) = (known(STEADY, 2e4), known(Nature(450.0, 0.15, 0.0), 2e4));
-    let mut unlike = known(STEADY, 2e4);
-    unlike.variance *= 1.1;
+    let unlike = known(STEADY, 2e4);
     let at = |forecast, price| CandidateForecast { price, ..candidate(forecast) };
     let primary = |candidates: &[CandidateForecast<'_>], us_per_cost| {
         open(&AdaptiveQuestion { us_per_cost, ..question(candidates, terms(1e5)) }).primary
@@ -274,15 +272,6 @@ fn a_throttled_one_is_no_hedge() {
 }
 
 #[test]
-fn others_that_wait_there_turn_a_request_away() {
-    let (favourite, second) = (known(STEADY, 2e4), known(Nature(400.0, 0.15, 0.0), 2e4));
-    let late = [2 * SECOND, SECOND].map(|waited_us| OtherWaiting { sent: sent(), waited_us });
-    let with = |waiting| [CandidateForecast { waiting, ..candidate(&favourite) }, candidate(&second)];
-    assert_eq!(open(&question(&with(&[]), terms(1e6))).primary, 0);
-    assert_eq!(open(&question(&with(&late), terms(1e6))).primary, 1);
-}
-
-#[test]
 fn the_rule_takes_the_smallest_and_hedges_later_the_emptier_the_bucket() {
     let (quick, slower, slow) = (known(STEADY, 2e4), known(Nature(400.0, 0.15, 0.0), 2e4), known(SLOW, 2e4));
     let candidates = [candidate(&slow), candidate(&quick), candidate(&slower)];
@@ -331,4 +320,31 @@ fn one_whose_answers_break_is_not_first_however_quick() {
         let hedge = next(&question(&candidates, terms(0.0)), &[running(1, 450_000)]).0;
         assert_eq!(hedge == NextDecision::Start(0), share == 0, "no hedge to it either: {hedge:?}");
     }
+}
+
+#[test]
+fn where_all_are_slow_and_busy_the_shortest_queue_goes_first_and_nobody_is_hedged() {
+    let slowed = |median_us: i64, slower: i64| {
+        let mut learner = Learner::new();
+        for step in 0..700 {
+            let now = NOW - SECOND * (700 - step);
+            learner.first_token(sent(), median_us * if step < 600 { 1 } else { slower }, now);
+        }
+        learner.forecast()
+    };
+    let first = |slower: i64, in_flight: [u32; 2]| {
+        let forecasts = [slowed(200_000, slower), slowed(300_000, slower)];
+        let with = |(forecast, in_flight)| {
+            let mut candidate = candidate(forecast);
+            candidate.sent.in_flight = in_flight;
+            candidate
+        };
+        let candidates: Vec<_> = forecasts.iter().zip(in_flight).map(with).collect();
+        let opening = open(&question(&candidates, terms(0.0)));
+        (opening.primary, opening.hedge.is_some())
+    };
+    assert_eq!(first(1, [12, 6]), (0, true), "as usual");
+    assert_eq!(first(4, [12, 6]), (1, false));
+    assert_eq!(first(4, [6, 12]), (0, false));
+    assert_eq!(first(4, [2, 1]), (0, true), "few attempts are no queue");
 }

@@ -43,16 +43,7 @@ fn question<'a>(candidates: &'a [CandidateForecast<'a>], aim: Minimise) -> Adapt
 
 fn candidate(forecast: &LatencyForecast) -> CandidateForecast<'_> {
     let sent = SendConditions::default();
-    CandidateForecast {
-        forecast,
-        sent,
-        cost: 1.0,
-        price: 1.0,
-        domain: None,
-        out: false,
-        throttled: false,
-        waiting: &[],
-    }
+    CandidateForecast { forecast, sent, cost: 1.0, price: 1.0, domain: None, out: false, throttled: false }
 }
 
 #[test]

@@ -36,6 +36,8 @@ pub struct DeliveredAnswer {
     tokens: i64,
     /// Usage of the upstreams that broke off.
     usage: Usage,
+    /// An event came, beside comments.
+    began: bool,
     /// The answer contains something that no other upstream can continue.
     barred: bool,
 }
@@ -56,6 +58,7 @@ impl DeliveredAnswer {
             thinks: false,
             tokens: 0,
             usage: Usage::default(),
+            began: false,
             barred: false,
         }
     }
@@ -80,6 +83,7 @@ impl DeliveredAnswer {
         let mut scanner = self.surface.framing().decoder(usize::MAX);
         scanner.push(events.clone());
         while let Ok(Some(event)) = scanner.next_event() {
+            self.began |= event.fields().data.is_some() || !self.surface.has_comments();
             self.place.see(&event, self.text.len());
             if self.barred {
                 continue;
@@ -106,14 +110,18 @@ impl DeliveredAnswer {
         self.unread_bytes + 2 * (self.text.capacity() + self.thoughts.capacity())
     }
 
-    /// Whether another answer may continue this one: it has text or reasoning, no call began, no reasoning is signed or
-    /// may still be signed, and it contains nothing that only its own vendor can continue.
+    /// Whether another answer may continue this one: no call began, no reasoning is signed or may still be signed, and it contains
+    /// nothing that only its own vendor can continue. One of which the client has nothing may be any other.
     pub fn may_go_on(&mut self) -> bool {
         self.read_up();
         // Open reasoning cannot be continued after text, or where its vendor signs it.
         let thinks = self.thinks && (!self.text.is_empty() || self.surface != Surface::Chat);
-        let says = !self.text.is_empty() || !self.thoughts.is_empty();
-        says && !self.barred && !thinks && self.place.is_known()
+        !self.barred && !thinks && (!self.began || self.place.is_known())
+    }
+
+    /// The client has nothing of it.
+    pub fn is_nothing(&self) -> bool {
+        !self.began
     }
 
     /// The answer will never be continued.

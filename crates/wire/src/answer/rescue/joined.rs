@@ -31,6 +31,8 @@ pub struct JoinedAnswer {
     text: Repeated,
     /// The text behind a prefix. None for a replay, which repeats what was delivered.
     behind: Option<Continued>,
+    /// The client has nothing yet: it gets this answer as it is.
+    is_all: bool,
     /// Usage of the delivered part.
     before: Usage,
     /// Usage of this answer.
@@ -54,9 +56,15 @@ impl JoinedAnswer {
             thoughts: (!thoughts.is_empty()).then(|| Repeated::new(thoughts, false)),
             text,
             behind,
+            is_all: delivered.is_nothing(),
             before: delivered.usage(),
             usage: Usage::default(),
         }
+    }
+
+    /// The client gets this answer as it is.
+    pub fn is_all(&self) -> bool {
+        self.is_all
     }
 
     /// Adds whole events, and appends the bytes for the client.
@@ -64,6 +72,10 @@ impl JoinedAnswer {
     /// # Errors
     /// If the answer differs from the delivered text.
     pub fn add(&mut self, events: &Bytes, out: &mut BytesMut) -> Result<(), Diverged> {
+        if self.is_all {
+            out.extend_from_slice(events);
+            return Ok(());
+        }
         let mut scanner = self.surface.framing().decoder(usize::MAX);
         scanner.push(events.clone());
         let mut pieces = std::mem::take(&mut self.pieces);
@@ -82,6 +94,9 @@ impl JoinedAnswer {
     /// # Errors
     /// If it ended before it repeated the delivered text.
     pub fn end(&mut self, out: &mut BytesMut) -> Result<(), Diverged> {
+        if self.is_all {
+            return Ok(());
+        }
         if !self.is_level() {
             return Err(Diverged);
         }

@@ -5,6 +5,7 @@
 
 mod continued;
 mod delivered;
+mod held_calls;
 mod joined;
 mod wire_position;
 
@@ -13,4 +14,5 @@ mod tests;
 
 pub use continued::Diverged;
 pub use delivered::DeliveredAnswer;
+pub use held_calls::HeldCalls;
 pub use joined::{JoinMethod, JoinedAnswer};
