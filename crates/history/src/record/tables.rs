@@ -70,7 +70,8 @@ table! {
         /// upstreams that could not start, with the reason, such as `groq/llama@breaker`: `dialect` (it does not serve
         /// the surface), `capability` (it cannot take all of the request), `too_long`, `unlisted` (by its provider),
         /// `cooling_down`, `breaker`, `failovers` (enough others were listed before it), `forbidden`, `limit` (of the
-        /// caller), `quality` (it is worse); cut at 512 characters
+        /// caller), `quality` (it is worse), `refuses` (it refused the last requests of this kind); cut at 512
+        /// characters
         left_out: Option<String>,
         /// who asked: `client`, `probe`, `bench` or `shadow`
         source: RaceSource,
@@ -226,7 +227,8 @@ table! {
         cost_usd_max: Option<f64>,
         /// `config`, `catalogue 2026-11-22` (the day of its facts), `reported`
         price_source: Option<String>,
-        /// those of `input_tokens` that the provider wrote into its cache
+        /// those of `input_tokens` that the provider wrote into its cache; one that it keeps for an hour costs twice the
+        /// input price, where it says so (Anthropic, Bedrock)
         cache_write_tokens: Option<i64>,
         /// the tier that the answer names, such as `flex` or `priority`; null for the usual one
         service_tier: Option<&'static str>,

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 /// Default maximum nesting.
 const DEPTH_MAX: u32 = 64;
 /// Maximum nesting in items of the Responses API: as serde's.
-const LISTED_DEPTH_MAX: u32 = 128;
+pub const LISTED_DEPTH_MAX: u32 = 128;
 
 /// The text is not JSON, or is nested too deeply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
