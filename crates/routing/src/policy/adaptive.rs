@@ -1,5 +1,5 @@
 //! The decision of `adaptive`: which upstreams to start at arrival, at a timer and after a failure, weighing time against money. Not
-//! for the policy `rule`.
+//! for the simple rule, which decides with a small budget: that is `rule`.
 //!
 //! A hedge to `k` at time `a` gains what is still open at `a` and would be met by `k`. It costs `λ · cost / mean cost` with the
 //! probability that it starts. Everything is a sum over one grid of times, and only likely optima are evaluated: the best two
