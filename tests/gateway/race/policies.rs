@@ -112,7 +112,7 @@ async fn a_failure_of_the_best_starts_the_next() {
     for (budget, reason) in [("0.1", "first"), ("0.02", "first"), ("0.0", "fallback")] {
         let a = FakeProvider::start(vec![Script::status(500, &[], "{}")]).await;
         let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
-        let gateway = Setup::over(&[&a, &b]).race(&format!("budget = {budget}")).start().await;
+        let gateway = Setup::over(&[&a, &b]).race(&format!("policy = \"adaptive\"\nbudget = {budget}")).start().await;
         assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
         let rows = gateway.stop().await;
         assert_eq!(rows.races[0]["policy"], "adaptive", "{budget}");
