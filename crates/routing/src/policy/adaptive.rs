@@ -173,7 +173,13 @@ impl<'s> HedgeOptions<'s> {
         running: &[AttemptView],
     ) -> HedgeOptions<'s> {
         let median = leader.alive.partition_point(|alive| *alive > 0.5);
-        let candidates: CandidateOrder = joinable(question, scores, running).iter().take(HEDGE_CANDIDATES).collect();
+        // At arrival one of the same domain as the best would take the place of one that may stand beside it.
+        let best = scores.best.iter().next().filter(|_| running.is_empty()).map(|best| [AttemptView::waiting(best, 0)]);
+        let stands_apart = |place: &usize| {
+            best.as_ref().is_none_or(|best| best[0].candidate == *place || question.may_join(*place, best))
+        };
+        let joinable = joinable(question, scores, running);
+        let candidates: CandidateOrder = joinable.iter().filter(stands_apart).take(HEDGE_CANDIDATES).collect();
         let first = median.saturating_sub(EARLIER);
         let mut hedges = HedgeOptions { scores, candidates, first, met: [[[0.0; TIMES]; TIMERS]; HEDGE_CANDIDATES] };
         for (candidate, met) in candidates.iter().zip(&mut hedges.met) {
