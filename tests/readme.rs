@@ -246,7 +246,7 @@ fn commands_options_and_variables_are_in_the_cli_page() {
     for variable in ["PHOTOFINISH_CONFIG", "PHOTOFINISH_LISTEN", "PHOTOFINISH_TOKEN", LOG_VARIABLE] {
         assert!(COMMANDS.contains(&format!("| `{variable}` |")), "{variable}");
     }
-    for policy in Policy::ALL.into_iter().filter(|policy| !policy.is_old_name()) {
+    for policy in Policy::ALL {
         let name = policy.as_str();
         assert!(
             ROUTING.contains(&format!("| `{name}` |")),

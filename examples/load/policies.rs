@@ -33,17 +33,16 @@ const SPEED: f64 = 100.0;
 const FIRST_TOKEN: u64 = 10_000;
 
 /// Name and configuration of each policy.
-const POLICIES: [(&str, &str); 7] = [
+const POLICIES: [(&str, &str); 6] = [
     ("race", "policy = \"race\""),
     ("fallback", "policy = \"fallback\""),
-    ("fastest", "policy = \"fastest\""),
-    ("hedge p95", "policy = \"hedge\"\nhedge_after = \"p95\""),
-    ("rule", "policy = \"rule\"\nbudget = 0.1"),
+    ("hedge 1 s", "policy = \"hedge\"\nhedge_after = \"1s\""),
+    ("adaptive 0 %", "policy = \"adaptive\"\nbudget = 0"),
     ("adaptive 2 %", "policy = \"adaptive\"\nbudget = 0.02"),
     ("adaptive 10 %", "policy = \"adaptive\"\nbudget = 0.1"),
 ];
 /// The policy of the restarted gateway.
-const RESTARTED: (&str, &str) = POLICIES[6];
+const RESTARTED: (&str, &str) = POLICIES[5];
 
 /// Requests in one round of the restart.
 const ROUND: usize = 100;

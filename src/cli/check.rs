@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(policy("policy = \"race\"\nbudget = 2"), "race");
         assert_eq!(policy("policy = \"hedge\""), "hedge after 1s");
         assert_eq!(policy("policy = \"hedge\"\nhedge_after = \"250ms\""), "hedge after 250ms");
-        assert_eq!(policy("policy = \"fastest\""), "adaptive, budget 0", "an old name");
+        assert_eq!(policy("policy = \"adaptive\"\nbudget = 0"), "adaptive, budget 0");
         assert_eq!(policy("policy = \"adaptive\""), "adaptive, budget 0.1");
         let goodput = policy("policy = \"adaptive\"\noptimise = \"goodput\"\nslo = { tpot = \"20ms\" }");
         assert_eq!(goodput, "adaptive, optimise goodput (TTFT 1s, TPOT 20ms), hold_max 300ms, budget 0.1");

@@ -181,7 +181,7 @@ fn aliases<'c>(config: &'c Config, model: &ModelConfig) -> impl Iterator<Item = 
 /// The policy with the settings that matter to it.
 fn policy(race: &RaceSettings) -> String {
     let told = |setting: &PolicySetting| match setting {
-        PolicySetting::HedgeAfter => format!(" after {}", race.hedge_after.text()),
+        PolicySetting::HedgeAfter => format!(" after {}", units::format_duration(race.hedge_after)),
         PolicySetting::Objective => objective(race),
         PolicySetting::HoldMax if matches!(race.optimise, Objective::Auto | Objective::Ttft) => String::new(),
         PolicySetting::HoldMax => format!(", hold_max {}", units::format_duration(race.hold_max)),

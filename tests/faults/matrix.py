@@ -14,7 +14,7 @@ import grammar
 from faults import ALL, FAULTS
 from speech import TEXT, USAGE_OUT
 
-SERIAL, BESIDE = ("fallback", "fastest", "weighted"), ("race", "hedge", "adaptive")
+SERIAL, BESIDE = ("fallback", "weighted"), ("race", "hedge", "adaptive")
 LOSERS = ("lost", "drained")  # cut, or read to the end
 POLICIES = SERIAL + BESIDE
 # Concurrent requests. More would measure the machine.

@@ -217,11 +217,11 @@ async fn requests_that_went_up_plain_are_left_out_and_counted() {
 #[test]
 fn what_is_asked_for_is_checked() {
     for (line, expected) in [
-        ("--policy quickest", "race, hedge, "),
+        ("--policy fastest", "race, hedge, "),
         ("--budget 11", "a number from 0 to 10"),
         ("--budget nan", "a number from 0 to 10"),
         ("--optimise speed", "auto, ttft, completion, goodput"),
-        ("--hedge-after p100", "250ms"),
+        ("--hedge-after p95", "250ms"),
         ("--slo ttft=0s", "0.001ms"),
         ("--slo e2e=1s", "ttft=1s,tpot=50ms"),
         ("--hold-max 6s", "0s to 5s"),
@@ -242,7 +242,7 @@ fn what_is_asked_for_is_checked() {
     );
     let many = "--policy race ".repeat(17);
     assert!(options(&many).unwrap().question.problem(now_us).unwrap().contains("at most 16"));
-    assert_eq!(options("--policy hedge --hedge-after p99").unwrap().question.problem(now_us), None);
+    assert_eq!(options("--policy hedge --hedge-after 250ms").unwrap().question.problem(now_us), None);
 }
 
 #[tokio::test]

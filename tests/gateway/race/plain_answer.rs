@@ -81,7 +81,6 @@ async fn the_time_to_it_is_told_where_a_first_token_s_time_would_be() {
 async fn only_a_race_in_which_one_attempt_runs_at_first_is_plain() {
     for (race, is_plain) in [
         ("policy = \"fallback\"", true),
-        ("policy = \"fastest\"", true),
         ("policy = \"weighted\"", true),
         ("policy = \"adaptive\"\nbudget = 0.0", true),
         ("policy = \"race\"", false),

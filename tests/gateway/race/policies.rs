@@ -109,13 +109,13 @@ async fn a_race_s_row_has_its_plan_and_the_reason() {
 
 #[tokio::test]
 async fn a_failure_of_the_best_starts_the_next() {
-    for (policy, reason) in [("adaptive", "first"), ("rule", "first"), ("fastest", "fallback")] {
+    for (budget, reason) in [("0.1", "first"), ("0.02", "first"), ("0.0", "fallback")] {
         let a = FakeProvider::start(vec![Script::status(500, &[], "{}")]).await;
         let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
-        let gateway = Setup::over(&[&a, &b]).race(&format!("policy = \"{policy}\"")).start().await;
+        let gateway = Setup::over(&[&a, &b]).race(&format!("policy = \"adaptive\"\nbudget = {budget}")).start().await;
         assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
         let rows = gateway.stop().await;
-        assert_eq!(rows.races[0]["policy"], "adaptive", "the others are old names");
+        assert_eq!(rows.races[0]["policy"], "adaptive", "{budget}");
         assert_row!(
             rows.one("b"),
             json!({"provider": "b", "start_reason": reason, "p_include": 1.0, "outcome": "won"})

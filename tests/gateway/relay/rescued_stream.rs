@@ -1,10 +1,14 @@
 //! A streamed answer that breaks off and is continued by another upstream within the same stream.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::harness::answer::{ending, error_and_close, first_text, read_response, silent};
+use crate::harness::answer::{advance_clock_until, ending, error_and_close, first_text, read_response, silent};
 use crate::harness::gateway::{CHAT, Setup, TestGateway, assert_row, assert_rows};
 use crate::harness::matrix::{Pair, rules};
+use crate::harness::samples::calling;
 use crate::harness::surface::Surface;
 use crate::support::{Dialect, FakeProvider, Gate, Script};
 
@@ -13,6 +17,13 @@ rules! { everywhere:
     a_replayed_answer_with_other_text_is_never_delivered,
 }
 rules! { over_chat: a_prefixed_answer_continues_after_the_delivered_text }
+rules! { of_four_hundred_calls_that_break_none_breaks_for_the_client:
+    chat: Chat, OpenAi;
+    messages: Messages, Anthropic;
+    responses: Responses, Responses;
+    messages_over_chat: Messages, OpenAi;
+    responses_over_chat: Responses, OpenAi;
+}
 
 const CONTINUE: &str = "policy = \"fallback\"\nrescue = \"continue\"";
 
@@ -206,6 +217,75 @@ async fn a_call_that_breaks_off_is_replayed_unseen() {
         let rows = gateway.stop().await;
         assert_row!(&rows.races[0], json!({"outcome": "ok", "rescued_by": 1}));
     }
+}
+
+/// A quarter of the streams breaks off after its first token: within the call, and before the answer's end.
+async fn of_four_hundred_calls_that_break_none_breaks_for_the_client(pair: Pair) {
+    const REQUESTS: usize = 400;
+    const ARGUMENTS: &str = r#"{"path":"a"}"#;
+    let breaking = AtomicUsize::new(0);
+    let a = FakeProvider::answering(move |_| {
+        let ordinal = breaking.fetch_add(1, Ordering::Relaxed);
+        let mut script = calling(pair.dialect, ARGUMENTS);
+        if ordinal % 4 != 3 {
+            return script;
+        }
+        // The head, the opening and the beginning of the call; half of them its arguments too.
+        script.steps.truncate(3 + ordinal / 4 % 2);
+        script.close()
+    })
+    .await;
+    let b = FakeProvider::answering(move |_| calling(pair.dialect, ARGUMENTS)).await;
+    // The one that breaks stays the first one.
+    let race = "policy = \"fallback\"\nrescue = \"replay\"\nbreaker = { failures = 0 }\nkeepalive = \"off\"";
+    let gateway = pair.over(&[&a, &b]).race(race).start().await;
+    let mut broken = 0;
+    for _ in 0..REQUESTS {
+        let response = read_response(&mut pair.streaming(&gateway).await).await;
+        let is_whole = response.body.contains(r#"{\"path\":\"a\"}"#) && !response.body.contains("photofinish_");
+        if is_whole {
+            pair.surface.assert_complete(&response);
+        }
+        broken += usize::from(!is_whole);
+    }
+    assert_eq!(broken, 0, "of {REQUESTS}");
+    let rows = gateway.stop().await;
+    let rescued = rows.races.iter().filter(|race| !race["rescued_by"].is_null()).count();
+    assert_eq!(rescued, REQUESTS / 4, "all of them had begun");
+}
+
+#[tokio::test]
+async fn a_client_hears_something_while_a_call_is_held_and_another_upstream_is_asked() {
+    let (held, answers) = (Gate::new(), Gate::new());
+    let begun = fragments().into_iter().take(2).fold(Script::sse().role().token("hm"), Script::delta);
+    let a = FakeProvider::start(vec![begun.wait(&held).close()]).await;
+    let whole = json!({"tool_calls": [{"index": 0, "id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}}]});
+    let b = FakeProvider::start(vec![
+        Script::new()
+            .wait(&answers)
+            .then(Script::sse().role().token("hm").delta(whole).finish("tool_calls").done().end()),
+    ])
+    .await;
+    let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"\nrescue = \"replay\"").start().await;
+    let mut client = gateway.streaming().await;
+    client.head().await;
+    assert_eq!(first_text(&mut client).await, "hm");
+    // Not a byte comes from the first one, and then none from the second.
+    for gate in [held, answers] {
+        for _ in 0..2 {
+            let began = tokio::time::Instant::now();
+            assert_eq!(advance_clock_until(client.chunk()).await.unwrap().unwrap(), ": keep-alive\n\n");
+            assert!(began.elapsed() <= Duration::from_secs(6), "{:?}", began.elapsed());
+        }
+        gate.open();
+        b.request(0).await;
+    }
+    let mut rest = String::new();
+    while let Some(chunk) = client.chunk().await.unwrap() {
+        rest.push_str(&String::from_utf8_lossy(&chunk));
+    }
+    assert!(rest.contains("\"c2\"") && rest.contains("[DONE]") && !rest.contains("c1"), "{rest}");
+    gateway.stop().await;
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ const ASKED: [&str; 10] = [
     "history --json --every 1m --metric ttft",
     "history --json --every 1m --metric cost --by model",
     "history --json --metric tok_s --by concurrency",
-    "replay --json --policy fastest --seed 7",
+    "replay --json --policy fallback --seed 7",
     "replay --json --policy race --seed 7",
 ];
 
@@ -30,7 +30,7 @@ const API: [&str; 6] = [
     "/api/distribution?exact=false",
     "/api/costs?by=upstream",
     "/api/races?limit=100",
-    "/api/replay?policy=fastest&seed=7",
+    "/api/replay?policy=fallback&seed=7",
 ];
 
 const CLIENTS: &str = "SELECT json_array(race.race_id, done_us, winner, why, plan, in_flight, ordinal, provider, dispatch_us, \

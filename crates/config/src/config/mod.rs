@@ -58,8 +58,8 @@ pub use probes::{FINGERPRINT, OF_BENCHMARKS, PING, ProbeSettings, ProbeWorkload,
 pub use problem::{ConfigProblem, Problems, nearest};
 pub use provider::{Auth, CancelBilling, CredentialSource, Keys, Provider, ProviderDialect, Token, UpstreamStream};
 pub use race::{
-    BreakerSettings, ContentPolicy, Drains, FirstToken, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy,
-    QualityRule, RaceSettings, RescuePolicy, SloSettings, Timeouts, UpstreamOrder,
+    BreakerSettings, ContentPolicy, Drains, FirstToken, Lossy, MAX_ATTEMPTS, Objective, Policy, QualityRule,
+    RaceSettings, RescuePolicy, SloSettings, Timeouts, UpstreamOrder,
 };
 pub use raw::store_at;
 pub use schema::schema;

@@ -26,7 +26,7 @@ keys! {
         /// How a request is spread over its upstreams.
         policy: Policy = choice(), or Policy::Adaptive;
         /// For `hedge`: how long the attempts before have until the next one starts.
-        hedge_after: HedgeAfter = HedgeAfter::KEY, or HedgeAfter::After(Duration::from_secs(1));
+        hedge_after: Duration = TimeSpan(RaceSettings::HEDGE_AFTER), or Duration::from_secs(1);
         /// The objective of `adaptive`.
         optimise: Objective = choice(), or Objective::Auto;
         /// For `adaptive`: the maximum cost of extra attempts that are chosen, as a share of the cost of single attempts. 0: none, only
@@ -82,6 +82,7 @@ keys! {
 
 impl RaceSettings {
     pub const BUDGET: RangeInclusive<f64> = 0.0..=10.0;
+    pub const HEDGE_AFTER: RangeInclusive<Duration> = Duration::ZERO..=DURATION_MAX;
     pub const PATIENCE: RangeInclusive<f64> = 0.0..=100.0;
     pub const SECOND_WORTH: RangeInclusive<f64> = 1e-6..=1e3;
     pub const HOLD: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(5);
@@ -89,16 +90,6 @@ impl RaceSettings {
     pub const KEEPALIVE: RangeInclusive<Duration> = Duration::from_secs(2)..=DURATION_MAX;
     pub const RETRIES: RangeInclusive<u32> = 0..=15;
     pub const RETRY_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(300);
-
-    /// With the old names of policies replaced by what they mean now. None: there is none.
-    pub fn without_old_names(&self) -> Option<RaceSettings> {
-        let budget = match (self.policy, self.hedge_after) {
-            (Policy::Fastest, _) => 0.0,
-            (Policy::Rule, _) | (Policy::Hedge, HedgeAfter::Quantile(_)) => self.budget,
-            _ => return None,
-        };
-        Some(RaceSettings { policy: Policy::Adaptive, budget, ..self.clone() })
-    }
 }
 
 const KEEPALIVE: ParsedText<Option<Duration>> = ParsedText {
@@ -175,10 +166,6 @@ names! {
         Fallback = "fallback",
         /// One drawn by its weight; the others after a failure or when it is late.
         Weighted = "weighted",
-        /// An old name of `adaptive`.
-        Rule = "rule",
-        /// An old name of `adaptive` with `budget = 0`.
-        Fastest = "fastest",
     }
 }
 
@@ -198,16 +185,11 @@ pub enum UpstreamOrder {
 }
 
 impl Policy {
-    /// See [`RaceSettings::without_old_names`].
-    pub fn is_old_name(self) -> bool {
-        matches!(self, Policy::Rule | Policy::Fastest)
-    }
-
     pub fn order(self) -> UpstreamOrder {
         match self {
             Policy::Race => UpstreamOrder::AllAtOnce,
             Policy::Hedge => UpstreamOrder::ByDelay,
-            Policy::Adaptive | Policy::Rule | Policy::Fastest => UpstreamOrder::Learned,
+            Policy::Adaptive => UpstreamOrder::Learned,
             Policy::Fallback => UpstreamOrder::Listed,
             Policy::Weighted => UpstreamOrder::Drawn,
         }
@@ -227,7 +209,7 @@ impl Policy {
     /// Starts extra attempts within `budget`.
     pub fn spends_budget(self) -> bool {
         match self {
-            Policy::Adaptive | Policy::Rule | Policy::Fastest => true,
+            Policy::Adaptive => true,
             Policy::Race | Policy::Hedge | Policy::Fallback | Policy::Weighted => false,
         }
     }
@@ -305,58 +287,6 @@ names! {
     }
 }
 
-/// When the next attempt of a `hedge` starts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum HedgeAfter {
-    After(Duration),
-    /// An old form, 0 to 1: what `adaptive` does.
-    Quantile(f64),
-}
-
-impl HedgeAfter {
-    /// Of the old form.
-    pub const PER_CENT: RangeInclusive<f64> = 50.0..=99.9;
-
-    pub(super) const KEY: ParsedText<HedgeAfter> = ParsedText {
-        parse: HedgeAfter::parse,
-        expected: HedgeAfter::EXPECTED,
-        pattern: r"p\d+(\.\d+)?|\d+(\.\d+)?\s*(ms|s|m|h|d)",
-        format: |hedge_after| hedge_after.text(),
-    };
-
-    /// The expected format, for messages.
-    pub const EXPECTED: &str = "a duration such as \"250ms\", at most 365d";
-
-    /// Reads a duration, or `p` and the quantile in per cent.
-    pub fn parse(text: &str) -> Option<HedgeAfter> {
-        let Some(percent) = text.trim().strip_prefix('p') else {
-            return parse_duration(text).ok().map(HedgeAfter::After);
-        };
-        // `f64` also parses signs, exponents and names such as `inf`.
-        let plain = percent.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        let whole = percent.starts_with(|c: char| c.is_ascii_digit()) && !percent.ends_with('.');
-        let percent = percent.parse::<f64>().ok().filter(|_| plain && whole)?;
-        Self::PER_CENT.contains(&percent).then_some(HedgeAfter::Quantile(percent / 100.0))
-    }
-
-    /// The text that `parse` reads: `500ms`, `p95`.
-    pub fn text(self) -> String {
-        match self {
-            HedgeAfter::After(delay) => format_duration(delay),
-            // The conversion to per cent has a rounding error in the last digit.
-            HedgeAfter::Quantile(quantile) => format!("p{}", (quantile * 1e8).round() / 1e6),
-        }
-    }
-
-    /// An old form means `adaptive` and is no delay.
-    pub fn delay(self) -> Duration {
-        match self {
-            HedgeAfter::After(delay) => delay,
-            HedgeAfter::Quantile(_) => Duration::from_secs(1),
-        }
-    }
-}
-
 /// Not zero: such a timeout would expire at once.
 pub(super) const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=DURATION_MAX;
 
@@ -425,29 +355,6 @@ impl UpstreamTimeouts {
             idle: self.idle.or(race.idle),
             total: race.total,
             stream_total: race.stream_total,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_delay_or_a_quantile() {
-        for (text, quantile) in [("p50", 0.5), ("p95", 0.95), (" p99 ", 0.99), ("p99.9", 0.999), ("p97.5", 0.975)] {
-            let Some(HedgeAfter::Quantile(read)) = HedgeAfter::parse(text) else { panic!("{text}") };
-            assert!((read - quantile).abs() < 1e-12, "{text}: {read}");
-            assert_eq!(HedgeAfter::Quantile(read).text(), text.trim());
-        }
-        for text in ["250ms", "0s", "1.5s"] {
-            assert_eq!(HedgeAfter::parse(text).map(HedgeAfter::text).as_deref(), Some(text));
-        }
-        for text in [
-            "", "p", "p0", "p49", "p49.99", "p99.95", "p100", "p9x", "p95s", "p-95", "p+95", "p 95", "p.95", "p95.",
-            "p9.9.9", "p9e1", "pinf", "pNaN", "P95", "95", "soon", "366d",
-        ] {
-            assert_eq!(HedgeAfter::parse(text), None, "{text}");
         }
     }
 }

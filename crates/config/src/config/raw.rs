@@ -27,7 +27,7 @@ use super::server::ServerKeys;
 use super::settings::{HostLimits, Precisions, absolute};
 use super::text::{self, ExpandedText, Secret};
 use super::user::{RawTeam, RawUser, UserKeys};
-use super::{Policy, Price, RaceSettings, Retention, UpstreamStream, units};
+use super::{Price, RaceSettings, Retention, UpstreamStream, units};
 
 /// The file.
 pub(super) struct RawConfig {
@@ -201,7 +201,7 @@ impl RawConfig {
         let (server, store) = (section(&mut root, "server"), section(&mut root, "store"));
         let (catalogue, incidents) = (section(&mut root, "catalogue"), section(&mut root, "incidents"));
         let otlp = section(&mut root, "otlp");
-        let race: RaceSettings = section(&mut root, "race");
+        let race = section(&mut root, "race");
         let providers = root
             .named_tables("providers", &["api_key", "base_url", "simulate"])
             .into_iter()
@@ -215,24 +215,8 @@ impl RawConfig {
         let teams = root.named_tables("teams", &marks).into_iter().map(RawTeam::read).collect();
         let probes = RawProbes::read(&mut root);
         root.finish();
-        let race = anew(Some(scope), "[race]", race);
         RawConfig { server, store, catalogue, incidents, otlp, race, providers, models, users, limits, teams, probes }
     }
-}
-
-/// Settings without the old names of policies, which are kept for one version. `scope`: for a warning.
-fn anew(scope: Option<&ReaderScope<'_>>, table: &str, race: RaceSettings) -> RaceSettings {
-    let Some(anew) = race.without_old_names() else { return race };
-    let Some(scope) = scope else { return anew };
-    let old = match race.policy {
-        Policy::Hedge => format!("policy = \"hedge\" with hedge_after = \"{}\"", race.hedge_after.text()),
-        policy => format!("policy = \"{}\"", policy.as_str()),
-    };
-    let budget = if race.policy == Policy::Fastest { " with budget = 0" } else { "" };
-    scope.warn(format!(
-        "{table}: {old} is an old name, which the next version refuses: it means policy = \"adaptive\"{budget}"
-    ));
-    anew
 }
 
 fn section<T: TableKeys>(root: &mut TomlTable<'_, '_>, key: &'static str) -> T {
@@ -247,8 +231,6 @@ impl RawModel {
         check_name(table.scope, &format!("the model name in {}", table.name), &name);
         let keys = ModelKeys::read(&mut table, &ModelKeys::default());
         let race = RaceSettings::read(&mut table, race);
-        let is_own = ["policy", "hedge_after"].iter().any(|key| table.has(key));
-        let race = anew(is_own.then_some(table.scope), &table.name, race);
         let mut upstreams = keys.upstreams;
         for upstream in &mut upstreams {
             upstream.keys.upstream_stream = upstream.keys.upstream_stream.or(keys.upstream_stream);

@@ -17,13 +17,12 @@ use super::body::{BrokenOff, LastHandover, RelayBody, RelayObserver, RelayStep, 
 use super::{broken_off, without_usage};
 use crate::attempt::{Attempt, EventStream, ItemKind, ReadyAttempt};
 use crate::race::CutReason;
-use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::memory::Lease;
 use photofinish_routing::verdict::may_be_rescued;
 use photofinish_wire::answer::rescue::{DeliveredAnswer, HeldCalls, JoinMethod, JoinedAnswer};
 
-/// While a call is held the client hears something this often.
+/// While a call is held, and after a break, the client hears something this often, whatever upstreams send.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// The trailer that names the upstream that continued the answer.
@@ -60,8 +59,8 @@ pub struct RescuedBody<W> {
     delivered: DeliveredAnswer,
     /// Calls that the client cannot use yet.
     calls: HeldCalls,
-    /// Since when the client got nothing because a call is held.
-    silent: Option<Instant>,
+    /// Until the client hears something, where it gets nothing because a call is held or another upstream is asked.
+    silent: Option<Pin<Box<Sleep>>>,
     /// Memory for the delivered part, and for what is held.
     lease: Lease,
     /// Sent at the end.
@@ -103,31 +102,52 @@ impl<W: RelayObserver> RescuedBody<W> {
                 RescueStage::Winner(mut relay) => match relay.poll_next(context) {
                     Poll::Pending => {
                         self.stage = RescueStage::Winner(relay);
-                        return Poll::Pending;
+                        return self.poll_heartbeat(context);
                     }
                     Poll::Ready(next) => self.of_winner(relay, next),
                 },
                 RescueStage::Asking(mut asking) => match asking.poll(context) {
                     Poll::Pending => {
                         self.stage = RescueStage::Asking(asking);
-                        return Poll::Pending;
+                        self.keep_alive();
+                        return self.poll_heartbeat(context);
                     }
                     Poll::Ready(answered) => self.of_asked(*asking, answered),
                 },
                 RescueStage::Joining(mut joining) => match joining.poll(context) {
                     Poll::Pending => {
                         self.stage = RescueStage::Joining(joining);
-                        return Poll::Pending;
+                        return self.poll_heartbeat(context);
                     }
                     Poll::Ready(step) => self.of_joined(joining, step),
                 },
                 RescueStage::Ended => return Poll::Ready(None),
             };
             self.stage = stage;
-            if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
-                return Poll::Ready(Some(bytes));
+            let bytes = bytes.filter(|bytes| !bytes.is_empty());
+            if bytes.is_some() {
+                self.silent = None;
+            }
+            if self.calls.bytes() > 0 {
+                self.keep_alive();
+            }
+            if bytes.is_some() {
+                return Poll::Ready(bytes);
             }
         }
+    }
+
+    fn poll_heartbeat(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let Some(silent) = &mut self.silent else { return Poll::Pending };
+        ready!(silent.as_mut().poll(context));
+        self.silent = None;
+        self.keep_alive();
+        Poll::Ready(Some(Bytes::from_static(self.delivered.surface().heartbeat())))
+    }
+
+    /// From now on the client waits.
+    fn keep_alive(&mut self) {
+        self.silent.get_or_insert_with(|| Box::pin(tokio::time::sleep(HEARTBEAT)));
     }
 
     fn of_winner(&mut self, mut relay: Box<RelayBody<W>>, next: RelayStep) -> (RescueStage<W>, Option<Bytes>) {
@@ -321,12 +341,6 @@ impl<W: RelayObserver> RescuedBody<W> {
             self.rescue = None;
             bytes = [bytes, self.calls.release()].concat().into();
             self.lease.settle(0);
-        }
-        if self.calls.bytes() == 0 || !bytes.is_empty() {
-            self.silent = None;
-        } else if self.silent.get_or_insert_with(Instant::now).elapsed() >= HEARTBEAT {
-            self.silent = None;
-            return Bytes::from_static(self.delivered.surface().heartbeat());
         }
         bytes
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::answer::ReplayedPlan;
 use super::past_requests::PastRequests;
 use photofinish_base::order::StableSort as _;
-use photofinish_config::config::units::{bounded, duration_within, within};
-use photofinish_config::config::{Config, HedgeAfter, ModelConfig, Objective, Policy, RaceSettings, SloSettings};
+use photofinish_config::config::units::{bounded, duration_within, format_duration, within};
+use photofinish_config::config::{Config, ModelConfig, Objective, Policy, RaceSettings, SloSettings};
 use photofinish_history::estimate::goodput;
 use photofinish_history::report::question::{RaceWindow, TimePoint, choice, moment, slo, whole_number};
 use photofinish_history::store::SourceFilter;
@@ -31,8 +31,8 @@ pub struct ReplayQuestion {
     #[arg(long, value_name = "OBJECTIVE")]
     pub optimise: Option<Objective>,
     /// For hedge: a duration, such as 250ms.
-    #[arg(long, value_name = "DELAY", value_parser = hedge_after)]
-    pub hedge_after: Option<HedgeAfter>,
+    #[arg(long, value_name = "DELAY", value_parser = |text: &str| duration_within(text, RaceSettings::HEDGE_AFTER))]
+    pub hedge_after: Option<Duration>,
     /// The targets of goodput, such as ttft=1s,tpot=50ms.
     #[arg(long, value_name = "TARGETS", value_parser = targets)]
     pub slo: Option<goodput::SloTargets>,
@@ -98,7 +98,7 @@ impl ReplayQuestion {
             ttft: self.slo.and_then(|slo| slo.ttft_us).map_or(model.slo.ttft, micros),
             tpot: self.slo.and_then(|slo| slo.tpot_ms).map_or(model.slo.tpot, |ms| micros((ms * 1e3) as i64)),
         };
-        let settings = RaceSettings {
+        RaceSettings {
             policy,
             budget: self.budget.unwrap_or(model.budget),
             optimise: self.optimise.unwrap_or(model.optimise),
@@ -106,8 +106,7 @@ impl ReplayQuestion {
             hold_max: self.hold_max.unwrap_or(model.hold_max),
             slo,
             ..model.clone()
-        };
-        settings.without_old_names().unwrap_or(settings)
+        }
     }
 }
 
@@ -135,7 +134,7 @@ fn name(settings: &RaceSettings) -> String {
     };
     let told = |setting: &PolicySetting| match setting {
         PolicySetting::Objective => optimise.clone(),
-        PolicySetting::HedgeAfter => format!("{optimise} after {}", settings.hedge_after.text()),
+        PolicySetting::HedgeAfter => format!("{optimise} after {}", format_duration(settings.hedge_after)),
         PolicySetting::Budget => format!(", budget {}", settings.budget),
         PolicySetting::HoldMax | PolicySetting::Weights => String::new(),
     };
@@ -144,10 +143,6 @@ fn name(settings: &RaceSettings) -> String {
 
 fn micros(us: i64) -> Duration {
     Duration::from_micros(us.unsigned_abs())
-}
-
-fn hedge_after(text: &str) -> Result<HedgeAfter, String> {
-    HedgeAfter::parse(text).ok_or_else(|| format!("expected {}", HedgeAfter::EXPECTED))
 }
 
 fn targets(text: &str) -> Result<goodput::SloTargets, String> {

@@ -11,7 +11,7 @@ use crate::rehearse::{
 };
 use photofinish_base::clock::SECOND_US;
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::{self, HedgeAfter, ModelConfig, Policy, RaceSettings};
+use photofinish_config::config::{self, ModelConfig, Policy, RaceSettings};
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_history::record::{AttemptOutcome, RaceOutcome, RaceSource};
 use photofinish_routing::money::tariff::{PromptTokens, Tariff};
@@ -182,8 +182,7 @@ impl SimulatedWorld for World {
 }
 
 fn plan(model: &ModelConfig, policy: Policy) -> ReplayedPlan {
-    let hedge_after = HedgeAfter::parse("p90").unwrap();
-    ReplayedPlan { name: policy.as_str().into(), settings: RaceSettings { policy, hedge_after, ..model.race.clone() } }
+    ReplayedPlan { name: policy.as_str().into(), settings: RaceSettings { policy, ..model.race.clone() } }
 }
 
 fn answer(past: &PastRequests, plans: &[ReplayedPlan]) -> ReplayReport {
@@ -261,9 +260,8 @@ fn slow_and_quick() -> (Arc<ModelConfig>, PastRequests) {
     (model, past)
 }
 
-fn slow_and_quick_under(policy: Policy, budget: f64, hedge_after: &str) -> (f64, f64) {
+fn slow_and_quick_under(policy: Policy, budget: f64, hedge_after: Duration) -> (f64, f64) {
     let (model, past) = slow_and_quick();
-    let hedge_after = HedgeAfter::parse(hedge_after).unwrap();
     let settings = RaceSettings { policy, budget, hedge_after, ..model.race.clone() };
     let row = answer(&past, &[ReplayedPlan { name: String::new(), settings }]).rows.remove(0);
     (row.figures[0] / 1e3, row.figures[6])
@@ -271,14 +269,14 @@ fn slow_and_quick_under(policy: Policy, budget: f64, hedge_after: &str) -> (f64,
 
 #[test]
 fn without_a_budget_an_unknown_upstream_is_tried_first_as_the_gateway_does() {
-    let (p50_ms, attempts) = slow_and_quick_under(Policy::Adaptive, 0.0, "1s");
+    let (p50_ms, attempts) = slow_and_quick_under(Policy::Adaptive, 0.0, Duration::from_secs(1));
     assert!((p50_ms - 60.0).abs() < 1.0, "{p50_ms}");
     assert!((attempts - 1.0).abs() < 1e-9, "{attempts}");
 }
 
 #[test]
 fn hedge_with_a_given_delay_keeps_the_listed_order_as_the_gateway_does() {
-    let (p50_ms, attempts) = slow_and_quick_under(Policy::Hedge, 0.1, "200ms");
+    let (p50_ms, attempts) = slow_and_quick_under(Policy::Hedge, 0.1, Duration::from_millis(200));
     assert!((p50_ms - 260.0).abs() <= 1.0, "{p50_ms}");
     assert!((attempts - 2.0).abs() < 1e-9, "{attempts}");
 }

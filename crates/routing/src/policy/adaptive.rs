@@ -1,5 +1,5 @@
 //! The decision of `adaptive`: which upstreams to start at arrival, at a timer and after a failure, weighing time against money. Not
-//! for the policy `rule`.
+//! for the simple rule, which decides with a small budget: that is `rule`.
 //!
 //! A hedge to `k` at time `a` gains what is still open at `a` and would be met by `k`. It costs `λ · cost / mean cost` with the
 //! probability that it starts. Everything is a sum over one grid of times, and only likely optima are evaluated: the best two
@@ -173,7 +173,13 @@ impl<'s> HedgeOptions<'s> {
         running: &[AttemptView],
     ) -> HedgeOptions<'s> {
         let median = leader.alive.partition_point(|alive| *alive > 0.5);
-        let candidates: CandidateOrder = joinable(question, scores, running).iter().take(HEDGE_CANDIDATES).collect();
+        // At arrival one of the same domain as the best would take the place of one that may stand beside it.
+        let best = scores.best.iter().next().filter(|_| running.is_empty()).map(|best| [AttemptView::waiting(best, 0)]);
+        let stands_apart = |place: &usize| {
+            best.as_ref().is_none_or(|best| best[0].candidate == *place || question.may_join(*place, best))
+        };
+        let joinable = joinable(question, scores, running);
+        let candidates: CandidateOrder = joinable.iter().filter(stands_apart).take(HEDGE_CANDIDATES).collect();
         let first = median.saturating_sub(EARLIER);
         let mut hedges = HedgeOptions { scores, candidates, first, met: [[[0.0; TIMES]; TIMERS]; HEDGE_CANDIDATES] };
         for (candidate, met) in candidates.iter().zip(&mut hedges.met) {

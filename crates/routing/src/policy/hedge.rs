@@ -22,7 +22,7 @@ impl PolicyRules for Hedge {
     fn open(&self, state: &PolicyState, plan: &mut RacePlan, now_us: i64) {
         let regular = state.regular();
         let settings = &state.parts.settings;
-        put_off(&mut plan.entries[..regular.min(settings.max_attempts)], settings.hedge_after.delay());
+        put_off(&mut plan.entries[..regular.min(settings.max_attempts)], settings.hedge_after);
         state.reasons.add(DecisionReason::Listed);
         let mut domains: Vec<u32> = Vec::new();
         for (place, entry) in plan.entries[..regular].iter_mut().enumerate() {

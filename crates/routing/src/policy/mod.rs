@@ -38,7 +38,7 @@ pub fn rules(policy: Policy) -> &'static dyn PolicyRules {
     match policy {
         Policy::Race => &race::All,
         Policy::Hedge => &hedge::Hedge,
-        Policy::Adaptive | Policy::Rule | Policy::Fastest => &adaptive::Adaptive,
+        Policy::Adaptive => &adaptive::Adaptive,
         Policy::Fallback => &fallback::Fallback,
         Policy::Weighted => &weighted::Weighted,
     }

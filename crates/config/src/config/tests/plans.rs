@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn nothing_said_is_the_documented_default() {
     let race = good("").race;
-    assert_eq!((race.policy, race.hedge_after), (Policy::Adaptive, HedgeAfter::After(Duration::from_secs(1))));
+    assert_eq!((race.policy, race.hedge_after), (Policy::Adaptive, Duration::from_secs(1)));
     assert_eq!((race.optimise, race.budget, race.hold_max), (Objective::Auto, 0.1, Duration::from_millis(300)));
     assert_eq!((race.max_attempts, race.failovers, race.patience), (4, 64, 4.0));
     assert_eq!(race.slo, SloSettings { ttft: Duration::from_secs(1), tpot: Duration::from_millis(50) });
@@ -35,7 +35,7 @@ fn a_model_may_set_part_of_it() {
     let race = &config.models["m"].race;
     assert_eq!((race.policy, race.optimise, race.budget), (Policy::Hedge, Objective::Goodput, 0.0));
     assert_eq!((race.patience, race.failovers), (0.0, 1));
-    assert_eq!((race.hedge_after.text().as_str(), race.hold_max), ("250ms", Duration::ZERO));
+    assert_eq!((race.hedge_after, race.hold_max), (Duration::from_millis(250), Duration::ZERO));
     assert_eq!(race.slo, SloSettings { ttft: Duration::from_millis(500), tpot: Duration::from_micros(500) });
     assert_eq!((config.race.budget, config.race.hold_max), (10.0, Duration::from_secs(5)));
     assert_eq!((config.race.keepalive, race.keepalive), (Some(Duration::from_secs(2)), None));
@@ -69,33 +69,4 @@ fn what_a_budget_is_counted_in_is_said_where_it_is_not_money() {
         good("models.m = { upstreams = [\"groq/m\", \"cerebras/m\"], policy = \"adaptive\", budget = 0 }").warnings,
     ];
     assert!(quiet.iter().all(Vec::is_empty), "{quiet:?}");
-}
-
-#[test]
-fn old_names_of_policies_mean_what_is_left_of_them_for_one_version() {
-    for (keys, budget, words) in [
-        ("policy = \"fastest\"", 0.0, "policy = \"fastest\" is an old name"),
-        ("policy = \"rule\"", 0.1, "policy = \"rule\" is an old name"),
-        (
-            "policy = \"hedge\"\nhedge_after = \"p95\"",
-            0.1,
-            "policy = \"hedge\" with hedge_after = \"p95\" is an old name",
-        ),
-    ] {
-        for config in [
-            format!("[race]\n{keys}\n[models.m]\nupstreams = [\"ollama/x\"]"),
-            format!("[models.m]\nupstreams = [\"ollama/x\"]\n{keys}"),
-        ] {
-            let config = good(&config);
-            let race = &config.models["m"].race;
-            assert_eq!((race.policy, race.budget), (Policy::Adaptive, budget), "{keys}");
-            assert_eq!(
-                config.warnings.iter().filter(|warning| warning.contains(words)).count(),
-                1,
-                "{:?}",
-                config.warnings
-            );
-        }
-    }
-    assert_eq!(good("race.hedge_after = \"p95\"").warnings, [""; 0]);
 }

@@ -10,7 +10,7 @@ use crate::proxy::stored::recall::Holders;
 use photofinish_base::printable::quoted;
 use photofinish_config::config::units::{format_duration, parse_duration};
 use photofinish_config::config::{
-    HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Override, Permit, Policy, RaceSettings, SloSettings, User, nearest,
+    Lossy, MAX_ATTEMPTS, Objective, Override, Permit, Policy, RaceSettings, SloSettings, User, nearest,
 };
 use photofinish_config::keyring::HashedKey;
 use photofinish_routing::policy::{ExtraStarts, rules};
@@ -53,7 +53,7 @@ pub struct Overrides {
     pub upstreams: Option<String>,
     /// The only upstreams that may have what the request names.
     pub holders: Option<Holders>,
-    hedge_after: Option<HedgeAfter>,
+    hedge_after: Option<Duration>,
     max_attempts: Option<usize>,
     optimise: Option<Objective>,
     budget: Option<f64>,
@@ -94,7 +94,7 @@ pub fn read(headers: &HeaderMap, user: Option<&User>) -> Result<Overrides, Rejec
         policy: value(headers, POLICY, policy)?,
         upstreams: value(headers, UPSTREAMS, |text| Ok(text.to_owned()))?,
         holders: None,
-        hedge_after: value(headers, HEDGE_AFTER, hedge_after)?,
+        hedge_after: value(headers, HEDGE_AFTER, |text| duration(text, RaceSettings::HEDGE_AFTER))?,
         max_attempts: value(headers, ATTEMPTS, attempts)?,
         optimise: value(headers, OPTIMISE, optimise)?,
         budget: value(headers, BUDGET, budget)?,
@@ -132,7 +132,7 @@ impl Overrides {
     }
 
     fn apply(&self, settings: &RaceSettings) -> RaceSettings {
-        let asked = RaceSettings {
+        RaceSettings {
             policy: self.policy.unwrap_or(settings.policy),
             hedge_after: self.hedge_after.unwrap_or(settings.hedge_after),
             max_attempts: self.max_attempts.unwrap_or(settings.max_attempts),
@@ -145,8 +145,7 @@ impl Overrides {
             hold_max: self.hold_max.unwrap_or(settings.hold_max),
             lossy: self.lossy.unwrap_or(settings.lossy),
             ..settings.clone()
-        };
-        asked.without_old_names().unwrap_or(asked)
+        }
     }
 
     /// Checks the name of a header that begins with `x-photofinish-` and contains no key.
@@ -211,10 +210,6 @@ fn none_of(text: &str, names: &[&str]) -> String {
     format!("{} is none of {}", quoted(text), names.join(", "))
 }
 
-fn hedge_after(text: &str) -> Result<HedgeAfter, String> {
-    HedgeAfter::parse(text).ok_or_else(|| format!("{} is not {}", quoted(text), HedgeAfter::EXPECTED))
-}
-
 fn attempts(text: &str) -> Result<usize, String> {
     let attempts = text.parse().ok().filter(|attempts| (1..=MAX_ATTEMPTS).contains(attempts));
     attempts.ok_or_else(|| format!("{} is not a whole number from 1 to {MAX_ATTEMPTS}", quoted(text)))
@@ -272,11 +267,8 @@ pub fn raised(allowed: &RaceSettings, asked: &RaceSettings) -> Option<(Override,
     if after > before {
         return Some((Override::Policy, spelt(allowed)));
     }
-    if after == ExtraStarts::Late
-        && before == ExtraStarts::Late
-        && asked.hedge_after.delay() < allowed.hedge_after.delay()
-    {
-        return Some((Override::HedgeAfter, format!("hedge_after = {:?}", allowed.hedge_after.text())));
+    if after == ExtraStarts::Late && before == ExtraStarts::Late && asked.hedge_after < allowed.hedge_after {
+        return Some((Override::HedgeAfter, format!("hedge_after = {:?}", format_duration(allowed.hedge_after))));
     }
     // Losers cost what they run on, and no budget counts it.
     if after < ExtraStarts::Late {
@@ -315,7 +307,7 @@ mod tests {
         assert_eq!(applied(&[]), config.race);
         let all = [
             (POLICY, "adaptive"),
-            (HEDGE_AFTER, "p99.9"),
+            (HEDGE_AFTER, "90ms"),
             (ATTEMPTS, "2"),
             (OPTIMISE, "goodput"),
             (BUDGET, "10"),
@@ -325,7 +317,7 @@ mod tests {
         ];
         let expected = RaceSettings {
             policy: Policy::Adaptive,
-            hedge_after: HedgeAfter::parse("p99.9").unwrap(),
+            hedge_after: Duration::from_millis(90),
             max_attempts: 2,
             optimise: Objective::Goodput,
             budget: 10.0,
@@ -337,15 +329,16 @@ mod tests {
         assert_eq!(applied(&all), expected);
         let half = applied(&[(SLO, "tpot=0.5ms"), (HEDGE_AFTER, "300ms")]);
         assert_eq!((half.slo.ttft, half.slo.tpot), (config.race.slo.ttft, Duration::from_micros(500)));
-        assert_eq!(half.hedge_after, HedgeAfter::After(Duration::from_millis(300)));
+        assert_eq!(half.hedge_after, Duration::from_millis(300));
         assert_eq!(read(&headers(&[(UPSTREAMS, "a/b, c/d")]), None).unwrap().upstreams.as_deref(), Some("a/b, c/d"));
     }
 
     #[test]
     fn a_bad_value_is_named_with_what_is_expected() {
         for (name, values, expected) in [
-            (POLICY, &["quickest", "", "Race"][..], "race, hedge, "),
-            (HEDGE_AFTER, &["soon", "p0", "p100", "p9x", "p99.99", ""], "\"250ms\""),
+            (POLICY, &["quickest", "fastest", "rule", "", "Race"][..], "race, hedge, "),
+            (HEDGE_AFTER, &["soon", "p95", ""], "\"250ms\""),
+            (HEDGE_AFTER, &["366d"], "at most 365d"),
             (ATTEMPTS, &["0", "17", "x", "-1"], "1 to 16"),
             (OPTIMISE, &["tpot", "TTFT", ""], "auto, ttft, completion, goodput"),
             (BUDGET, &["-0.1", "10.1", "nan", "inf", "-inf", "1e99", "ten", "10 %", ""], "0 to 10"),
@@ -438,21 +431,20 @@ mod override_cost_tests {
             (HEDGE, RACE, Some(Policy)),
             (HEDGE, "policy = \"hedge\"; hedge_after = \"501ms\"", None),
             (HEDGE, "policy = \"hedge\"; hedge_after = \"499ms\"", Some(HedgeAfter)),
-            (HEDGE, "policy = \"hedge\"; hedge_after = \"p99\"", None),
             (HEDGE, "policy = \"hedge\"; hedge_after = \"1ms\"; max_attempts = 1", None),
             (HEDGE, ADAPTIVE, None),
             (ADAPTIVE, RACE, Some(Policy)),
             (ADAPTIVE, HEDGE, Some(Policy)),
             (ADAPTIVE, "policy = \"race\"; max_attempts = 1", None),
-            (ADAPTIVE, "policy = \"rule\"; budget = 0.1; hedge_after = \"1ms\"", None),
+            (ADAPTIVE, "policy = \"adaptive\"; budget = 0.1; hedge_after = \"1ms\"", None),
             (ADAPTIVE, "policy = \"adaptive\"; budget = 0.05; optimise = \"completion\"; hold_max = \"5s\"", None),
             (ADAPTIVE, "policy = \"adaptive\"; budget = 0.2", Some(Budget)),
             (FREE, "policy = \"race\"; budget = 0.0", Some(Policy)),
-            (FREE, "policy = \"rule\"; budget = 0.0", None),
+            (FREE, "policy = \"adaptive\"; budget = 0.0", None),
             (FREE, "policy = \"adaptive\"; budget = 0.01", Some(Budget)),
             (FALLBACK, ADAPTIVE, Some(Policy)),
             (FALLBACK, "policy = \"weighted\"", None),
-            (FALLBACK, "policy = \"fastest\"", None),
+            (FALLBACK, "policy = \"adaptive\"; budget = 0.0", None),
             (ONE, RACE, Some(MaxAttempts)),
             (ONE, "policy = \"hedge\"; max_attempts = 1; hedge_after = \"0s\"", None),
         ] {

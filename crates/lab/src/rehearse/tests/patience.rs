@@ -161,6 +161,24 @@ fn a_healed_favourite_is_found_again() {
 }
 
 #[test]
+fn a_healed_favourite_that_is_little_better_wins_half_again() {
+    let ill = 120 * SECOND_US..180 * SECOND_US;
+    for (hangs, per_s) in [(false, 2), (false, 8), (true, 2)] {
+        let truth = |dispatch: &Dispatch| match (dispatch.upstream, ill.contains(&dispatch.at_us)) {
+            (0, true) if hangs => SimulatedResponse::Hangs,
+            (0, true) => about(dispatch, 3_000.0),
+            (0, false) => about(dispatch, 600.0),
+            _ => about(dispatch, 760.0),
+        };
+        let told = played("policy = \"adaptive\"\nbudget = 0.1", 2, (per_s * 250, SECOND_US / per_s as i64), &truth);
+        let is_half = |races: &[Told]| races.iter().filter(|race| race.winner == Some(0)).count() >= races.len() / 2;
+        let back = told.windows(20).find(|races| races[0].at_us >= ill.end && is_half(races));
+        let after_s = back.map(|races| (races[0].at_us - ill.end) / SECOND_US);
+        assert!(after_s.is_some_and(|after_s| after_s <= 10), "hangs {hangs}, {per_s} per second: {after_s:?}");
+    }
+}
+
+#[test]
 fn no_request_waits_for_hung_upstreams_at_any_budget() {
     // 2,000 requests a day, and three of five hang for twenty minutes.
     let hangs = 12_000 * SECOND_US..13_200 * SECOND_US;
@@ -266,7 +284,9 @@ fn a_second_tier_is_asked_when_the_first_is_not_usable() {
 #[test]
 fn a_slow_model_before_a_quick_one_is_not_raced_every_time() {
     let truth = |dispatch: &Dispatch| about(dispatch, if dispatch.upstream == 0 { 9_000.0 } else { 300.0 });
-    let told = played("policy = \"fallback\"", 2, (500, 10 * SECOND_US), &truth);
-    let beside = told[100..].iter().filter(|race| race.starts > 1).count();
-    assert!(beside <= 8, "{beside} of 400");
+    for every_s in [1, 10, 40] {
+        let told = played("policy = \"fallback\"", 2, (1_100, every_s * SECOND_US), &truth);
+        let beside = told[100..].iter().filter(|race| race.starts > 1).count();
+        assert!(beside <= 10, "every {every_s} s: {beside} of 1,000");
+    }
 }

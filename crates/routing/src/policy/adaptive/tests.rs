@@ -152,6 +152,11 @@ fn never_within_one_domain() {
     assert_eq!(open(&question(&same, terms(0.0))).hedge_at_us, None);
     let other = [of(1), of(1), of(2)];
     assert_eq!(next(&question(&other, terms(0.0)), &late), (NextDecision::Start(2), DecisionReason::Hedged));
+    let opening = open(&question(&other, terms(0.0)));
+    assert!(
+        opening.also.iter().chain(opening.hedge).any(|hedge| hedge == 2),
+        "the third is seen behind two of one domain"
+    );
 }
 
 #[test]

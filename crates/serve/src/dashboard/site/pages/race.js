@@ -130,8 +130,6 @@ const POLICIES = {
   hedge: "starts the next upstream a fixed time after the one before",
   fallback: "starts the next upstream after a failure, or when one is late",
   weighted: "starts one upstream drawn by its weight, the others after a failure or when it is late",
-  fastest: "starts the fastest upstream, the others after a failure",
-  rule: "starts the fastest upstream, and one more when it is late",
   adaptive: "starts the best upstream by what it has learned, and others when that pays and the budget allows it",
 };
 /** @type {Record<string, string>} the codes of the column `why` */
