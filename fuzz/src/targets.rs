@@ -252,6 +252,7 @@ static DEMANDING: LazyLock<[Quirks; 2]> = LazyLock::new(|| {
         result_media: false,
         system_turns: Some(false),
         cache_marks: Some(1),
+        plain_user_ids: true,
         forced_tools: false,
         thinking: ThinkingForm::Effort,
         thinking_off: ThinkingOff::Never,

@@ -20,6 +20,7 @@ SHELLS = {
     "shell": lambda command: {"command": ["bash", "-lc", command]},
 }
 SEARCH, MCP_TOOL, MCP_SAYS = "tool_search", "mcp__sky__weather", "sunny"
+SEARCH_STEP = 4
 # Codex with its newer models has a shell only inside of scripts.
 SCRIPTS = ("exec", "functions__exec")
 
@@ -44,6 +45,8 @@ class Runs:
             if call and step < int(goal):
                 self.came_back(asked, name, step)
                 self.done[name] = step + 1
+                if step + 1 == SEARCH_STEP and searches(asked):
+                    self.searched.add(name)
                 return Answer([*pieces, *calls(asked, call, name, step + 1)], "tools", len(text) // 4, 30)
         said = f"<state_snapshot>{name} has done {step} steps.</state_snapshot>" if marks else "Nothing to do."
         return Answer([*pieces, Piece("text", said)], "stop", FULL if is_full else len(text) // 4, 20)
@@ -52,12 +55,15 @@ class Runs:
         """The command joins what it prints, so that only its result has it in one piece."""
         if step and asked.results and not any(f"{name}-step-{step}-done" in result for result in asked.results):
             self.trouble.append(f"{name}: step {step} did not come back: {asked.results[-1][:200]}")
-        if step == 4 and SEARCH in asked.tools:
-            self.searched.add(name)
         if step == 8 and name in self.searched and MCP_TOOL not in asked.tools:
             self.trouble.append(f"{name}: the search for tools found none")
         if step == 8 and MCP_TOOL in asked.tools and not any(MCP_SAYS in result for result in asked.results):
             self.trouble.append(f"{name}: the tool of the MCP server did not answer")
+
+
+def searches(asked):
+    """Codex has tools to find; Qwen Code has a search by the same name, and nothing behind it."""
+    return SEARCH in asked.tools and "apply_patch" in asked.tools
 
 
 def calls(asked, call, run, step):
@@ -70,7 +76,7 @@ def calls(asked, call, run, step):
         is_custom = "apply_patch" in asked.custom
         made.append(Piece("call", patch if is_custom else json.dumps({"input": patch}), "apply_patch", is_custom))
     # A tool of an MCP server, which Codex's older models find by a search.
-    if step == 4 and SEARCH in asked.tools:
+    if step == SEARCH_STEP and searches(asked):
         made.append(Piece("call", json.dumps({"query": "weather"}), SEARCH))
     if step == 8 and MCP_TOOL in asked.tools:
         namespace, name = asked.namespaces.get(MCP_TOOL, ("", MCP_TOOL))

@@ -29,6 +29,21 @@ pub(crate) const UNKNOWN_REASONING: &str = "(The reasoning of this turn is not k
 /// caches of other vendors would never hit.
 pub(crate) const BILLING: &str = "x-anthropic-billing-header:";
 
+/// The types of tools and items that Codex sends, and that few servers beside OpenAI's know.
+pub(crate) const CODEX_TYPES: [&str; 11] = [
+    "additional_tools",
+    "custom",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "local_shell",
+    "local_shell_call",
+    "local_shell_call_output",
+    "namespace",
+    "tool_search",
+    "tool_search_call",
+    "tool_search_output",
+];
+
 /// What the system says in the middle of a conversation, for a vendor that takes it only from the user.
 pub(crate) fn reminder(text: &str) -> String {
     format!("<system-reminder>\n{text}\n</system-reminder>")
@@ -54,6 +69,8 @@ macro_rules! each_quirk {
             responses_for: ResponsesFor = ResponsesFor::Nothing;
             /// It has `/v1/responses` (dialect `responses`, of providers that speak `openai` too).
             responses: bool = true;
+            /// It takes Codex's tools and items on `/v1/responses`; other ones go up as chats (as `responses`).
+            codex_tools: bool = true;
             /// It takes `developer` turns (dialect `openai`).
             developer_turns: bool = true;
             /// It takes a user turn right after the result of a tool (dialect `openai`).
@@ -90,6 +107,8 @@ macro_rules! each_quirk {
             claude: bool = false;
             /// The most cache marks of a request: the first ones are left out (dialects `anthropic` and `bedrock`).
             cache_marks: u64;
+            /// It takes letters, digits, `_` and `-` alone in `metadata.user_id` (dialect `anthropic`).
+            plain_user_ids: bool = false;
             /// It takes cache marks that last an hour (dialect `bedrock`).
             long_cache: bool = false;
             /// The longest answer in tokens: a request for more is cut to it (dialects `anthropic`, `bedrock` and `openai`).
@@ -281,6 +300,19 @@ impl Quirks {
             ResponsesFor::Tools => has_tools,
             ResponsesFor::All => true,
         }
+    }
+
+    /// Whether a request of the Responses API goes up as a chat, where the provider has chats too.
+    pub fn goes_to_chat(&self, body: &[u8]) -> bool {
+        let says = |name: &str| memchr::memmem::find(body, format!("\"{name}\"").as_bytes()).is_some();
+        !self.responses || !self.codex_tools && CODEX_TYPES.iter().any(|name| says(name))
+    }
+
+    /// An id of a user as it takes it: each other character becomes a dash.
+    pub(crate) fn user_id(&self, id: &str) -> Option<String> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let exceeds = self.plain_user_ids && !id.chars().all(is_plain);
+        exceeds.then(|| id.chars().map(|c| if is_plain(c) { c } else { '-' }).collect())
     }
 
     /// The limit of an answer that it takes: a higher one is cut, and named.

@@ -344,6 +344,38 @@ async fn an_upstream_without_the_responses_api_is_asked_on_chat() {
 }
 
 #[tokio::test]
+async fn tools_of_codex_go_as_chats_to_a_server_that_does_not_know_them() {
+    // A refusal teaches it, and the catalogue knows it of some.
+    for (provider, attempts) in [("openai", ["2", "1"]), ("xai", ["1", "1"])] {
+        let fake = FakeProvider::answering(|request| match request.path.as_str() {
+            "/v1/responses" if request.json()["tools"][0]["type"] == "custom" => {
+                refused(422, "tools[0].type: unknown variant `custom`, expected one of `function`, `web_search`, `mcp`")
+            }
+            "/v1/responses" => Script::of(Dialect::Responses).whole_stream(&["hi"]),
+            _ => Script::stream(&["hi"]),
+        })
+        .await;
+        let gateway = Setup::new().provider(provider, &fake, &format!("discover = false\n{HELD}")).start().await;
+        let surface = Surface::Responses;
+        for (kind, path, attempts) in [
+            ("custom", "/v1/chat/completions", attempts[0]),
+            ("custom", "/v1/chat/completions", attempts[1]),
+            ("function", "/v1/responses", "1"),
+        ] {
+            let tool = json!({"type": kind, "name": "apply_patch", "parameters": {"type": "object"}});
+            let body = with(surface.body(&format!("{provider}/m"), true), &json!({"tools": [tool]}));
+            let response = read_response(&mut gateway.post(surface.path(), &body).await).await;
+            let told = response.header("x-photofinish-attempts");
+            assert_eq!((response.status, told), (200, attempts), "{provider} {kind}: {}", response.body);
+            let last = fake.requests().pop().unwrap();
+            assert_eq!((last.path.as_str(), last.json()["tools"].as_array().unwrap().len()), (path, 1));
+            assert_eq!(surface.streamed_text(&response), "hi");
+        }
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn tools_of_models_that_reason_go_up_on_the_path_that_takes_them() {
     let fake = FakeProvider::answering(|request| match request.path.as_str() {
         "/v1/responses" => Script::of(Dialect::Responses).whole_stream(&["hi"]),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::changes::rename;
 use super::turns::{SYSTEM_ROLES, cache_marks, has_parts};
-use super::{CallIdForm, PastReasoning, QuirkSet, ResponsesFor, ThinkingForm};
+use super::{CODEX_TYPES, CallIdForm, PastReasoning, QuirkSet, ResponsesFor, ThinkingForm};
 use crate::answer::error::RefusalWords;
 use crate::dialect::Surface;
 use crate::json::numbers::parse;
@@ -85,7 +85,12 @@ pub fn lesson(request: &RefusedRequest<'_>, body: &[u8]) -> Option<Lesson> {
     let value = parse(request.body).ok()?;
     let looked = Looked { request, value: &value, refusal: &refusal, text: refusal.text.to_lowercase() };
     let demand = || looked.demand().map(Lesson::Demand);
-    looked.beta().or_else(demand).or_else(|| looked.reasoning()).or_else(|| looked.member())
+    looked
+        .beta()
+        .or_else(demand)
+        .or_else(|| looked.reasoning())
+        .or_else(|| looked.member())
+        .or_else(|| looked.some_type())
 }
 
 /// A request beside the words of its refusal.
@@ -126,6 +131,7 @@ impl<'a> Looked<'a> {
                 let is_budget = self.value["thinking"]["type"] == "enabled" && self.text.contains("adaptive");
                 is_budget.then(|| QuirkSet { thinking: Some(ThinkingForm::Effort), ..none() })
             })
+            .or_else(|| self.codex_tools())
     }
 
     /// It names `/v1/responses`, and the request was a chat; or there is nothing at that path.
@@ -147,6 +153,29 @@ impl<'a> Looked<'a> {
             true => ResponsesFor::Tools,
         };
         Some(QuirkSet { responses_for: Some(responses_for), ..QuirkSet::default() })
+    }
+
+    /// The types of Codex that the request has, where a chat may have them as functions.
+    fn codex_types(&self) -> impl Iterator<Item = &'a str> {
+        let is_asked = self.request.surface == Surface::Responses && self.request.has_other_path;
+        let values =
+            ["tools", "input"].into_iter().filter(move |_| is_asked).filter_map(|place| self.value[place].as_array());
+        values.flatten().filter_map(|of| of["type"].as_str()).filter(|of| CODEX_TYPES.contains(of))
+    }
+
+    /// It names one of them.
+    fn codex_tools(&self) -> Option<QuirkSet> {
+        let is_named = |own: &str| words(&self.refusal.text).any(|(word, marked)| marked && word == own);
+        self.codex_types().any(is_named).then(|| QuirkSet { codex_tools: Some(false), ..QuirkSet::default() })
+    }
+
+    /// It names the types of tools or items, and none of them.
+    fn some_type(&self) -> Option<Lesson> {
+        let says = |words: &[&str]| self.refusal.says(words);
+        let is_named = says(&["type", "types", "variant", "kind"])
+            && says(&["tool", "tools", "item", "items", "input", "modelinput"]);
+        let demand = QuirkSet { codex_tools: Some(false), ..QuirkSet::default() };
+        (is_named && self.codex_types().next().is_some()).then_some(Lesson::Demand(demand))
     }
 
     fn messages(&self) -> &'a [Value] {

@@ -136,6 +136,7 @@ fn touches(surface: Surface, quirks: &Quirks) -> bool {
                 !quirks.forced_tools
                     || quirks.system_turns == Some(false)
                     || quirks.cache_marks.is_some()
+                    || quirks.plain_user_ids
                     || !quirks.claude
                     || quirks.thinking_off != ThinkingOff::Disabled
                     || quirks.thinking == ThinkingForm::Effort
@@ -276,6 +277,13 @@ impl Rewriter<'_, '_> {
             }
         }
         self.marks(quirks);
+        if let Some(mut metadata) = self.value("metadata").filter(|_| quirks.plain_user_ids)
+            && let Some(id) = metadata["user_id"].as_str().and_then(|id| quirks.user_id(id))
+        {
+            metadata["user_id"] = Value::from(id);
+            self.put("metadata", &metadata);
+            self.losses.form("metadata.user_id");
+        }
         if !quirks.claude
             && self.text("system").is_some_and(|text| has(text.as_bytes(), BILLING))
             && let Some(Value::Array(mut blocks)) = self.value("system")

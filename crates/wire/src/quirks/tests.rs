@@ -259,6 +259,58 @@ fn a_message_gets_what_its_claude_demands() {
 }
 
 #[test]
+fn what_codex_alone_sends_goes_as_a_chat_where_it_is_not_known() {
+    let server = Quirks { codex_tools: false, ..Quirks::default() };
+    for (body, quirks, chat) in [
+        (json!({ "tools": [{ "type": "custom", "name": "apply_patch" }] }), server, true),
+        (json!({ "input": [{ "type": "additional_tools", "tools": [] }] }), server, true),
+        (
+            json!({ "input": "a \"custom\" one", "tools": [{ "type": "function" }, { "type": "web_search" }] }),
+            server,
+            false,
+        ),
+        (json!({ "tools": [{ "type": "custom" }] }), Quirks::default(), false),
+        (json!({}), Quirks { responses: false, ..Quirks::default() }, true),
+    ] {
+        assert_eq!(quirks.goes_to_chat(body.to_string().as_bytes()), chat, "{body}");
+    }
+}
+
+#[test]
+fn claudes_before_opus_4_8_get_no_system_turns_on_messages() {
+    for (name, takes) in [
+        ("claude-opus-5", Some(true)),
+        ("claude-opus-4-8", Some(true)),
+        ("claude-opus-4-7", Some(false)),
+        ("claude-sonnet-4-6", Some(false)),
+        ("claude-sonnet-4-5-20250929", Some(false)),
+        ("claude-haiku-4-5@20251001", Some(false)),
+        ("anthropic/claude-4.5-sonnet", Some(false)),
+        ("claude-opus-4-1-20250805", Some(false)),
+        ("claude-opus-4-20250514", Some(false)),
+        ("claude-sonnet-4", Some(false)),
+        ("claude-3-7-sonnet-latest", Some(false)),
+        ("deepseek-v4-pro", Some(false)),
+        ("deepseek-chat", Some(false)),
+        ("claude-opus-9", None),
+    ] {
+        assert_eq!(claude(name).system_turns, takes, "{name}");
+        assert_eq!(claude(name).plain_user_ids, name.starts_with("deepseek"), "{name}");
+    }
+}
+
+#[test]
+fn an_id_of_a_user_has_the_characters_that_the_vendor_takes() {
+    let body = |id: &str| json!({ "metadata": { "user_id": id, "more": 1 }, "messages": [] });
+    let deepseek = Quirks { plain_user_ids: true, ..Quirks::default() };
+    for (id, sent) in [("{\"session_id\":\"a_1\"}", "--session_id---a_1--"), ("user_1-a", "user_1-a")] {
+        let (its, lost) = changed(Surface::Messages, &body(id), deepseek, &RequestChanges::default());
+        let told = if id == sent { "" } else { "metadata.user_id" };
+        assert_eq!((its, lost.join(" ")), (body(sent), told.to_owned()));
+    }
+}
+
+#[test]
 fn members_that_nobody_touches_keep_their_bytes() {
     let body = r#"{ "seed": 1e3, "max_tokens":5, "messages": [ {"role":"user","content":"\ud83d"} ] }"#;
     let openai = Quirks { max_completion_tokens: true, ..Quirks::default() };

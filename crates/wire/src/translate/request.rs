@@ -232,8 +232,9 @@ impl RequestTranslation {
 
     /// A translation with the changes that the operator makes in requests to a provider.
     pub fn changed(mut self, changes: &RequestChanges) -> RequestTranslation {
-        // Nothing but the operator's changes: the writer knew the quirks.
-        let rewritten = quirks::rewritten(self.asked(), self.request.body(), &Quirks::default(), changes);
+        // Nothing but the operator's changes: the writer knew the quirks. A Claude demands the least.
+        let quirks = Quirks { claude: true, ..Quirks::default() };
+        let rewritten = quirks::rewritten(self.asked(), self.request.body(), &quirks, changes);
         if let Some(made) = rewritten
             && let Some(request) = self.request.with_body(made.text)
         {
@@ -423,6 +424,26 @@ mod tests {
         );
         let chat = json!({ "messages": [{ "role": "user", "content": "x" }], "stop": ["1", "2", "3", "4", "5", "6"] });
         assert_eq!(lost(Surface::Chat, &chat, Dialect::Gemini, false), ["stop"]);
+    }
+
+    #[test]
+    fn changes_of_the_operator_take_nothing_from_a_translation() {
+        let body = json!({ "model": "m", "input": "x", "reasoning": { "effort": "medium" } });
+        let conversation = Surface::Responses.conversation(body.to_string().as_bytes()).unwrap();
+        let options = TranslationOptions::of_model(Dialect::Anthropic, "claude-opus-5");
+        let translated =
+            || RequestTranslation::translated(Surface::Responses, &conversation, Dialect::Anthropic, &options).unwrap();
+        let sent = |made: RequestTranslation| serde_json::from_slice::<Value>(made.request.body()).unwrap();
+        let before = sent(translated());
+        assert_eq!(
+            (&before["thinking"]["type"], &before["output_config"]["effort"]),
+            (&json!("adaptive"), &json!("medium"))
+        );
+        assert_eq!(sent(translated().changed(&RequestChanges::default())), before);
+        let more = RequestChanges { set: vec![("top_k".to_owned(), json!(1))], ..RequestChanges::default() };
+        let after = sent(translated().changed(&more));
+        assert_eq!((&after["thinking"], &after["output_config"]), (&before["thinking"], &before["output_config"]));
+        assert_eq!(after["top_k"], 1);
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl<'a> Outbound<'a> {
             lessons(if is_own { surface } else { dialect.conversing() })
         };
         let demands = |dialect| quirks::demands(&of(dialect)).over(upstream.quirks(dialect));
-        let has_responses = || demands(Dialect::Responses).responses;
+        let has_responses = || !demands(Dialect::Responses).goes_to_chat(self.request.body());
         let goes = || demands(Dialect::OpenAi).goes_to_responses(self.request.has_tools, self.request.body());
         let to = match spoken.dialect {
             Dialect::OpenAi if goes() && has_responses() => Dialect::Responses,

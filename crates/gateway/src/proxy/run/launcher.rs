@@ -211,6 +211,7 @@ impl Launcher {
         self.outcome_reporter.note(starting.candidate, sent);
         let observer_spec = self.policy.observer(starting);
         let is_trial = self.trials.iter().any(|(candidate, _)| *candidate == starting.candidate);
+        let is_watched = is_trial || self.policy.driver.is_watched(starting.candidate);
         // The times of token counts and of rescues are not comparable with those of answers.
         let tells = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
         let mut upstream = candidate.upstream.clone();
@@ -236,11 +237,7 @@ impl Launcher {
             first_token: self.settings.first_token,
             fresh: stale,
             event_max: self.event_max,
-            p_audit: if is_trial || self.policy.driver.is_watched(starting.candidate) {
-                1.0
-            } else {
-                self.settings.audit
-            },
+            p_audit: if is_watched { 1.0 } else { self.settings.audit },
             slot: Some(InFlightGuard::enter(observer_spec.known.running())),
             attempt_observer: tells.then(|| AttemptObserver::start(observer_spec)),
             tape: self.asked.clone().filter(|_| given.is_none() && tells).map(|asked| self.tape(asked)),

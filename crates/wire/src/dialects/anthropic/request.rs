@@ -50,7 +50,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     let config = output_config(conversation, &thinking, &quirks, losses);
     body.put("output_config", (!config.is_empty()).then_some(config));
     sampling(&conversation.sampling, &thinking, &quirks, &mut body, losses);
-    accounting(conversation, &mut body, losses);
+    accounting(conversation, &quirks, &mut body, losses);
     Value::Object(body)
 }
 
@@ -252,9 +252,14 @@ fn sampling(
 }
 
 /// The end user, and the service tier.
-fn accounting(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mut Losses) {
+fn accounting(conversation: &Conversation, quirks: &Quirks, body: &mut Map<String, Value>, losses: &mut Losses) {
     let user = conversation.user.as_ref().filter(|user| !user.is_empty());
-    body.put("metadata", user.map(|user| json!({ "user_id": user })));
+    let sent = |user: &String| {
+        let fitted = quirks.user_id(user);
+        fitted.is_some().then(|| losses.form("metadata.user_id"));
+        json!({ "user_id": fitted.unwrap_or_else(|| user.clone()) })
+    };
+    body.put("metadata", user.map(sent));
     lose_metadata(conversation, losses);
     match conversation.service_tier.as_deref() {
         None => {}

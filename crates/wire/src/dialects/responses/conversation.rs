@@ -131,6 +131,8 @@ const RUN_BY_VENDOR: [&str; 2] = ["web_search_call", "tool_search_call"];
 /// The tool with which the client searches for more tools, and what it has found. Other dialects have it as a function.
 pub(super) const SEARCH: &str = "tool_search";
 const FOUND: &str = "tool_search_output";
+/// The shell of the client, without a schema. Other dialects have it as a function with the members of its action.
+pub(super) const SHELL: &str = "local_shell";
 
 /// Members that the answer repeats, as far as they fit.
 fn echo_of(body: &Map<String, Value>) -> Map<String, Value> {
@@ -185,6 +187,9 @@ fn read_tools(listed: Vec<ObjectMembers>, is_codex: bool, conversation: &mut Con
             let (description, parameters) = (given.string("description")?, given.plain_object("parameters")?);
             tools.push(Tool { name: SEARCH.to_owned(), description, parameters, ..Tool::default() });
             given.tell_others(&["type", "execution"], losses);
+        } else if kind == SHELL {
+            tools.push(shell());
+            given.tell_others(&["type"], losses);
         } else if is_beside && OPTIONAL_TOOLS.iter().any(|optional| kind.starts_with(optional)) {
             // Codex offers them whatever its user asks for: they decide nothing about who may answer.
             match is_codex {
@@ -203,6 +208,18 @@ fn read_tools(listed: Vec<ObjectMembers>, is_codex: bool, conversation: &mut Con
         }
     }
     Ok(())
+}
+
+fn shell() -> Tool {
+    let properties = json!({
+        "command": { "type": "array", "items": { "type": "string" }, "description": "The program and its arguments" },
+        "working_directory": { "type": "string" },
+        "timeout_ms": { "type": "integer" },
+        "env": { "type": "object", "additionalProperties": { "type": "string" } },
+    });
+    let parameters = json!({ "type": "object", "properties": properties, "required": ["command"] });
+    let description = Some("Runs a command on the user's computer, and gives its output.".to_owned());
+    Tool { name: SHELL.to_owned(), description, parameters: Some(parameters), ..Tool::default() }
 }
 
 /// None: the vendor runs it, and others have no such tool.
@@ -309,7 +326,7 @@ fn read_items(input: Value, conversation: &mut Conversation) -> Result<(), Inval
         conversation.turns.push(ConversationTurn { role: Role::User, parts });
         return Ok(());
     }
-    let mut reader = ItemReader { conversation, names: HashMap::new(), signature: None };
+    let mut reader = ItemReader { conversation, names: HashMap::new(), shells: HashMap::new(), signature: None };
     objects(input, "input")?.into_iter().try_for_each(|item| reader.item(item))
 }
 
@@ -317,6 +334,8 @@ struct ItemReader<'a> {
     conversation: &'a mut Conversation,
     /// Function names, by call id.
     names: HashMap<String, String>,
+    /// Ids of calls of the client's shell, by the ids of their items.
+    shells: HashMap<String, String>,
     /// The signature of the next call.
     signature: Option<String>,
 }
@@ -331,6 +350,8 @@ impl ItemReader<'_> {
             "function_call" => self.call(&mut item, "arguments")?,
             "custom_tool_call" => self.call(&mut item, "input")?,
             "function_call_output" | "custom_tool_call_output" => self.output(&mut item, kind.starts_with("custom"))?,
+            "local_shell_call" if item.text("call_id").is_some() => self.shell(&mut item)?,
+            "local_shell_call_output" => self.shell_output(&mut item)?,
             "reasoning" => self.reasoning(&mut item)?,
             "tool_search_call" if item.text("call_id").is_some() => self.search(&mut item)?,
             FOUND if item.text("call_id").is_some() => self.found(&mut item)?,
@@ -361,6 +382,39 @@ impl ItemReader<'_> {
             ..ToolCall::default()
         };
         self.add(Role::Assistant, vec![MessagePart::Call(call)]);
+        Ok(())
+    }
+
+    fn shell(&mut self, item: &mut ObjectMembers) -> Result<(), Invalid> {
+        let id = item.required_string("call_id")?;
+        let mut action = item.take("action").unwrap_or_else(|| json!({}));
+        action.as_object_mut().map(|members| members.shift_remove("type"));
+        // Its output may name either id.
+        if let Some(own) = item.text("id") {
+            self.shells.insert(own.to_owned(), id.clone());
+        }
+        self.names.insert(id.clone(), SHELL.to_owned());
+        let (name, arguments, signature) = (SHELL.to_owned(), action.to_string(), self.signature.take());
+        self.add(
+            Role::Assistant,
+            vec![MessagePart::Call(ToolCall { id, name, arguments, signature, ..ToolCall::default() })],
+        );
+        Ok(())
+    }
+
+    fn shell_output(&mut self, item: &mut ObjectMembers) -> Result<(), Invalid> {
+        let call_id = match item.string("call_id")? {
+            Some(id) => id,
+            None => item.required_string("id")?,
+        };
+        let call_id = self.shells.get(&call_id).cloned().unwrap_or(call_id);
+        let parts = read_content(item, "output", false, &mut self.conversation.losses)?;
+        self.conversation.add_result(ToolResult {
+            call_id,
+            name: Some(SHELL.to_owned()),
+            parts,
+            ..ToolResult::default()
+        });
         Ok(())
     }
 
@@ -612,7 +666,8 @@ pub(super) fn names_only(tools: &Value) -> Option<Value> {
         .iter()
         .filter(|tool| is_search(tool))
         .map(|_| json!({ "type": SEARCH, "execution": "client" }));
-    let namespaces: Vec<Value> = namespaces.chain(searches).collect();
+    let shells = tools.as_array()?.iter().filter(|tool| tool["type"] == SHELL).map(|_| json!({ "type": SHELL }));
+    let namespaces: Vec<Value> = namespaces.chain(searches).chain(shells).collect();
     (!namespaces.is_empty()).then_some(Value::Array(namespaces))
 }
 
@@ -633,6 +688,25 @@ pub(super) struct Namespaces {
     /// The namespace and the name of each tool in one, by its joined name.
     names: HashMap<String, (String, String)>,
     has_search: bool,
+    has_shell: bool,
+}
+
+/// How the call of a tool is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallForm {
+    Function,
+    Custom,
+    /// The client searches for tools.
+    Search,
+    /// The client's shell.
+    Shell,
+}
+
+impl CallForm {
+    /// Whether its arguments are an object, which is not told in parts.
+    pub fn is_whole(self) -> bool {
+        matches!(self, CallForm::Search | CallForm::Shell)
+    }
 }
 
 impl Namespaces {
@@ -643,12 +717,18 @@ impl Namespaces {
             let names = tools.iter().filter_map(|tool| tool["name"].as_str());
             names.map(move |name| (joined(namespace, name), (namespace.to_owned(), name.to_owned())))
         });
-        Namespaces { names: named.collect(), has_search: tools().any(is_search) }
+        let has_shell = tools().any(|tool| tool["type"] == SHELL);
+        Namespaces { names: named.collect(), has_search: tools().any(is_search), has_shell }
     }
 
-    /// Whether a call of this function is a search for tools.
-    pub fn searches(&self, name: &str) -> bool {
-        self.has_search && name == SEARCH
+    /// How a call of this tool is written.
+    pub fn form(&self, name: &str, custom: bool) -> CallForm {
+        match name {
+            SEARCH if self.has_search => CallForm::Search,
+            SHELL if self.has_shell => CallForm::Shell,
+            _ if custom => CallForm::Custom,
+            _ => CallForm::Function,
+        }
     }
 
     /// The namespace and the name of a called tool.

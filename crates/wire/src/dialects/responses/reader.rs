@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::SseEvent;
-use super::conversation::{SEARCH, thoughts};
+use super::conversation::{SEARCH, SHELL, thoughts};
 use super::read::end_word;
 use crate::answer::usage::Usage;
 use crate::dialects::openai::url_citation;
@@ -150,12 +150,18 @@ impl ResponsesReader {
         known.is_commentary |= item["phase"] == "commentary";
         known.id = known.id.take().or(Some(text("id")).filter(|id| !id.is_empty()));
         match item["type"].as_str().unwrap_or_default() {
-            kind @ ("function_call" | "custom_tool_call" | "tool_search_call") if !known.is_call && is_called(item) => {
+            kind @ ("function_call" | "custom_tool_call" | "tool_search_call" | "local_shell_call")
+                if !known.is_call && is_called(item) =>
+            {
                 known.is_call = true;
                 let fragment = Fragment {
                     number: Some(at as i128),
                     id: if item["call_id"].is_string() { text("call_id") } else { text("id") },
-                    name: if kind == "tool_search_call" { SEARCH.to_owned() } else { text("name") },
+                    name: match kind {
+                        "tool_search_call" => SEARCH.to_owned(),
+                        "local_shell_call" => SHELL.to_owned(),
+                        _ => text("name"),
+                    },
                     is_named: true,
                     custom: kind == "custom_tool_call",
                     signature: self.signature.take(),
@@ -165,7 +171,7 @@ impl ResponsesReader {
             }
             "reasoning" if known.block.is_none() => known.block = Some(next(blocks)),
             "message" | "function_call" | "custom_tool_call" | "reasoning" | "image_generation_call" | "" => {}
-            "tool_search_call" if known.is_call => {}
+            "tool_search_call" | "local_shell_call" if known.is_call => {}
             other if !known.named => {
                 known.named = true;
                 pieces.push(AnswerPiece::Other(other.to_owned()));
@@ -181,6 +187,11 @@ impl ResponsesReader {
         let Some((_, known)) = self.items.get_mut(at) else { return };
         known.done = true;
         match item["type"].as_str().unwrap_or_default() {
+            "local_shell_call" => {
+                let mut action = item["action"].clone();
+                action.as_object_mut().map(|members| members.shift_remove("type"));
+                self.calls.end_of(0, at as i128, action.to_string(), pieces);
+            }
             "tool_search_call" if is_called(item) => {
                 self.calls.end_of(0, at as i128, item["arguments"].to_string(), pieces);
             }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::answer::usage::Usage;
 use crate::dialects::openai::citation_json;
-use crate::dialects::responses::conversation::Namespaces;
+use crate::dialects::responses::conversation::{CallForm, Namespaces};
 use crate::dialects::responses::{ErrorShape, SseEvent};
 use crate::json::numbers::object;
 use crate::json::values::{PutMember, json};
@@ -261,17 +261,16 @@ impl ResponsesWriter {
             return;
         }
         self.close(Status::Completed, out);
-        let search = self.namespaces.searches(&name);
-        let (index, id) = self.reserve(if search {
-            "tsc"
-        } else if custom {
-            "ctc"
-        } else {
-            "fc"
+        let form = self.namespaces.form(&name, custom);
+        let (index, id) = self.reserve(match form {
+            CallForm::Search => "tsc",
+            CallForm::Shell => "lsh",
+            CallForm::Custom => "ctc",
+            CallForm::Function => "fc",
         });
         let call_id = if call_id.is_empty() { self.envelope.item_id("call", index) } else { call_id };
         let (namespace, name) = self.namespaces.split(name);
-        let call = OutputCall { index, id, call_id, namespace, name, arguments: String::new(), custom, search };
+        let call = OutputCall { index, id, call_id, namespace, name, arguments: String::new(), form };
         self.added(index, call.item("in_progress"), out);
         self.calls.insert(number, call);
     }
@@ -281,10 +280,10 @@ impl ResponsesWriter {
             return;
         };
         call.arguments.push_str(text);
-        if call.search {
+        if call.form.is_whole() {
             return;
         }
-        let (index, id, custom) = (call.index, call.id.clone(), call.custom);
+        let (index, id, custom) = (call.index, call.id.clone(), call.form == CallForm::Custom);
         let kind =
             if custom { "response.custom_tool_call_input.delta" } else { "response.function_call_arguments.delta" };
         self.delta(kind, &id, index, "", text, out);
@@ -378,16 +377,17 @@ impl ResponsesWriter {
     }
 
     fn close_call(&mut self, mut call: OutputCall, status: Status, out: &mut BytesMut) {
-        if call.search {
+        if call.form.is_whole() {
             return self.done(call.index, call.item(status.as_str()), out);
         }
         // Clients parse the arguments, so a call without any gets an empty object.
-        if call.arguments.is_empty() && !call.custom {
+        let custom = call.form == CallForm::Custom;
+        if call.arguments.is_empty() && !custom {
             call.arguments.push_str("{}");
             self.delta("response.function_call_arguments.delta", &call.id, call.index, "", "{}", out);
         }
         let mut members = json!({ "item_id": call.id, "output_index": call.index });
-        let kind = if call.custom {
+        let kind = if custom {
             members["input"] = Value::from(call.arguments.as_str());
             "response.custom_tool_call_input.done"
         } else {
@@ -775,20 +775,31 @@ pub(super) struct OutputCall {
     pub name: String,
     /// So far. Plain text for a custom tool.
     pub arguments: String,
-    pub custom: bool,
-    /// The client searches for tools.
-    pub search: bool,
+    pub form: CallForm,
 }
 
 impl OutputCall {
     /// The item in its current state.
     pub fn item(&self, status: &str) -> Value {
-        if self.search {
+        if self.form.is_whole() {
             let arguments: Value = serde_json::from_str(&self.arguments).unwrap_or_else(|_| json!({}));
-            return json!({ "id": self.id, "type": "tool_search_call", "status": status, "call_id": self.call_id,
-                "execution": "client", "arguments": arguments });
+            let mut item =
+                json!({ "id": self.id, "type": "tool_search_call", "status": status, "call_id": self.call_id });
+            if self.form == CallForm::Search {
+                item["execution"] = Value::from("client");
+                item["arguments"] = arguments;
+                return item;
+            }
+            let mut action = json!({ "type": "exec" });
+            if let (Some(action), Value::Object(said)) = (action.as_object_mut(), arguments) {
+                action.extend(said.into_iter().filter(|(name, _)| name != "type"));
+            }
+            item["type"] = Value::from("local_shell_call");
+            item["action"] = action;
+            return item;
         }
-        let (kind, name) = if self.custom { ("custom_tool_call", "input") } else { ("function_call", "arguments") };
+        let (kind, name) =
+            if self.form == CallForm::Custom { ("custom_tool_call", "input") } else { ("function_call", "arguments") };
         let mut item = json!({
             "id": self.id, "type": kind, "status": status, "call_id": self.call_id, "name": self.name,
         });

@@ -47,7 +47,9 @@ fn responses() -> Value {
     json!({
         "model": "m", "reasoning": {"effort": "high", "summary": "auto", "context": "all"}, "include": ["reasoning.encrypted_content"],
         "store": false, "prompt_cache_key": "k", "text": {"verbosity": "low"}, "max_output_tokens": 9,
+        "tools": [{"type": "function", "name": "f"}, {"type": "custom", "name": "apply_patch"}, {"type": "tool_search"}],
         "input": [
+            {"type": "additional_tools", "role": "developer", "tools": []},
             {"role": "user", "content": "a"},
             {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
             {"type": "message", "role": "assistant", "phase": "final_answer", "content": [{"type": "output_text", "text": "b"}]},
@@ -172,6 +174,28 @@ const REPORTED: &[Row] = &[
         "Function tools with reasoning_effort are not supported for gpt-5.6-sol in /v1/chat/completions. To use function tools, use /v1/responses or set reasoning_effort to 'none'.",
         "responses_for",
     ),
+    // maximhq/bifrost#5428
+    (
+        Surface::Responses,
+        "Failed to deserialize the JSON body into the target type: tools[1].type: unknown variant `custom`, expected one of `function`, `web_search`, `mcp`, `shell`",
+        "codex_tools",
+    ),
+    // router-for-me/CLIProxyAPI#4434
+    (
+        Surface::Responses,
+        "Failed to deserialize the JSON body into the target type: data did not match any variant of untagged enum ModelInput",
+        "codex_tools",
+    ),
+    // vllm-project/vllm#42475
+    (
+        Surface::Responses,
+        "1 validation error:\n  {'type': 'literal_error', 'loc': ('body', 'tools', 2, 'CustomTool', 'type'), 'msg': \"Input should be 'custom'\", 'input': 'tool_search', 'ctx': {'expected': \"'custom'\"}}",
+        "codex_tools",
+    ),
+    // ggml-org/llama.cpp#20156
+    (Surface::Responses, "'type' of tool must be 'function'", "codex_tools"),
+    // Mangi-11/Eta#59
+    (Surface::Responses, "Cannot determine type of 'item'", "codex_tools"),
     // vllm-project/vllm#41114
     (Surface::Chat, "System message must be at the beginning.", "system_turns"),
     // mistral: its answer to others

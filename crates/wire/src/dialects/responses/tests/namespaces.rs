@@ -139,6 +139,45 @@ fn a_search_for_tools_is_a_function_and_its_call_a_search_again() {
 }
 
 #[test]
+fn the_client_s_shell_is_a_function_and_its_call_a_shell_s_again() {
+    let mut body = with_tools(&json!([{ "type": "local_shell" }]));
+    body["input"] = json!([
+        { "role": "user", "content": "list" },
+        { "type": "local_shell_call", "id": "lsh_1", "call_id": "c0", "status": "completed",
+            "action": { "type": "exec", "command": ["ls"], "env": {} } },
+        { "type": "local_shell_call_output", "id": "lsh_1", "output": "a.txt" },
+        { "type": "local_shell_call", "id": "lsh_2", "call_id": "c1", "action": { "type": "exec", "command": ["id"] } },
+        { "type": "function_call_output", "call_id": "c1", "output": "me" },
+    ]);
+    let read = conversation_of(&body);
+    assert!(read.losses.is_empty(), "{:?}", read.losses);
+    assert_eq!((read.tools.len(), read.tools[0].name.as_str()), (1, "local_shell"));
+    let said = read.turns.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
+        MessagePart::Call(call) => Some(format!("{} {} {}", call.id, call.name, call.arguments)),
+        MessagePart::Result(result) => Some(format!("{} {:?}", result.call_id, result.name.as_deref())),
+        _ => None,
+    });
+    assert_eq!(
+        said.collect::<Vec<_>>(),
+        [
+            r#"c0 local_shell {"command":["ls"],"env":{}}"#,
+            r#"c0 Some("local_shell")"#,
+            r#"c1 local_shell {"command":["id"]}"#,
+            r#"c1 Some("local_shell")"#,
+        ]
+    );
+    let items = items_of_a_call(&with_tools(&json!([{ "type": "local_shell" }])), "local_shell");
+    assert_eq!(items.len(), 3, "{items:?}");
+    for item in items {
+        let said = ["type", "call_id", "action"].map(|name| item[name].clone());
+        assert_eq!(json!(said), json!(["local_shell_call", "c1", { "type": "exec" }]));
+    }
+    // Without such a tool it is a function like any other.
+    let body = with_tools(&json!([{ "type": "function", "name": "local_shell" }]));
+    assert_eq!(items_of_a_call(&body, "local_shell")[0]["type"], "function_call");
+}
+
+#[test]
 fn what_a_search_found_are_tools_and_what_vendors_ran_is_left_out() {
     let mut body = with_search();
     let sky = namespace("mcp__sky", &["weather"]);
