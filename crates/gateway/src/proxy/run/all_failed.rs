@@ -50,7 +50,11 @@ pub fn all_failed(
         FailureChoice::TooLong(candidate, answer) => {
             let upstream = &candidates.list[candidate].name;
             let is_translated = candidates.uploads[candidate].is_translated();
-            let is_told = |answer: &&RawAnswer| !is_translated && tells_overflow(request.surface, answer);
+            // The only answer stays as it came.
+            let is_only =
+                |answer: &RawAnswer| race.failures().len() == 1 && answer.status == StatusCode::BAD_REQUEST.as_u16();
+            let is_told =
+                |answer: &&RawAnswer| !is_translated && (is_only(answer) || tells_overflow(request.surface, answer));
             match (answer.filter(is_told), of(candidate, &is_overflow)) {
                 (Some(answer), _) => Ok(as_it_came(answer, upstream, request)),
                 (None, Some(failure)) => Ok(in_the_callers_words(&overflow(answer), failure, upstream, request)),

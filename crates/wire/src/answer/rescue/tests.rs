@@ -237,7 +237,8 @@ fn what_nobody_else_can_go_on_with() {
     let (messages, responses) = (begun(Surface::Messages, "one", &["a"]), begun(Surface::Responses, "one", &["a"]));
     let closed = data(&json!({"type": "content_block_stop", "index": 0}));
     let table = [
-        (Surface::Chat, String::new(), false),
+        // A call that is held is not delivered.
+        (Surface::Chat, String::new(), true),
         (Surface::Chat, text(0), true),
         (Surface::Chat, text(0) + &text(1), false),
         (Surface::Chat, text(0) + &chat(json!({"refusal": "no"})), false),

@@ -123,13 +123,15 @@ pub(super) fn end_word<'a>(kind: &str, status: Option<&'a str>) -> &'a str {
 
 /// The generated output in an item.
 fn item(text: &str) -> Result<Option<Payload>, InvalidJson> {
-    let (mut kind, mut called, mut result) = ("", 0_u32, None);
+    let (mut kind, mut called, mut result, mut is_own) = ("", 0_u32, None, false);
     let mut parts = [None; 2];
     Json::new(text).object(members!(|json| {
         "type" => kind = json.string_or_skip()?.unwrap_or_default(),
         "name" | "arguments" | "input" | "code" => {
             called = called.saturating_add(json.string_or_skip()?.map_or(0, characters));
         },
+        // The vendor runs it by itself: the client need not answer it.
+        "execution" => is_own = json.string_or_skip()? == Some("server"),
         "result" => result = json.string_or_skip()?.filter(|result| !result.is_empty()),
         "content" => parts[0] = content(json)?,
         "summary" => parts[1] = content(json)?,
@@ -141,6 +143,7 @@ fn item(text: &str) -> Result<Option<Payload>, InvalidJson> {
         "function_call" | "custom_tool_call" | "mcp_call" | "code_interpreter_call" => {
             Payload::of_chars(PayloadKind::Tool, called)
         }
+        "tool_search_call" if is_own => None,
         // Their arguments are no text.
         "tool_search_call" | "local_shell_call" | "shell_call" | "apply_patch_call" | "computer_call" => {
             Payload::of_chars(PayloadKind::Tool, called.max(1))
