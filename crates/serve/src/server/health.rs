@@ -117,7 +117,7 @@ fn counts(gateway: &Gateway, text: &mut MetricsText) {
     let help = "1 while an upstream goes last for requests with this because it refused the last ones and others answered them.";
     text.family("upstream_refuses", "gauge", help);
     for (upstream, known) in gateway.refusing() {
-        text.sample(&[("upstream", &upstream), ("with", &known.kind.in_words())], u64::from(known.refused > 0));
+        text.sample(&[("upstream", &upstream), ("with", &known.kind.in_words())], 1_u64);
     }
     text.family("limited_total", "counter", "Requests that a limit of their caller refused, by level and limit.");
     for ((level, kind), count) in totals.limited.so_far() {

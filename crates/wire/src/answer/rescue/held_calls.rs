@@ -2,18 +2,28 @@
 //! what the client never saw can come from another upstream. Not for the text before and after.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use bytes::{Bytes, BytesMut};
-use memchr::memmem;
+use memchr::memmem::Finder;
 
-use crate::dialect::Surface;
+use crate::dialect::{Dialect, Surface};
 use crate::translate::{AnswerPiece, ReadPieces};
 
 /// Bytes of calls that are held. Longer ones are given out as they come, and not rescued.
 const HELD_MAX: usize = 1 << 20;
 
-/// An event without any of these begins no call.
-const MARKS: [&[u8]; 5] = [b"tool_calls", b"function_call", b"tool_use", b"_call\"", b"functionCall"];
+/// What events of a dialect have that begin a call, by dialect. Made once: to make a searcher costs more than to search.
+static MARKS: LazyLock<[Finder<'static>; Dialect::ALL.len()]> = LazyLock::new(|| {
+    Dialect::ALL.map(|dialect| {
+        Finder::new(match dialect {
+            Dialect::OpenAi | Dialect::Responses | Dialect::Ollama => b"_call".as_slice(),
+            Dialect::Anthropic => b"tool_use",
+            Dialect::Gemini => b"functionCall",
+            Dialect::Bedrock => b"toolUse",
+        })
+    })
+});
 
 /// The held events of one answer.
 pub struct HeldCalls {
@@ -31,7 +41,7 @@ impl HeldCalls {
 
     /// Takes whole events, and returns those that the client may have.
     pub fn take(&mut self, events: Bytes) -> Bytes {
-        let may_begin = || MARKS.iter().any(|mark| memmem::find(&events, mark).is_some());
+        let may_begin = || MARKS[self.surface.dialect() as usize].find(&events).is_some();
         if self.held.is_empty() && !may_begin() {
             return events;
         }
