@@ -19,6 +19,9 @@ pub struct HashedKey {
     known: Arc<KnownKeys>,
     /// The caller's own key (brought with the request, or the user's), not one that the gateway shares.
     pub own: bool,
+    /// Its holder pays for what is asked with it: budgets and rights of the shared keys do not count. Not where any text would do as
+    /// a key.
+    pub pays: bool,
 }
 
 struct KnownKeys {
@@ -29,7 +32,7 @@ struct KnownKeys {
 impl HashedKey {
     pub fn new(secret: SecretString, own: bool) -> HashedKey {
         let id = key_id(&secret);
-        HashedKey { known: Arc::new(KnownKeys { secret, id }), own }
+        HashedKey { known: Arc::new(KnownKeys { secret, id }), own, pays: own }
     }
 
     /// The first 12 hex digits of its SHA-256.

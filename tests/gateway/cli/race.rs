@@ -213,8 +213,7 @@ async fn wrong_arguments_are_exit_code_2_and_list_the_choices() {
 #[tokio::test]
 async fn the_operator_needs_no_token_and_may_be_a_user() {
     let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
-    let config = provider("one", &fake)
-        + "api_key = \"shared\"\n[users.ann]\ntoken = \"planted-token\"\nkeys = { one = \"planted-key\" }\n";
+    let config = provider("one", &fake) + "[users.ann]\ntoken = \"planted-token\"\nkeys = { one = \"planted-key\" }\n";
     let served = Setup::new(&config).serve().await;
     let ran = served.setup.run(&["race", "hi", "--model", "one/m", "--user", "ann"]).await;
     assert_eq!(ran.code, Some(0), "{}", ran.err);

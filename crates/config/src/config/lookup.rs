@@ -136,6 +136,13 @@ impl Config {
         }
     }
 
+    /// Whether a key that a caller sends to it pays: it, or a user, has one here. Elsewhere nobody may look at it.
+    pub fn takes_keys(&self, provider: &str) -> bool {
+        let configured =
+            self.providers.get(provider).is_some_and(|provider| !matches!(provider.keys, Keys::NotConfigured));
+        configured || self.users.iter().any(|user| user.keys.contains_key(provider))
+    }
+
     /// Some caller can use the provider without sending a key: it is on, or a user has a key for it.
     pub fn provider_is_on(&self, provider: &Provider) -> bool {
         provider.is_on() || self.users.iter().any(|user| user.keys.contains_key(&provider.name))

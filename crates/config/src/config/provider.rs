@@ -130,12 +130,6 @@ pub enum Keys {
 pub(super) type ResolvedNames = BTreeMap<String, Option<Arc<Provider>>>;
 
 impl Provider {
-    /// Whether a caller's own key frees a request from the rights and budgets of the shared ones: where none is configured, any text
-    /// would, since nobody looks at it.
-    pub fn takes_keys(&self) -> bool {
-        !matches!(self.keys, Keys::NotConfigured)
-    }
-
     /// Someone else runs it: it is not simulated, and its address is not of this machine or a private network.
     pub fn is_hosted(&self) -> bool {
         if self.simulate.is_some() {

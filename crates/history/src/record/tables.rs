@@ -30,7 +30,7 @@ table! {
         model: String,
         /// 1: the client asked to stream
         stream: bool,
-        /// the policy, in older rows also `rule` or `fastest`; null: rejected before it had a plan
+        /// the policy; null: rejected before it had a plan
         policy: Option<&'static str>,
         /// `auto`, `ttft`, `completion` or `goodput`; null where `policy` is null
         optimise: Option<&'static str>,

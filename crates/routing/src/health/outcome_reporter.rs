@@ -307,7 +307,9 @@ impl OutcomeReporter {
         if failure.kind == FailureKind::BadRequest
             && let Some(answer) = &failure.answer
         {
-            lock(&self.refused).push((candidate, in_short(answer.status, &answer.body)));
+            let mut refused = lock(&self.refused);
+            refused.retain(|(other, _)| *other != candidate);
+            refused.push((candidate, in_short(answer.status, &answer.body)));
         }
         if failure.kind == FailureKind::Empty {
             self.heard_well(candidate, sent);

@@ -248,8 +248,12 @@ impl Caller {
 
     /// The caller's own key for a provider: from this request, else from the configuration.
     pub fn own_key(&self, live: &LiveConfig, provider: &str) -> Option<HashedKey> {
-        let brought = self.brought.get(provider);
-        brought.or_else(|| live.key_of_user(self.user.as_ref()?, provider)).cloned()
+        let Some(brought) = self.brought.get(provider) else {
+            return live.key_of_user(self.user.as_ref()?, provider).cloned();
+        };
+        let mut key = brought.clone();
+        key.pays = live.config.takes_keys(provider);
+        Some(key)
     }
 }
 

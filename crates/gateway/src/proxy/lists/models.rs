@@ -204,8 +204,8 @@ pub(crate) fn json_response(value: &Value) -> Response<Body> {
 }
 
 /// A text of JSON as an answer.
-pub(crate) fn json_text(text: String) -> Response<Body> {
-    let mut response = Response::new(Body::from(text));
+pub(crate) fn json_text(text: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(text.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

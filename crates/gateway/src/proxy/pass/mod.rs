@@ -161,7 +161,7 @@ impl Passing {
             return Err(Rejection::not_passed(format!("the provider {name} is at the gateway's own address")));
         }
         let own = caller.own_key(live, name);
-        let pays = own.is_some() && provider.takes_keys();
+        let pays = own.as_ref().is_some_and(|key| key.pays);
         if let Some(user) = caller.user.as_ref().filter(|user| !pays && !user.overrides.any_upstream()) {
             return Err(Rejection::forbidden_provider(name, &user.name));
         }
@@ -211,7 +211,7 @@ impl Passing {
         if levels.is_empty() {
             return Admission::unlimited().reserve(name, 0, AttemptCost::default).ok_or_else(Rejection::internal);
         }
-        let own_key = self.key.as_ref().is_some_and(|key| key.own) && self.provider.takes_keys();
+        let own_key = self.key.as_ref().is_some_and(|key| key.pays);
         let cost = AttemptCost { unpriced: true, own_key, ..AttemptCost::default() };
         let now = LimitClock { us: gateway.learning().now_us(), wall_us: guard.started_at() };
         let (admission, _) = enter(gateway, levels, 0, &[cost], now)?;

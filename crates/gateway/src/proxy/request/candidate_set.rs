@@ -491,7 +491,7 @@ fn may_share(
     own_key: Option<&HashedKey>,
     request: &ApiRequest,
 ) -> Result<(), Rejection> {
-    let pays = own_key.is_some() && upstream.provider.takes_keys();
+    let pays = own_key.is_some_and(|key| key.pays);
     let restricted = caller.user.as_ref().filter(|user| !pays && !user.overrides.any_upstream());
     let (Some(user), provider) = (restricted, &upstream.provider.name) else { return Ok(()) };
     match &request.ambiguous {

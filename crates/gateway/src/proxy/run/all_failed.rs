@@ -50,11 +50,8 @@ pub fn all_failed(
         FailureChoice::TooLong(candidate, answer) => {
             let upstream = &candidates.list[candidate].name;
             let is_translated = candidates.uploads[candidate].is_translated();
-            // The only answer stays as it came.
-            let is_only =
-                |answer: &RawAnswer| race.failures().len() == 1 && answer.status == StatusCode::BAD_REQUEST.as_u16();
-            let is_told =
-                |answer: &&RawAnswer| !is_translated && (is_only(answer) || tells_overflow(request.surface, answer));
+            let is_only = race.failures().len() == 1;
+            let is_told = |answer: &&RawAnswer| !is_translated && tells_overflow(request.surface, answer, is_only);
             match (answer.filter(is_told), of(candidate, &is_overflow)) {
                 (Some(answer), _) => Ok(as_it_came(answer, upstream, request)),
                 (None, Some(failure)) => Ok(in_the_callers_words(&overflow(answer), failure, upstream, request)),
@@ -149,13 +146,15 @@ fn is_overflow(failure: &Failure) -> bool {
     failure.kind == FailureKind::ContextLength
 }
 
-/// Whether clients of this surface see in this answer that the prompt is too long.
-fn tells_overflow(surface: Surface, answer: &RawAnswer) -> bool {
+/// Whether clients of this surface see in this answer that the prompt is too long. Those of chat read the only answer as its server
+/// words it; agents of the others look for one type or code.
+fn tells_overflow(surface: Surface, answer: &RawAnswer, is_only: bool) -> bool {
     let says = |words| String::from_utf8_lossy(&answer.body).contains(words);
     answer.status == StatusCode::BAD_REQUEST.as_u16()
         && match surface.dialect() {
             Dialect::Anthropic => says(PROMPT_TOO_LONG),
-            Dialect::OpenAi | Dialect::Responses => says("context_length_exceeded"),
+            Dialect::OpenAi => is_only || says("context_length_exceeded"),
+            Dialect::Responses => says("context_length_exceeded"),
             Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => true,
         }
 }

@@ -125,7 +125,7 @@ pub fn enter(
 /// What an attempt there may cost.
 fn cost(learning: &Learning, answer: AnswerBounds, candidate: &Candidate, bytes: usize) -> AttemptCost {
     let Candidate { upstream, keys, .. } = candidate;
-    let own_key = keys.first().is_some_and(|key| key.own) && upstream.provider.takes_keys();
+    let own_key = keys.first().is_some_and(|key| key.pays);
     let Some(price) = upstream.price else {
         return AttemptCost { usual: 0, max: 0, unpriced: true, own_key };
     };

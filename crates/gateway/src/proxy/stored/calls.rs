@@ -181,7 +181,7 @@ fn of_response(
     };
     match (call.method.as_str(), rest) {
         ("GET", []) if call.streams() => Err(Rejection::not_streamed()),
-        ("GET" | "HEAD", []) => Ok(here(serde_json::from_slice(&response.answer).unwrap_or_default())),
+        ("GET" | "HEAD", []) => Ok(Answer::Here(json_text(response.answer.clone()))),
         ("DELETE", []) => {
             stored.forget(caller, &response, id);
             Ok(here(json!({ "id": id, "object": "response", "deleted": true })))
