@@ -2,6 +2,7 @@
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
@@ -405,5 +406,162 @@ async fn a_socket_opens_at_the_base_address_too() {
         assert_eq!(Socket::open_at(path, &gateway, "nobody's").await.err(), Some(401), "{path}");
     }
     assert_eq!(Socket::open_at("/v2", &gateway, "ann-token").await.err(), Some(404));
+    gateway.stop().await;
+}
+
+/// A frame of a client: its first byte, and its bytes under a mask.
+fn raw(first: u8, said: &[u8]) -> Vec<u8> {
+    let mask = [1, 2, 3, 4];
+    let mut frame = vec![first, 0x80 | u8::try_from(said.len()).unwrap()];
+    frame.extend(mask);
+    frame.extend(said.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+    frame
+}
+
+#[tokio::test]
+async fn frames_come_in_pieces_between_pings() {
+    let fake = counting().await;
+    let gateway = over(&fake).await;
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    let text = json!({"type": "response.create", "model": "m", "input": "ö".repeat(40), "store": false}).to_string();
+    let mut bytes = Vec::new();
+    for (at, piece) in text.as_bytes().chunks(7).enumerate() {
+        bytes.extend(raw(u8::from(at == 0), piece));
+        bytes.extend(raw(0x89, b"there?"));
+    }
+    bytes.extend(raw(0x80, b""));
+    for byte in bytes.chunks(3) {
+        socket.0.get_mut().write_all(byte).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let mut pongs = 0;
+    let answer = loop {
+        match soon("a frame", socket.0.next()).await.unwrap().unwrap() {
+            Message::Pong(said) => {
+                assert_eq!(&said[..], b"there?");
+                pongs += 1;
+            }
+            Message::Text(text) if text.contains("response.completed") => break text,
+            _ => {}
+        }
+    };
+    assert!(answer.contains("got 1") && pongs > 0, "{answer} after {pongs} pongs");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn frames_against_the_rules_end_a_socket() {
+    let fake = counting().await;
+    let gateway = over(&fake).await;
+    let long_ping = {
+        let mut frame = vec![0x89, 0xfe, 0, 126, 0, 0, 0, 0];
+        frame.extend([b'x'; 126]);
+        frame
+    };
+    for (frame, code, what) in [
+        (vec![0x81, 2, b'{', b'}'], CloseCode::Protocol, "no mask"),
+        (raw(0xc1, b"{}"), CloseCode::Protocol, "compressed"),
+        (raw(0x80, b"{}"), CloseCode::Protocol, "goes on with nothing"),
+        ([raw(0x01, b"{"), raw(0x01, b"}")].concat(), CloseCode::Protocol, "begins within another"),
+        (raw(0x09, b"x"), CloseCode::Protocol, "a ping in pieces"),
+        (long_ping, CloseCode::Protocol, "a long ping"),
+        (raw(0x83, b"x"), CloseCode::Protocol, "an unknown kind"),
+        (raw(0x81, &[0xff, 0xfe]), CloseCode::Invalid, "no UTF-8"),
+        (raw(0x82, b"{}"), CloseCode::Unsupported, "binary"),
+        (vec![0x81, 0xff, 0, 0, 1, 0, 0, 0, 0, 0, 1, 2, 3, 4], CloseCode::Size, "a terabyte"),
+        (raw(0x88, &1000u16.to_be_bytes()), CloseCode::Normal, "its own end"),
+    ] {
+        let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+        socket.0.get_mut().write_all(&frame).await.unwrap();
+        assert_eq!(socket.closed().await.map(|frame| frame.code), Some(code), "{what}");
+    }
+    gateway.settled("after frames against the rules").await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_must_come_at_a_rate() {
+    let fake = counting().await;
+    let gateway = over(&fake).await;
+    for every in [10, 40] {
+        let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+        socket.0.get_mut().write_all(&raw(0x01, b"{")).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let closed = loop {
+            advance_clock(std::time::Duration::from_secs(every)).await;
+            let _ = socket.0.get_mut().write_all(&raw(0x00, b" ")).await;
+            match tokio::time::timeout(std::time::Duration::from_millis(50), socket.0.next()).await {
+                Ok(Some(Ok(Message::Close(frame)))) => break frame,
+                Ok(Some(Ok(Message::Ping(_)))) | Err(_) => {}
+                other => panic!("{other:?}"),
+            }
+            assert!(began.elapsed().as_secs() < 200, "it lives on");
+        };
+        assert_eq!(closed.map(|frame| frame.code), Some(CloseCode::Policy), "a byte every {every} s");
+    }
+    gateway.settled("after slow messages").await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn sockets_of_one_caller_leave_memory_to_others() {
+    let fake = counting().await;
+    let gateway = Setup::new().provider("a", &fake, "").server("memory = \"16MiB\"\nbody_max = \"4MiB\"");
+    let gateway = gateway.table(&(USERS.to_owned() + "[users.bob]\ntoken = \"bob-token\"\n")).start().await;
+    let mut sockets = Vec::new();
+    for _ in 0..16 {
+        let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+        for at in 0..16 {
+            let code = if at == 0 { OpCode::Data(Data::Text) } else { OpCode::Data(Data::Continue) };
+            let _ = socket.0.send(Message::Frame(Frame::message(vec![b'x'; 64 << 10], code, false))).await;
+        }
+        sockets.push(socket);
+    }
+    let mut refused = 0;
+    for socket in &mut sockets {
+        while let Ok(Some(said)) = tokio::time::timeout(std::time::Duration::from_millis(200), socket.0.next()).await {
+            match said {
+                Ok(Message::Close(Some(frame))) => {
+                    assert_eq!(frame.code, CloseCode::Again);
+                    refused += 1;
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+    }
+    assert!((1..16).contains(&refused), "{refused} of 16 large messages were refused");
+    let mut other = Socket::open(&gateway, "bob-token").await.unwrap();
+    other.send(&asks(&"x".repeat(200 << 10))).await;
+    other.until("response.completed").await;
+    drop((sockets, other));
+    gateway.settled("after the sockets").await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_handshake_is_of_the_rfc() {
+    let fake = counting().await;
+    let gateway = over(&fake).await;
+    let upgrade = "upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n";
+    let key = "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    for (head, status) in [
+        (format!("{upgrade}{key}"), 101),
+        (format!("{upgrade}{key}").replace("n: upgrade", "n: keep-alive, Upgrade"), 101),
+        (format!("{upgrade}{key}").replace("connection: upgrade\r\n", ""), 400),
+        (format!("{upgrade}{key}{key}"), 400),
+        (upgrade.to_owned(), 400),
+        (format!("{upgrade}sec-websocket-key: dGhl\r\n"), 400),
+        (format!("{upgrade}sec-websocket-key: !!!!IHNhbXBsZSBub25jZQ==\r\n"), 400),
+        (format!("{upgrade}{key}").replace("13", "8"), 426),
+    ] {
+        let mut stream = TcpStream::connect(gateway.addr()).await.unwrap();
+        let request =
+            format!("GET /v1/responses HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ann-token\r\n{head}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut line = [0; 12];
+        soon("an answer", stream.read_exact(&mut line)).await.unwrap();
+        assert_eq!(std::str::from_utf8(&line), Ok(format!("HTTP/1.1 {status}").as_str()), "{head}");
+    }
     gateway.stop().await;
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{ANN, BOB, answer, ask, asking, get, priced, send, spent, usage, user};
-use crate::harness::answer::{Response, read_response};
+use crate::harness::answer::{Response, advance_clock, read_response};
 use crate::harness::gateway::{CHAT, assert_row};
 use crate::harness::surface::Surface;
 use crate::support::{FakeProvider, Gate, Script};
@@ -137,4 +137,25 @@ async fn the_providers_own_limits_are_kept_back_from_a_limited_caller() {
     assert_eq!(limited.header("x-ratelimit-remaining-tokens"), "");
     assert_eq!(unlimited.header("x-ratelimit-remaining-tokens"), "7");
     assert_eq!(unlimited.header("x-ratelimit-remaining-requests"), "");
+}
+
+#[tokio::test]
+async fn of_refusals_that_repeat_one_in_a_minute_has_a_row() {
+    let fake = FakeProvider::answering(|_| answer(3)).await;
+    let gateway = priced(&[&fake], &format!("{ANN}{BOB}")).start().await;
+    let unknown = json!({"model": "nothing", "messages": [{"role": "user", "content": "x"}]});
+    let broken = json!({"model": "m", "messages": 1});
+    for (user, body, times) in [("ann", &unknown, 5), ("bob", &unknown, 3), ("ann", &broken, 4)] {
+        for _ in 0..times {
+            assert!((400..=404).contains(&ask(&gateway, user, body).await.status));
+        }
+    }
+    assert_eq!(ask(&gateway, "ann", &asking(5)).await.status, 200);
+    let metrics = get(&gateway, "ann", "/metrics").await.body;
+    assert!(metrics.contains("photofinish_races_total{outcome=\"rejected\"} 12\n"), "all are counted: {metrics}");
+    advance_clock(std::time::Duration::from_secs(61)).await;
+    assert_eq!(ask(&gateway, "ann", &unknown).await.status, 404);
+    let rows = gateway.stop().await.races;
+    let of = |name: &str| rows.iter().filter(|row| row["caller"] == name && row["outcome"] == "rejected").count();
+    assert_eq!((of("ann"), of("bob"), rows.len()), (3, 1, 5), "{rows:?}");
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arc_swap::ArcSwap;
 
 use super::door::load::{AdmissionLoad, LimitedCounts, ShedCounts, ShedReason};
+use super::door::minute_counts::MinuteCounts;
 use super::door::places::{RequestPlace, RequestPlaces};
 use super::door::sessions::Sessions;
 use super::door::shares::{ShareHolder, ShareLimits};
@@ -55,6 +56,8 @@ pub struct Gateway {
     totals: Totals,
     sessions: Sessions,
     wrong_tokens: WrongTokens,
+    /// Requests that were refused, by caller and code.
+    refused_requests: Arc<MinuteCounts<(ShareHolder, &'static str)>>,
     memory: Memory,
     heavy: BlockingPool,
     stored: Arc<StoredState>,
@@ -130,6 +133,7 @@ impl Gateway {
             totals: Totals::default(),
             sessions: Sessions::default(),
             wrong_tokens: WrongTokens::default(),
+            refused_requests: Arc::default(),
             usage: UsageBook::default(),
             span_sink: OnceLock::new(),
             is_leaving: AtomicBool::new(false),
@@ -358,6 +362,10 @@ impl Gateway {
     /// A place for a request of the operator, which is not refused.
     pub(super) fn enter_own_race(&self) -> RequestPlace {
         self.places.enter_own()
+    }
+
+    pub(super) fn refused_requests(&self) -> &Arc<MinuteCounts<(ShareHolder, &'static str)>> {
+        &self.refused_requests
     }
 
     /// A place among the audited losers, if one is free.

@@ -25,6 +25,7 @@ pub use pass::{UPLOAD_MAX, pass};
 pub use prepare::AskedBy;
 pub use refusals::rejection::Rejection;
 pub use request::body::limited;
+pub use request::message::SocketMessage;
 pub use stored::calls::StoredCall;
 pub use trace::{RaceTrace, SpanSink};
 

@@ -64,7 +64,6 @@ macro_rules! write_through {
         }
     };
 }
-pub(super) use write_through;
 
 /// Bytes of a line that are looked at; a header that delimits a body is shorter.
 const LINE_MAX: usize = 64;

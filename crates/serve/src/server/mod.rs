@@ -12,6 +12,7 @@ mod connection_place;
 mod connection_slots;
 mod dashboard;
 mod forwarded;
+mod frame_socket;
 mod health;
 mod host_check;
 mod layers;

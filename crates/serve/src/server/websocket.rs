@@ -1,43 +1,38 @@
 //! The Responses API over a WebSocket: each `response.create` is a request like one over HTTP, and its events are text frames.
-//! tungstenite reads and writes the frames. The connection's own task runs it, in the connection's place.
+//! The connection's own task runs it, in the connection's place.
 //!
-//! Not for the answers: see `proxy`.
+//! Not for frames: see `frame_socket`; nor for the answers: see `proxy`.
 
-use std::io;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use bytes::Bytes;
-use futures_util::{SinkExt as _, StreamExt as _};
 use http::header::{
     CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS,
     SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use photofinish_base::clock::Instant;
-use photofinish_base::memory::{Lease, Memory, MemoryFull};
+use photofinish_base::memory::{Lease, MemoryFull};
 use photofinish_base::pace::aside;
 use photofinish_base::telemetry::{LogContext, WithLogContext as _};
-use photofinish_gateway::proxy::{self, Client, Gateway, OverSocket, Rejection};
-use photofinish_wire::dialects::responses::frames::{self, ClientFrame};
+use photofinish_gateway::proxy::{self, Client, Gateway, OverSocket, Rejection, SocketMessage};
+use photofinish_wire::dialects::responses::frames::{self, ClientFrame, CreateFrame};
 use photofinish_wire::dialects::responses::stored::{StoredAnswer, response_of};
-use photofinish_wire::request::state::add;
 use photofinish_wire::stream::sse::SseScanner;
 use photofinish_wire::{ApiRequest, Surface};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Error, Utf8Bytes};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tungstenite::handshake::derive_accept_key;
+use tungstenite::protocol::frame::Frame;
+use tungstenite::protocol::frame::coding::CloseCode;
 
-use super::client_bytes::write_through;
 use super::connection_slots::ConnectionSlot;
+use super::frame_socket::{FrameSocket, SocketEnd, SocketHeard};
 
 /// How often the gateway pings. A client that says nothing for three of them has left.
 const PING_FOR: Duration = Duration::from_secs(30);
@@ -45,12 +40,8 @@ const PING_FOR: Duration = Duration::from_secs(30);
 const SOCKET_IDLE_FOR: Duration = Duration::from_secs(600);
 /// How long a socket lives at most: the vendor's own limit, after which its clients open another one.
 const SOCKET_FOR: Duration = Duration::from_secs(3_600);
-/// Bytes that wait for a client that does not read, beside the frame that is written: pongs.
-const UNREAD_MAX: usize = 1 << 20;
-/// Bytes that are read of a socket at once.
-const READ_MAX: usize = 16 << 10;
-/// Bytes of a client's ping without what it says.
-const CONTROL_HEAD: usize = 6;
+/// Bytes of the key of a handshake.
+const KEY_LENGTH: usize = 16;
 /// Bytes of a refusal that are passed on.
 const REFUSAL_MAX: usize = 1 << 20;
 
@@ -98,8 +89,20 @@ impl UpgradeSlot {
 
 /// A handshake of RFC 6455. HTTP/2 has another one, which the gateway does not announce.
 pub(super) fn is_asked_for(headers: &HeaderMap) -> bool {
-    let protocols = headers.get_all(UPGRADE).iter().filter_map(|value| value.to_str().ok());
-    protocols.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case("websocket"))
+    names(headers, UPGRADE, "websocket")
+}
+
+/// Whether one of the words of a header is this one.
+fn names(headers: &HeaderMap, header: HeaderName, word: &str) -> bool {
+    let values = headers.get_all(header).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case(word))
+}
+
+/// The key of a handshake, if the RFC allows it: one header, 16 bytes in Base64.
+fn key_of(headers: &HeaderMap) -> Option<&HeaderValue> {
+    let mut keys = headers.get_all(SEC_WEBSOCKET_KEY).iter();
+    let (key, None) = (keys.next()?, keys.next()) else { return None };
+    (BASE64.decode(key).is_ok_and(|bytes| bytes.len() == KEY_LENGTH)).then_some(key)
 }
 
 /// Answers a handshake.
@@ -110,11 +113,12 @@ pub(super) fn accept(gateway: Arc<Gateway>, client: Client, mut request: Request
     let is_on = gateway.live().config.server.websocket;
     let (slot, upgrade) =
         (request.extensions_mut().remove::<UpgradeSlot>(), request.extensions_mut().remove::<OnUpgrade>());
-    let key = request.headers().get(SEC_WEBSOCKET_KEY).filter(|_| is_on).cloned();
     let is_13 = request.headers().get(SEC_WEBSOCKET_VERSION).is_some_and(|version| version == "13");
-    let (Some(slot), Some(upgrade), Some(key), true) = (slot, upgrade, key, is_13) else {
+    let (Some(slot), Some(upgrade), true, true) = (slot, upgrade, is_on, is_13) else {
         return Rejection::no_websocket().answer_to(Surface::Responses);
     };
+    let key = key_of(request.headers()).filter(|_| names(request.headers(), CONNECTION, "upgrade")).cloned();
+    let Some(key) = key else { return Rejection::no_handshake().answer_to(Surface::Responses) };
     let mut headers = std::mem::take(request.headers_mut());
     for name in [
         CONNECTION,
@@ -162,49 +166,15 @@ struct SocketRequest {
     is_stored: bool,
 }
 
-/// The bytes of a connection. What was read and is no whole message yet has its memory.
-struct CountedFrames<S> {
-    stream: S,
-    unread: usize,
-    lease: Lease,
-}
-
-impl<S> CountedFrames<S> {
-    /// A message of so many bytes is taken.
-    fn taken(&mut self, bytes: usize) {
-        self.unread = self.unread.saturating_sub(bytes);
-        self.lease.settle(READ_MAX + self.unread);
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for CountedFrames<S> {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let (frames, before) = (self.get_mut(), buffer.filled().len());
-        ready!(Pin::new(&mut frames.stream).poll_read(context, buffer))?;
-        frames.unread += buffer.filled().len() - before;
-        let covered = frames.lease.cover(READ_MAX + frames.unread);
-        Poll::Ready(covered.map_err(|MemoryFull| io::ErrorKind::OutOfMemory.into()))
-    }
-}
-
-write_through!(CountedFrames);
-
-/// Why a socket ends.
-enum SocketEnd {
-    /// The client has left, or the frames are none.
-    Gone,
-    Closed(CloseCode, &'static str),
-}
-
 struct SocketSession<'a, S> {
-    socket: WebSocketStream<CountedFrames<S>>,
+    socket: FrameSocket<S>,
     accepted: AcceptedClient,
     place: &'a ConnectionSlot,
     last: Option<LastResponse>,
     /// A response is under way, which no bound of the socket cuts.
     is_answering: bool,
     /// What the client said between the last event of an answer and the end of its body.
-    waiting: Option<Utf8Bytes>,
+    waiting: Option<Bytes>,
     opened_at: Instant,
     /// The end of the latest response.
     used_at: Instant,
@@ -217,15 +187,8 @@ pub(super) async fn serve<S>(stream: S, read: Bytes, accepted: AcceptedClient, p
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let body_max = accepted.gateway.live().config.server.body_max;
-    let config = WebSocketConfig::default()
-        .read_buffer_size(READ_MAX)
-        .max_message_size(Some(body_max))
-        .max_frame_size(Some(body_max))
-        .max_write_buffer_size(UNREAD_MAX);
-    let mut stream = CountedFrames { stream, unread: 0, lease: accepted.gateway.memory().lease() };
-    stream.taken(0);
-    let socket = WebSocketStream::from_partially_read(stream, read.to_vec(), Role::Server, Some(config)).await;
+    let AcceptedClient { gateway, client, .. } = &accepted;
+    let socket = FrameSocket::new(stream, &read, gateway.clone(), client.clone());
     let now = Instant::now();
     let pings = tokio::time::interval_at(now + PING_FOR, PING_FOR);
     let mut session = SocketSession {
@@ -241,9 +204,7 @@ where
         pings,
     };
     if let Err(SocketEnd::Closed(code, reason)) = session.run().await {
-        let frame = CloseFrame { code, reason: reason.into() };
-        // An error here means that the client has left.
-        let _ = session.socket.close(Some(frame)).await;
+        session.socket.close(code, reason).await;
     }
 }
 
@@ -258,46 +219,47 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
                     () = shutdown.draining() => return Err(SocketEnd::Closed(CloseCode::Away, "the gateway is shutting down")),
                 },
             };
-            match read(&frame) {
-                ClientFrame::Create { body, generates } => {
-                    drop(frame);
-                    let _work = self.place.begin(false, || true);
-                    self.is_answering = true;
-                    self.respond(body, generates).await?;
-                    (self.is_answering, self.used_at) = (false, Instant::now());
+            let (body, generates) = match read(&frame) {
+                ClientFrame::Create(create) => (self.body(&create, frame.len()), create.generates),
+                ClientFrame::Cancel | ClientFrame::Told => continue,
+                ClientFrame::Invalid(message) => {
+                    self.send(frames::misuse(message)).await?;
+                    continue;
                 }
-                ClientFrame::Cancel | ClientFrame::Told => {}
-                ClientFrame::Invalid(message) => self.send(frames::misuse(message)).await?,
+            };
+            drop(frame);
+            let _work = self.place.begin(false, || true);
+            self.is_answering = true;
+            match body {
+                Ok(body) => self.respond(body, generates).await?,
+                Err(rejection) => self.refuse(rejection.answer_to(Surface::Responses)).await?,
             }
+            (self.is_answering, self.used_at) = (false, Instant::now());
         }
     }
 
+    /// The request of a frame of so many bytes.
+    ///
+    /// # Errors
+    /// There is no memory for it beside its frame.
+    fn body(&self, create: &CreateFrame<'_>, length: usize) -> Result<Bytes, Rejection> {
+        let memory = self.accepted.gateway.memory();
+        let mut room = memory.lease();
+        room.cover(length).map_err(|MemoryFull| Rejection::no_memory(length, memory.max()))?;
+        let body = aside(length, || create.body());
+        room.settle(body.capacity());
+        Ok(room.hold(body))
+    }
+
     /// The next text of the client. Pings meanwhile.
-    async fn next(&mut self) -> Result<Utf8Bytes, SocketEnd> {
+    async fn next(&mut self) -> Result<Bytes, SocketEnd> {
         loop {
             tokio::select! {
-                message = self.socket.next() => {
+                heard = self.socket.next() => {
+                    let heard = heard?;
                     self.heard_at = Instant::now();
-                    match message {
-                        Some(Ok(Message::Text(text))) => {
-                            // With all its fragments and their headers.
-                            self.socket.get_mut().taken(usize::MAX);
-                            return Ok(text);
-                        }
-                        Some(Ok(Message::Binary(_))) => {
-                            return Err(SocketEnd::Closed(CloseCode::Unsupported, "only text frames are read"));
-                        }
-                        Some(Ok(Message::Ping(said) | Message::Pong(said))) => {
-                            self.socket.get_mut().taken(CONTROL_HEAD + said.len());
-                        }
-                        Some(Ok(Message::Frame(_))) => {}
-                        Some(Err(Error::Capacity(_))) => {
-                            return Err(SocketEnd::Closed(CloseCode::Size, "the frame is larger than body_max"));
-                        }
-                        Some(Err(Error::Io(error))) if error.kind() == io::ErrorKind::OutOfMemory => {
-                            return Err(SocketEnd::Closed(CloseCode::Again, "no memory is left for the frame"));
-                        }
-                        Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(SocketEnd::Gone),
+                    if let SocketHeard::Text(text) = heard {
+                        return Ok(text);
                     }
                 }
                 _ = self.pings.tick() => self.tick().await?,
@@ -313,25 +275,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
         if is_old && !self.is_answering {
             return Err(SocketEnd::Closed(CloseCode::Normal, "the socket is idle or old: open another one"));
         }
-        self.write(Message::Ping(Bytes::new())).await
+        self.socket.send(Frame::ping(Bytes::new())).await
     }
 
     async fn send(&mut self, text: String) -> Result<(), SocketEnd> {
-        self.write(Message::Text(text.into())).await
-    }
-
-    async fn write(&mut self, message: Message) -> Result<(), SocketEnd> {
-        self.socket.send(message).await.map_err(|_| SocketEnd::Gone)
+        self.socket.send_text(text).await
     }
 
     /// Answers one request.
-    async fn respond(&mut self, body: String, generates: bool) -> Result<(), SocketEnd> {
+    async fn respond(&mut self, body: Bytes, generates: bool) -> Result<(), SocketEnd> {
         let (gateway, live) = (self.accepted.gateway.clone(), self.accepted.gateway.live());
-        let (body_max, stores) = (live.config.server.body_max, live.config.server.stored.size > 0);
-        let memory = gateway.memory().clone();
+        let by = (gateway.clone(), self.accepted.client.clone());
         let (last, until) = (self.last.clone(), Instant::now() + live.config.race.timeouts.total);
         let length = body.len() + last.as_ref().map_or(0, |last| last.items.len());
-        let work = move |_: &_| continued(body, last.as_ref(), &memory, body_max, stores);
+        let work = move |_: &_| continued(body, last.as_ref(), (&by.0, &by.1));
         let continued = gateway.heavy().run(length, until, work).await;
         let SocketRequest { body, items, is_stored } = match continued.and_then(|continued| continued) {
             Ok(request) => request,
@@ -427,7 +384,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
     }
 
     /// Whether this frame ends the response that is under way. Any other request has to wait.
-    async fn is_cancelled(&mut self, frame: &str) -> Result<bool, SocketEnd> {
+    async fn is_cancelled(&mut self, frame: &[u8]) -> Result<bool, SocketEnd> {
         match read(frame) {
             ClientFrame::Cancel => return Ok(true),
             ClientFrame::Told => {}
@@ -454,62 +411,62 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
         Ok(())
     }
 
-    /// None: there is no memory for it.
+    /// None: there is no memory for it, or its caller holds too much.
     fn kept(&self, answer: &StoredAnswer<'_>, before: &[u8], is_stored: bool) -> Option<LastResponse> {
-        let length = before.len() + answer.output.iter().map(|item| item.get().len() + 1).sum::<usize>();
-        let mut lease = self.accepted.gateway.memory().lease();
-        let is_small = length <= self.accepted.gateway.live().config.server.body_max;
-        let mut items = if is_small && lease.cover(length).is_ok() { before.to_vec() } else { return None };
-        answer.output.iter().for_each(|item| add(&mut items, item.get().as_bytes()));
-        Some(LastResponse { id: answer.id.clone().into_owned(), items: lease.hold(items), is_stored })
+        let items = answer.output.iter().map(|item| item.get().as_bytes());
+        let items = listed(std::iter::once(before).chain(items));
+        let AcceptedClient { gateway, client, .. } = &self.accepted;
+        let items = SocketMessage::of((gateway, client), &items).ok()?;
+        Some(LastResponse { id: answer.id.clone().into_owned(), items, is_stored })
     }
 }
 
-fn read(frame: &str) -> ClientFrame {
+fn read(frame: &[u8]) -> ClientFrame<'_> {
     aside(frame.len(), || ClientFrame::read(frame))
+}
+
+/// Texts of items with commas between them.
+fn listed<'a>(items: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
+    let mut listed = Vec::new();
+    for item in items.filter(|item| !item.is_empty()) {
+        if !listed.is_empty() {
+            listed.push(&b","[..]);
+        }
+        listed.push(item);
+    }
+    listed
 }
 
 /// The request with the items of the response before, if it names that one and nothing else has it.
 ///
 /// # Errors
 /// 413 or 503 for more items than there is room for.
-fn continued(
-    body: String,
-    last: Option<&LastResponse>,
-    memory: &Memory,
-    body_max: usize,
-    stores: bool,
-) -> Result<SocketRequest, Rejection> {
+fn continued(body: Bytes, last: Option<&LastResponse>, by: (&Gateway, &Client)) -> Result<SocketRequest, Rejection> {
+    let (memory, live) = (by.0.memory(), by.0.live());
     let room = |bytes: usize| {
         let mut lease = memory.lease();
         lease.cover(bytes).map_err(|MemoryFull| Rejection::no_memory(bytes, memory.max()))?;
         Ok::<Lease, Rejection>(lease)
     };
-    let body = room(body.len())?.hold(body);
     let unknown = |body| SocketRequest { body, items: None, is_stored: false };
     let Ok(request) = ApiRequest::parse(Surface::Responses, body.clone()) else { return Ok(unknown(body)) };
-    let is_stored = !request.state.unstored && stores;
-    let lease = room(body.len())?;
+    let is_stored = !request.state.unstored && live.config.server.stored.size > 0;
+    let _own = room(body.len())?;
     let Ok(own) = request.own_input(|_| None, |_| true) else { return Ok(unknown(body)) };
     if !own.unknown.is_empty() {
         return Ok(unknown(body));
     }
     match (&request.state.previous, last) {
         (None, _) if request.state.conversation.is_none() => {
-            Ok(SocketRequest { body, items: Some(lease.hold(own.items)), is_stored })
+            let items = SocketMessage::of(by, &[&own.items[..]])?;
+            Ok(SocketRequest { body, items: Some(items), is_stored })
         }
         (Some(id), Some(last)) if *id == last.id => {
-            let length = last.items.len() + body.len();
-            if length > body_max {
-                return Err(Rejection::too_large(body_max));
-            }
-            let (lease, mut input) = (room(length)?, room(2 * length)?);
-            let mut items = last.items.to_vec();
-            add(&mut items, &own.items);
-            let items = lease.hold(items);
+            let items = SocketMessage::of(by, &listed([&last.items[..], &own.items[..]].into_iter()))?;
             if last.is_stored {
                 return Ok(SocketRequest { body, items: Some(items), is_stored });
             }
+            let mut input = room(2 * (items.len() + body.len()))?;
             let made = request.with_input(&[b"[", &items[..], b"]"].concat(), true, |body| {
                 input.settle(body.len());
                 input.hold(body)

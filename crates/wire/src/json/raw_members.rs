@@ -13,6 +13,9 @@ use super::{InvalidJson, Json, unescape};
 /// The members of an object in order, with duplicates, and the text of each value.
 pub(crate) type MemberTexts<'a> = Vec<(Cow<'a, str>, &'a str)>;
 
+/// Members of one object. Each takes more room than the text of a short one.
+const MEMBERS_MAX: usize = 65_536;
+
 /// The members of an object. Walks the text, which costs a quarter of what serde_json takes to skip a long value.
 ///
 /// # Errors
@@ -22,6 +25,9 @@ pub(crate) fn members(text: &str) -> serde_json::Result<MemberTexts<'_>> {
     let mut json = Json::new(text);
     let walked = match json.peek() {
         Some(b'{') => json.to_end(|name, json| {
+            if members.len() == MEMBERS_MAX {
+                return Err(InvalidJson);
+            }
             members.push((unescape(name).ok_or(InvalidJson)?, json.skip()?));
             Ok(())
         }),
@@ -49,6 +55,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for SlowMembers<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SlowMembers<'de>, A::Error> {
                 let mut members = MemberTexts::new();
                 while let Some((MemberName(name), value)) = map.next_entry::<MemberName<'de>, &'de RawValue>()? {
+                    if members.len() == MEMBERS_MAX {
+                        return Err(serde::de::Error::custom("an object has more than 65,536 members"));
+                    }
                     members.push((name, value.get()));
                 }
                 Ok(SlowMembers(members))
@@ -88,3 +97,15 @@ pub(crate) fn written(members: &RawMembers<'_>) -> String {
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_of_countless_members_is_refused() {
+        let object = |count: usize| format!("{{{}}}", vec!["\"\":0"; count].join(","));
+        assert_eq!(members(&object(MEMBERS_MAX)).unwrap().len(), MEMBERS_MAX);
+        assert!(members(&object(MEMBERS_MAX + 1)).unwrap_err().to_string().contains("more than 65,536 members"));
+    }
+}

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use serde::Deserialize;
+use serde_json::error::Category;
 
 use crate::client_error::Invalid;
 use crate::dialect::{Dialect, Surface};
@@ -108,7 +109,12 @@ pub(super) fn with_usage(options: &[u8]) -> String {
 
 /// Where parsing failed, without quoting the text.
 pub(super) fn position(error: &serde_json::Error) -> String {
-    let what = if error.is_eof() { "it ends too early" } else { "syntax error" };
+    let what = match error.classify() {
+        Category::Eof => "it ends too early",
+        // What an object may be is all that is asked.
+        Category::Data => "an object with too many members",
+        Category::Syntax | Category::Io => "syntax error",
+    };
     format!("{what} at line {} column {}", error.line(), error.column())
 }
 

@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod caller;
 pub mod load;
+pub mod minute_counts;
 pub mod places;
 pub mod sessions;
 pub mod shares;

@@ -109,6 +109,11 @@ impl RequestPlace {
         taken.map(Some)
     }
 
+    /// Whose it is.
+    pub fn holder(&self) -> ShareHolder {
+        self.holder
+    }
+
     /// Requests in the race when this one entered it.
     pub fn before(&self) -> usize {
         self.before

@@ -4,24 +4,19 @@
 //! A right token is never refused, also from an address that guesses. So this makes guessing slow and seen; what makes it
 //! hopeless is the length of the tokens.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::sessions::forget_oldest;
+use super::minute_counts::MinuteCounts;
 use crate::attempt::InFlightGuard;
 use photofinish_base::clock::Instant;
 
-/// Wrong tokens from one address within [`WRONG_FOR`] that are answered at once: somebody types.
+/// Wrong tokens from one address within a minute that are answered at once: somebody types.
 const PROMPT_MAX: u32 = 3;
-/// Wrong tokens from one address within [`WRONG_FOR`]; further ones are refused.
+/// Wrong tokens from one address within a minute; further ones are refused.
 const WRONG_MAX: u32 = 10;
-/// How long wrong tokens count, from the first one.
-const WRONG_FOR: Duration = Duration::from_secs(60);
-/// Addresses whose wrong tokens are counted at the same time; the longest counted is forgotten for a further one.
-const ADDRESSES_MAX: usize = 10_000;
 /// How long an answer is held back. Shorter than the second that health checks wait, because one may have an old token.
 const SLOWED_FOR: Duration = Duration::from_millis(500);
 /// Answers that are held back at the same time; further ones are sent at once.
@@ -30,14 +25,9 @@ const SLOWED_MAX: i64 = 1_024;
 /// The wrong tokens of one gateway.
 #[derive(Default)]
 pub struct WrongTokens {
-    by_address: Mutex<HashMap<IpAddr, AddressTokens>>,
+    by_address: MinuteCounts<IpAddr>,
     /// Answers that are held back.
     slowed: Arc<AtomicI64>,
-}
-
-struct AddressTokens {
-    since: Instant,
-    times: u32,
 }
 
 /// What becomes of one wrong token.
@@ -72,7 +62,7 @@ impl SlowedAnswer {
 impl WrongTokens {
     /// Counts a wrong token from `address`.
     pub fn count(&self, address: IpAddr, now: Instant) -> WrongToken {
-        let (times, left) = self.counted(address, now);
+        let (times, left) = self.by_address.count(address, now);
         let slow = || {
             let place = InFlightGuard::enter(self.slowed.clone());
             (place.before < SLOWED_MAX).then_some(SlowedAnswer { _place: place })
@@ -82,22 +72,6 @@ impl WrongTokens {
             refused_for: (times > WRONG_MAX).then_some(left),
             slowed: if times > PROMPT_MAX { slow() } else { None },
         }
-    }
-
-    /// How many came from this address, and for how long they still count.
-    fn counted(&self, address: IpAddr, now: Instant) -> (u32, Duration) {
-        let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_over = |here: &AddressTokens| now.saturating_duration_since(here.since) >= WRONG_FOR;
-        if by_address.len() >= ADDRESSES_MAX && !by_address.contains_key(&address) {
-            by_address.retain(|_, here| !is_over(here));
-            forget_oldest(&mut by_address, ADDRESSES_MAX - 1, |here| here.since);
-        }
-        let here = by_address.entry(address).or_insert(AddressTokens { since: now, times: 0 });
-        if is_over(here) {
-            *here = AddressTokens { since: now, times: 0 };
-        }
-        here.times = here.times.saturating_add(1);
-        (here.times, WRONG_FOR.saturating_sub(now.saturating_duration_since(here.since)))
     }
 }
 
@@ -153,17 +127,6 @@ mod tests {
         let began = Instant::now();
         slowed.unwrap().over().await;
         assert_eq!(began.elapsed(), SLOWED_FOR);
-    }
-
-    #[test]
-    fn many_addresses_take_bounded_memory() {
-        let (wrong, now) = (WrongTokens::default(), Instant::now());
-        for last in 0..12_000_u32 {
-            wrong.count(IpAddr::V4((0x0A00_0000 + last).into()), now + Duration::from_millis(last.into()));
-        }
-        let counted = wrong.by_address.lock().unwrap();
-        assert_eq!(counted.len(), ADDRESSES_MAX);
-        assert!(!counted.contains_key(&IpAddr::from([10, 0, 0, 0])), "the longest counted is forgotten");
     }
 
     #[test]

@@ -655,6 +655,13 @@ impl Rejection {
         Rejection::new(code::NO_WEBSOCKET, message).naming(UPGRADE, "HTTP/1.1")
     }
 
+    /// A handshake that is none by RFC 6455.
+    pub fn no_handshake() -> Rejection {
+        let message = "the handshake of the WebSocket is not of RFC 6455: send connection: upgrade, and one sec-websocket-key of \
+                       16 bytes in Base64";
+        Rejection::new(code::INVALID_REQUEST, message)
+    }
+
     /// A body of a coding that the gateway does not decode.
     pub fn unknown_coding(unknown: &UnknownCoding) -> Rejection {
         let what = match unknown {

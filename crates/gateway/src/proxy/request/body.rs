@@ -31,7 +31,7 @@ pub const RATE_MIN: u64 = 2 * 1024;
 const DISCARD_FOR: Duration = Duration::from_secs(2);
 /// The largest announced length that is allocated at once. Beyond it memory grows with the body, because an
 /// announcement costs the client nothing.
-const FIRST_ROOM: usize = 64 << 10;
+pub(super) const FIRST_ROOM: usize = 64 << 10;
 /// Room for announced bytes grows by this factor: a client gets room for at most this many times what it sent. Growing copies what is
 /// there, which is a fifteenth of the body in all.
 const ANNOUNCED_GROWTH: usize = 16;
@@ -134,19 +134,30 @@ pub fn time_for(bytes: usize) -> Duration {
 /// The memory of one body: a part of all memory, and of its caller's share of it.
 pub(crate) struct BodyRoom {
     lease: Lease,
-    share: BodyShare,
+    /// None: it stays small.
+    share: Option<BodyShare>,
     /// All memory there is.
     all: usize,
 }
 
 impl BodyRoom {
     pub(crate) fn new(memory: &Memory, place: &RequestPlace) -> BodyRoom {
-        BodyRoom { lease: memory.lease(), share: place.body_share(), all: memory.max() }
+        BodyRoom { share: Some(place.body_share()), ..BodyRoom::of_a_small(memory) }
+    }
+
+    /// Of one that is no larger than what is counted in no share.
+    pub(super) fn of_a_small(memory: &Memory) -> BodyRoom {
+        BodyRoom { lease: memory.lease(), share: None, all: memory.max() }
+    }
+
+    /// From now on it counts in the share of this request's caller.
+    pub(super) fn is_of(&mut self, place: &RequestPlace) {
+        self.share = Some(place.body_share());
     }
 
     /// Leases and allocates room for `length` bytes: many times the present capacity, at most the announced length; twice the
     /// capacity where none is announced.
-    fn make(&mut self, bytes: &mut Vec<u8>, length: usize, announced: usize) -> Result<(), Rejection> {
+    pub(super) fn make(&mut self, bytes: &mut Vec<u8>, length: usize, announced: usize) -> Result<(), Rejection> {
         if length > bytes.capacity() {
             let ahead = match announced {
                 0 => bytes.capacity() * 2,
@@ -161,8 +172,8 @@ impl BodyRoom {
     /// Leases and allocates this capacity, of which `length` bytes are needed.
     pub(crate) fn grow(&mut self, bytes: &mut Vec<u8>, length: usize, capacity: usize) -> Result<(), Rejection> {
         self.lease.cover(capacity).map_err(|MemoryFull| Rejection::no_memory(length, self.all))?;
-        if capacity > FIRST_ROOM {
-            self.share.cover(capacity, self.all).map_err(Rejection::overloaded)?;
+        if let Some(share) = self.share.as_mut().filter(|_| capacity > FIRST_ROOM) {
+            share.cover(capacity, self.all).map_err(Rejection::overloaded)?;
         }
         bytes.reserve_exact(capacity - bytes.len());
         Ok(())
@@ -172,7 +183,10 @@ impl BodyRoom {
     pub(crate) fn hold(mut self, bytes: Vec<u8>) -> Bytes {
         self.lease.settle(bytes.capacity());
         let held = self.lease.hold(bytes);
-        if self.share.is_empty() { held } else { Bytes::from_owner(LargeBody { held, _share: self.share }) }
+        match self.share.filter(|share| !share.is_empty()) {
+            Some(share) => Bytes::from_owner(LargeBody { held, _share: share }),
+            None => held,
+        }
     }
 }
 

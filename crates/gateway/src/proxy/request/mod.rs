@@ -3,5 +3,6 @@
 pub mod blocking;
 pub mod body;
 pub mod candidate_set;
+pub mod message;
 pub mod outbound;
 pub mod overrides;

@@ -14,7 +14,9 @@ use tracing::{Level, enabled};
 use super::gate::GatePayer;
 use super::limit_headers;
 use crate::proxy::door::load::ShedReason;
+use crate::proxy::door::minute_counts::MinuteCounts;
 use crate::proxy::door::places::RequestPlace;
+use crate::proxy::door::shares::ShareHolder;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::candidate_set::AskedLast;
@@ -72,6 +74,10 @@ pub struct RaceGuard {
     hold: Option<Arc<Hold>>,
     /// None: traces are off.
     trace: Option<Arc<RaceTrace>>,
+    /// Requests that were refused lately.
+    refused_requests: Arc<MinuteCounts<(ShareHolder, &'static str)>>,
+    /// A request like others of this caller, which were refused within the same minute: counted, and no row.
+    is_refused_again: bool,
     /// Held until the response body ends.
     place: RequestPlace,
 }
@@ -163,6 +169,8 @@ impl RaceGuard {
             keeper: None,
             hold: None,
             trace: None,
+            refused_requests: gateway.refused_requests().clone(),
+            is_refused_again: false,
             place,
         }
     }
@@ -303,6 +311,10 @@ impl RaceGuard {
             true => RaceOutcome::Error,
             false => RaceOutcome::Rejected,
         });
+        if self.outcome == Some(RaceOutcome::Rejected) && self.hold.is_none() && self.is_of_client() {
+            let of = (self.place.holder(), rejection.code());
+            self.is_refused_again = self.refused_requests.count(of, Instant::now()).0 > 1;
+        }
     }
 
     /// From now on the winner is streamed, after a head with this status.
@@ -533,6 +545,10 @@ impl Drop for RaceGuard {
         if enabled!(Level::DEBUG) {
             let _entered = self.context.enter();
             tracing::debug!(outcome, attempts, winner, why, "the race is over");
+        }
+        if self.is_refused_again {
+            self.recorder.metrics().race(&record, overhead_us);
+            return;
         }
         self.recorder.race(record, overhead_us);
     }

@@ -8,15 +8,15 @@ use memchr::memmem;
 use serde_json::Value;
 
 use super::writer::ResponsesWriter;
-use crate::json::raw_members::{raw_members, written};
+use crate::json::raw_members::{RawMembers, raw_members, written};
 use crate::json::values::json;
 use crate::stream::sse::{SseEvent, SseScanner};
 use crate::translate::WritePieces as _;
 
 /// A frame of a client.
-pub enum ClientFrame {
-    /// `response.create`: the request, as it is posted over HTTP for a stream.
-    Create { body: String, generates: bool },
+pub enum ClientFrame<'a> {
+    /// `response.create`
+    Create(CreateFrame<'a>),
     /// `response.cancel`
     Cancel,
     /// What a client says for the server's sake.
@@ -25,9 +25,21 @@ pub enum ClientFrame {
     Invalid(&'static str),
 }
 
-impl ClientFrame {
-    pub fn read(text: &str) -> ClientFrame {
-        let Some(mut members) = raw_members(text.as_bytes()) else {
+pub struct CreateFrame<'a> {
+    members: RawMembers<'a>,
+    pub generates: bool,
+}
+
+impl CreateFrame<'_> {
+    /// The request, as it is posted over HTTP for a stream.
+    pub fn body(&self) -> String {
+        written(&self.members)
+    }
+}
+
+impl ClientFrame<'_> {
+    pub fn read(text: &[u8]) -> ClientFrame<'_> {
+        let Some(mut members) = raw_members(text) else {
             return ClientFrame::Invalid("the frame is no JSON object");
         };
         let kind = members.iter().rfind(|(name, _)| name == "type").map(|(_, kind)| kind.as_ref());
@@ -41,7 +53,7 @@ impl ClientFrame {
         // A socket always streams, and waits for the answer.
         members.retain(|(name, _)| !matches!(name.as_ref(), "type" | "generate" | "stream" | "background"));
         members.push((Cow::Borrowed("stream"), Cow::Borrowed("true")));
-        ClientFrame::Create { body: written(&members), generates }
+        ClientFrame::Create(CreateFrame { members, generates })
     }
 }
 
@@ -113,12 +125,12 @@ mod tests {
 
     #[test]
     fn a_frame_is_a_request_over_http() {
-        let ClientFrame::Create { body, generates } = ClientFrame::read(
-            r#"{"type":"response.create","model":"m","generate":false,"stream":false,"input":[1.50]}"#,
+        let ClientFrame::Create(frame) = ClientFrame::read(
+            br#"{"type":"response.create","model":"m","generate":false,"stream":false,"input":[1.50]}"#,
         ) else {
             panic!("a request")
         };
-        assert_eq!((body.as_str(), generates), (r#"{"model":"m","input":[1.50],"stream":true}"#, false));
+        assert_eq!((frame.body().as_str(), frame.generates), (r#"{"model":"m","input":[1.50],"stream":true}"#, false));
         for (frame, invalid) in [
             (r#"{"type":"response.cancel"}"#, false),
             (r#"{"type":"response.processed"}"#, false),
@@ -127,7 +139,7 @@ mod tests {
             ("[]", true),
             ("", true),
         ] {
-            assert_eq!(matches!(ClientFrame::read(frame), ClientFrame::Invalid(_)), invalid, "{frame}");
+            assert_eq!(matches!(ClientFrame::read(frame.as_bytes()), ClientFrame::Invalid(_)), invalid, "{frame}");
         }
     }
 
