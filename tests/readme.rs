@@ -300,6 +300,24 @@ fn the_bounds_are_in_their_page() {
 }
 
 #[test]
+fn what_counts_in_memory_is_in_the_table() {
+    let table = BOUNDS.split("## What is held").nth(1).unwrap().split("\n## ").next().unwrap();
+    let mut counting = BTreeSet::new();
+    for (path, text) in source() {
+        let path = path.to_str().unwrap().replace('\\', "/");
+        let code = text.split("mod tests {").next().unwrap();
+        let counts = [".lease()", "ClientLease::new("].iter().any(|counts| code.contains(counts));
+        if counts && path != "memory.rs" && !path.starts_with("simulate/") {
+            counting.insert(path);
+        }
+    }
+    let named: BTreeSet<String> =
+        table.split('`').filter(|word| word.ends_with(".rs")).map(str::to_owned).collect();
+    let without = named.difference(&counting).filter(|path| *path != "proxy/request/message.rs");
+    assert_eq!((counting.difference(&named).count(), without.count()), (0, 0), "{counting:?} and {named:?}");
+}
+
+#[test]
 fn links_lead_somewhere_and_stay_in_the_book() {
     let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").canonicalize().unwrap();
     for page in pages() {

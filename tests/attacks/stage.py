@@ -5,6 +5,7 @@ All processes listen on loopback at a free port, write into a temporary folder, 
 
 import contextlib
 import json
+import os
 import pathlib
 import sqlite3
 import subprocess
@@ -115,6 +116,26 @@ class Probe:
 
 class Skipped(Exception):
     """This machine cannot run the attack, for the given reason."""
+
+
+@contextlib.contextmanager
+def memory_group(mib):
+    """A control group with so much memory. Yields the command that puts a program into it."""
+    v1 = pathlib.Path("/sys/fs/cgroup/memory")
+    root, limit = (v1, "memory.limit_in_bytes") if v1.is_dir() else (pathlib.Path("/sys/fs/cgroup"), "memory.max")
+    group = root / f"photofinish-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(mib << 20))
+    except OSError as why:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        raise Skipped(f"no control group can be made: {why}") from why
+    try:
+        yield ["sh", "-c", f'echo $$ >{group}/cgroup.procs && exec "$@"', "sh"]
+    finally:
+        with contextlib.suppress(OSError):
+            group.rmdir()
 
 
 class Stage:

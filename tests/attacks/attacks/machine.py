@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import itertools
 import os
 import resource
 import socket
@@ -12,6 +13,7 @@ from attacks.answers import clean, schema_body
 from attacks.clients import crowd_of
 from harness import client
 from harness.many import at_once, timed
+from stage import memory_group
 
 
 @attack("descriptors", "600 clients at once under ulimit -n 256", quick=True)
@@ -127,3 +129,89 @@ def dns_hangs(stage):
             if "listen" in str(error) and "mount" in str(error):
                 stage.skip("no mount namespace may be made here")
             raise
+
+
+def frame(first, text, final=True):
+    """A frame of a client, under a mask of zeros."""
+    return bytes([(0x80 if final else 0) | first, 0xff]) + len(text).to_bytes(8, "big") + bytes(4) + text
+
+
+def post(port, path, body):
+    return client.fetch(port, "POST", path, body, {"content-type": "application/json"}, timeout=60)
+
+
+def upgraded(port):
+    """A WebSocket."""
+    head = (b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
+            b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+    sock = client.connect(port, head, timeout=10)
+    sock.recv(4096)
+    return sock
+
+
+def pushed(sock, data):
+    """Sends it as far as it is taken."""
+    with contextlib.suppress(OSError):
+        sock.sendall(data)
+    return sock
+
+
+def filled(before, one, after):
+    """Makes a text of about a size: as many of `one` as it takes."""
+    def make(size):
+        count = (size - len(before) - len(after)) // (len(one) + 1)
+        return before + b",".join([one] * count) + after
+    return make
+
+
+# What is small on the wire and large in memory, by path.
+DOORS = {
+    "members": ("/v1/chat/completions", filled(b'{"model":"good","messages":[{"role":"user","content":"x"}],', b'"":0', b"}")),
+    "turns": ("/v1/chat/completions", filled(b'{"model":"foreign","messages":[', b"{}", b"]}")),
+    "parts": ("/v1/chat/completions", filled(b'{"model":"foreign","messages":[{"role":"user","content":[', b'{"type":"text","text":""}', b"]}]}")),
+    "tools": ("/v1/chat/completions", filled(b'{"model":"foreign","messages":[{"role":"user","content":"x"}],"tools":[',
+                                                     b'{"type":"function","function":{"name":"a"}}', b"]}")),
+    "numbers": ("/v1/chat/completions", filled(b'{"model":"foreign","messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":'
+                                                       b'{"name":"a","parameters":{"enum":[', b"1", b"]}}}]}")),
+    "stops": ("/v1/chat/completions", filled(b'{"model":"foreign","messages":[{"role":"user","content":"x"}],"stop":[', b'""', b"]}")),
+    "escapes": ("/v1/messages", lambda size: b'{"model":"good","max_tokens":9,"messages":[{"role":"user","content":"' + b"\\u0041" * (size // 6 - 20) + b'"}]}'),
+    "blocks": ("/v1/messages", filled(b'{"model":"good","max_tokens":9,"messages":[{"role":"user","content":[', b'{"type":"text","text":"x"}', b"]}]}")),
+    "items": ("/v1/responses", filled(b'{"model":"good","input":[', b'{"role":"user","content":"x"}', b"]}")),
+    "references": ("/v1/responses", filled(b'{"model":"good","input":[', b'{"type":"item_reference","id":"x"}', b"]}")),
+    "conversation": ("/v1/conversations", filled(b'{"items":[', b'{"role":"user","content":"x"}', b"]}")),
+    "inputs": ("/v1/embeddings", filled(b'{"model":"good","input":[', b'""', b"]}")),
+    "contents": ("/v1beta/models/good:generateContent", filled(b'{"contents":[', b'{"parts":[{"text":""}]}', b"]}")),
+    "ollama": ("/api/chat", filled(b'{"model":"good","messages":[', b'{"role":"user","content":""}', b"]}")),
+    "nested": ("/v1/chat/completions", lambda size: b"[" * size),
+}
+# Bytes of a body, and how many come at once.
+DOORS_AT_ONCE = [(31 << 20, 12), (1 << 20, 40)]
+
+
+@attack("doors", "the worst of each door, many at once, in a control group of 256 MB with memory by default")
+def doors(stage):
+    config = stage.config().model("foreign", "anthropic", "gemini", "ollama")
+    config.total = "20s"
+    with memory_group(256) as wrap, stage.gateway(config, wrap=wrap, probe=False, rows=False, exit_max=30) as gate:
+        idle = gate.memory()
+        large = b"{" * (31 << 20)
+        for name, data in [("frames", [frame(1, large)]), ("garbage", [frame(1, b"x" * (1 << 20))] * 8), ("no end", [frame(1, large, final=False)])]:
+            socks = at_once(36, lambda _, data=data: [pushed(sock := upgraded(gate.port), part) for part in data] and sock)
+            peak = gate.memory("VmHWM")
+            stage.note(f"{len(socks)} sockets, {name}: RSS {gate.memory():.0f} MB, at most {peak:.0f}; {gate.metric('photofinish_memory_used_bytes') / 1e6:.0f} MB counted")
+            if not stage.must(gate.alive(), f"the process was ended by sockets ({name})"):
+                return
+            for sock in socks:
+                client.hang_up(sock)
+            gate.settle()
+        for (name, (path, make)), (size, count) in itertools.product(DOORS.items(), DOORS_AT_ONCE):
+            body = make(size)
+            statuses = at_once(count, lambda _, path=path, body=body: post(gate.port, path, body).status)
+            if not stage.must(gate.alive(), f"the process was ended by {count} times {size >> 10} KiB of {name}"):
+                return
+            stage.note(f"{count} times {size >> 10} KiB of {name}: {dict(collections.Counter(statuses))}; RSS {gate.memory():.0f} MB, at most {gate.memory('VmHWM'):.0f}")
+        gate.settle()
+        answer = gate.ask("good")
+        stage.must(answer.is_good, f"afterwards: {answer}")
+        stage.note(f"idle {idle:.0f} MB")
+
