@@ -311,8 +311,7 @@ fn what_counts_in_memory_is_in_the_table() {
             counting.insert(path);
         }
     }
-    let named: BTreeSet<String> =
-        table.split('`').filter(|word| word.ends_with(".rs")).map(str::to_owned).collect();
+    let named: BTreeSet<String> = table.split('`').filter(|word| word.ends_with(".rs")).map(str::to_owned).collect();
     let without = named.difference(&counting).filter(|path| *path != "proxy/request/message.rs");
     assert_eq!((counting.difference(&named).count(), without.count()), (0, 0), "{counting:?} and {named:?}");
 }

@@ -83,6 +83,20 @@ async fn a_key_is_shown_once_counts_at_once_and_is_taken_back_at_once() {
 }
 
 #[tokio::test]
+async fn a_key_that_replaces_another_goes_on_with_its_limits() {
+    let fake = fake().await;
+    let served = served(&fake).await;
+    let (mut id, mut key) = made(&served, json!({ "user": "ann", "rpm": { "requests": 1, "burst": 3 } })).await;
+    for left in [2, 1, 0] {
+        assert_eq!(status(&served, &key).await, 200, "{left} are left");
+        let rotated = asked(&served, "POST", &format!("/api/keys/{id}/rotate"), json!({ "grace": "1h" })).await.json();
+        (id, key) = (rotated["id"].as_str().unwrap().to_owned(), rotated["key"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(status(&served, &key).await, 429, "the third key of three has the same limits");
+    served.stop().await;
+}
+
+#[tokio::test]
 async fn an_expired_and_a_rotated_key_are_refused() {
     let fake = fake().await;
     let served = served(&fake).await;

@@ -1,11 +1,15 @@
 //! Money: the last cent, storms of clients that leave, long answers that were short, paid fallbacks, and what the rows say.
 
-use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::{ANN, BOB, TOKEN, answer, ask, asking, cost_of, priced, send, spent, usage, user};
-use crate::harness::answer::read_response;
-use crate::harness::gateway::{CHAT, Setup, assert_row};
+use crate::harness::answer::{Response, read_response};
+use crate::harness::gateway::{CHAT, Setup, TestGateway, assert_row};
 use crate::support::{FakeProvider, Gate, Script, soon};
 
 #[tokio::test]
@@ -27,9 +31,10 @@ async fn two_hundred_requests_at_the_last_cent_spend_no_more_than_it() {
     while answers.len() < 193 {
         answers.push(soon("an answer", reading.join_next()).await.unwrap().unwrap());
     }
-    assert!(answers.iter().all(|refused| refused.status == 429), "{:?}", answers.iter().find(|one| one.status != 429));
-    let wait: u64 = answers[0].header("retry-after").parse().unwrap();
-    assert!((1..=86_400).contains(&wait) && answers[0].header("x-should-retry") == "false", "{wait}");
+    for refused in &answers {
+        assert_eq!((refused.status, refused.error().1.as_str()), (429, "photofinish_budget_held"));
+        assert_eq!((refused.header("retry-after"), refused.header("x-should-retry")), ("5", ""), "held is not spent");
+    }
     gate.open();
     while let Some(answer) = reading.join_next().await {
         answers.push(answer.unwrap());
@@ -42,6 +47,8 @@ async fn two_hundred_requests_at_the_last_cent_spend_no_more_than_it() {
     let refused = ask(&gateway, "ann", &asking(10)).await;
     let (status, code, message) = refused.error();
     assert_eq!((status, code.as_str()), (429, "photofinish_budget_spent"));
+    let wait: u64 = refused.header("retry-after").parse().unwrap();
+    assert!((1..=86_400).contains(&wait) && refused.header("x-should-retry") == "false", "{wait}");
     for part in ["the user \"ann\" may spend 0.075 USD this day", "0.07 USD are spent", "may cost 0.01 USD", "An admin"]
     {
         assert!(message.contains(part), "{message}");
@@ -51,7 +58,7 @@ async fn two_hundred_requests_at_the_last_cent_spend_no_more_than_it() {
     assert!(metrics.contains("photofinish_limited_total{level=\"user\",kind=\"budget_day\"} 194"), "{metrics}");
     let rows = gateway.stop().await;
     let rejected: Vec<_> = rows.races.iter().filter(|race| race["outcome"] == "rejected").collect();
-    assert_eq!((rows.races.len(), rejected.len()), (202, 194));
+    assert_eq!((rows.races.len(), rejected.len()), (10, 2), "one held and one spent: the others are counted");
     assert_row!(rejected[0], json!({"http_status": 429, "attempts": 0, "caller": "ann"}));
 }
 
@@ -113,7 +120,9 @@ async fn a_free_model_that_falls_back_to_a_paid_one_is_paid() {
     assert_eq!(ask(&gateway, "ann", &asking(10)).await.status, 200);
     assert_eq!(spent(&gateway, &user("ann")).await, 10 * TOKEN, "of the fallback");
     let failed = ask(&gateway, "ann", &asking(10)).await;
-    assert_eq!(failed.error().1, "photofinish_all_failed", "the fallback would cost more than is left");
+    let (status, code, message) = failed.error();
+    assert_eq!((status, code.as_str()), (429, "photofinish_budget_spent"), "the fallback would cost more than is left");
+    assert!(message.contains("b/m could answer"), "{message}");
     assert_eq!((free.requests().len(), paid.requests().len()), (2, 1));
     let rows = gateway.stop().await;
     assert_row!(&rows.races[1], json!({"left_out": "b/m@limit", "attempts": 1}));
@@ -220,4 +229,170 @@ async fn every_attempt_of_a_race_is_paid_and_the_rows_agree() {
     }
     let rows = gateway.stop().await;
     assert_eq!((cost_of(&rows), rows.attempts.len()), (13 * TOKEN, 2));
+}
+
+/// A model whose answers have so many tokens for ann, and three for others.
+async fn long_for(ann: u64, tables: &str) -> (FakeProvider, TestGateway) {
+    let fake = FakeProvider::answering(move |request| {
+        answer(if request.json().to_string().contains("of ann") { ann } else { 3 })
+    })
+    .await;
+    let gateway = priced(&[&fake], tables).start().await;
+    (fake, gateway)
+}
+
+fn of_ann(max_tokens: Option<u64>) -> Value {
+    let mut body = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "of ann"}]});
+    if let Some(max_tokens) = max_tokens {
+        body["max_tokens"] = max_tokens.into();
+    }
+    body
+}
+
+async fn at_once(gateway: &TestGateway, count: usize, body: &Value) -> Vec<Response> {
+    let mut reading = JoinSet::new();
+    for _ in 0..count {
+        let mut client = send(gateway, "ann", CHAT, body).await;
+        reading.spawn(async move { read_response(&mut client).await });
+    }
+    reading.join_all().await
+}
+
+#[tokio::test]
+async fn what_others_answers_cost_teaches_nothing_of_a_callers() {
+    for max_tokens in [Some(1_500), None] {
+        let (_fake, gateway) = long_for(1_500, &format!("{ANN}budget.day = 10\n{BOB}")).await;
+        for _ in 0..40 {
+            assert_eq!(ask(&gateway, "bob", &asking(1_500)).await.status, 200);
+        }
+        let answers = at_once(&gateway, 60, &of_ann(max_tokens)).await;
+        assert!(answers.iter().all(|answer| [200, 429].contains(&answer.status)));
+        let spent = spent(&gateway, &user("ann")).await;
+        assert!((8_000 * TOKEN..=10_500 * TOKEN).contains(&spent), "{} USD of 10, {max_tokens:?}", spent as f64 / 1e9);
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_whose_answers_become_far_longer_spends_half_a_budget_too_much_at_most() {
+    let long = Arc::new(AtomicBool::new(false));
+    let becomes = long.clone();
+    let fake = FakeProvider::answering(move |_| answer(if becomes.load(Relaxed) { 1_500 } else { 100 })).await;
+    let gateway = priced(&[&fake], &format!("{ANN}budget.day = 13")).start().await;
+    for _ in 0..30 {
+        assert_eq!(ask(&gateway, "ann", &of_ann(None)).await.status, 200);
+    }
+    let before = spent(&gateway, &user("ann")).await;
+    assert_eq!(before, 3_000 * TOKEN);
+    long.store(true, Relaxed);
+    at_once(&gateway, 60, &of_ann(None)).await;
+    let spent = spent(&gateway, &user("ann")).await;
+    assert!((10_000 * TOKEN..=19_500 * TOKEN).contains(&spent), "{} USD of 13", spent as f64 / 1e9);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_grows_holds_others_back() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let fake = FakeProvider::answering(move |request| {
+        let tokens = if request.number == 30 { 1_000 } else { 100 };
+        let mut script = Script::sse().role();
+        for _ in 0..tokens {
+            script = script.token("word ");
+        }
+        let script = if request.number == 30 { script.wait(&open) } else { script };
+        script.finish("stop").usage(10, tokens).done().end()
+    })
+    .await;
+    let gateway = priced(&[&fake], &format!("{ANN}budget.day = 10")).start().await;
+    for _ in 0..30 {
+        assert_eq!(ask(&gateway, "ann", &of_ann(None)).await.status, 200);
+    }
+    spent(&gateway, &user("ann")).await;
+    let mut long = send(&gateway, "ann", CHAT, &of_ann(None)).await;
+    assert_eq!(long.head().await.status, 200);
+    let grown = || usage(&gateway, &user("ann")).periods[0].reserved;
+    soon("its growth", async {
+        while grown() < 1_000 * TOKEN {
+            long.event().await.unwrap();
+        }
+    })
+    .await;
+    assert!(grown() <= 1_300 * TOKEN, "what came, and some more: {}", grown());
+    gate.open();
+    while long.event().await.unwrap().is_some() {}
+    assert_eq!(spent(&gateway, &user("ann")).await, 4_000 * TOKEN);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn what_would_fit_in_a_moment_waits_for_it() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let fake = FakeProvider::answering(move |_| {
+        Script::sse().role().wait(&open).token("x").finish("stop").usage(10, 10).done().end()
+    })
+    .await;
+    let gateway = priced(&[&fake], &format!("{ANN}reserve = \"max\"\nbudget.day = 2.5")).start().await;
+    let mut reading = JoinSet::new();
+    for _ in 0..4 {
+        let mut client = send(&gateway, "ann", CHAT, &asking(1_000)).await;
+        reading.spawn(async move { read_response(&mut client).await.status });
+    }
+    fake.request(1).await;
+    assert_eq!(fake.requests().len(), 2, "the budget holds two at once");
+    gate.open();
+    assert_eq!(reading.join_all().await, [200; 4], "and the others when these have ended");
+    assert_eq!(spent(&gateway, &user("ann")).await, 40 * TOKEN);
+}
+
+#[tokio::test]
+async fn what_never_fits_says_which_member_to_send() {
+    let fake = FakeProvider::answering(|_| answer(3)).await;
+    let gateway = priced(&[&fake], &format!("{ANN}reserve = \"max\"\nbudget.day = 1")).start().await;
+    let refused = ask(&gateway, "ann", &of_ann(None)).await;
+    assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("max_tokens")));
+    assert_eq!(ask(&gateway, "ann", &of_ann(Some(900))).await.status, 200);
+    assert_eq!(ask(&gateway, "ann", &of_ann(Some(1_100))).await.status, 400);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn every_member_that_multiplies_answers_multiplies_what_is_reserved() {
+    let fake = FakeProvider::answering(|_| Script::status(500, &[], "{}")).await;
+    let gateway = priced(&[&fake], &format!("{ANN}reserve = \"max\"\nbudget.day = 0.05")).start().await;
+    let prompts = |count: usize| vec!["x"; count];
+    for (path, more, status) in [
+        ("/v1/completions", json!({"prompt": "x"}), 502),
+        ("/v1/completions", json!({"prompt": prompts(5)}), 502),
+        ("/v1/completions", json!({"prompt": prompts(6)}), 400),
+        ("/v1/completions", json!({"prompt": [[1, 2], [3], [4], [5], [6], [7]]}), 400),
+        ("/v1/completions", json!({"prompt": [1, 2, 3, 4, 5, 6]}), 502),
+        ("/v1/completions", json!({"prompt": "x", "best_of": 6}), 400),
+        ("/v1/completions", json!({"prompt": prompts(2), "n": 3}), 400),
+        (CHAT, json!({"messages": [{"role": "user", "content": "x"}], "n": 6}), 400),
+        (CHAT, json!({"messages": [{"role": "user", "content": "x"}], "n": 5}), 502),
+    ] {
+        let mut body = json!({"model": "m", "max_tokens": 10});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answered = read_response(&mut send(&gateway, "ann", path, &body).await).await;
+        assert_eq!(answered.status, status, "{path} {more}: {}", answered.body);
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn weeks_and_all_time_are_periods_too() {
+    for (budget, word) in [("week", "The next week begins at"), ("total", "in all")] {
+        let fake = FakeProvider::answering(|_| answer(10)).await;
+        let tables = format!("{ANN}reserve = \"max\"\nbudget.{budget} = 0.015");
+        let gateway = priced(&[&fake], &tables).start().await;
+        assert_eq!(ask(&gateway, "ann", &asking(10)).await.status, 200);
+        spent(&gateway, &user("ann")).await;
+        let (status, code, message) = ask(&gateway, "ann", &asking(10)).await.error();
+        assert_eq!((status, code.as_str()), (429, "photofinish_budget_spent"));
+        assert!(message.contains(word), "{message}");
+        gateway.stop().await;
+    }
 }

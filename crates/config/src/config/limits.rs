@@ -49,13 +49,17 @@ keys! {
 }
 
 keys! {
-    /// USD of a calendar day and of a calendar month, as integers of a billionth.
+    /// USD by the UTC calendar, as integers of a billionth.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Budget {
         /// From midnight to midnight.
         day: Option<i64> = NanoUsd;
+        /// From Monday on.
+        week: Option<i64> = NanoUsd;
         /// From the first of a month.
         month: Option<i64> = NanoUsd;
+        /// For ever.
+        total: Option<i64> = NanoUsd;
     }
 }
 
@@ -107,7 +111,16 @@ pub struct Team {
 #[derive(Clone, Debug, PartialEq)]
 pub struct IssuedKey {
     pub id: String,
+    /// The key whose limits it goes on with: the first of those that it replaces.
+    pub first: Option<String>,
     pub limits: Arc<Limits>,
+}
+
+impl IssuedKey {
+    /// Whose limits it uses.
+    pub fn limited_as(&self) -> &str {
+        self.first.as_deref().unwrap_or(&self.id)
+    }
 }
 
 impl Limits {
@@ -147,8 +160,14 @@ impl Limits {
 }
 
 impl Budget {
+    /// In the order of the periods: day, week, month, total.
+    pub fn all(&self) -> [Option<i64>; 4] {
+        let Budget { day, week, month, total } = *self;
+        [day, week, month, total]
+    }
+
     pub fn is_set(&self) -> bool {
-        self.day.is_some() || self.month.is_some()
+        self.all().iter().any(Option::is_some)
     }
 }
 

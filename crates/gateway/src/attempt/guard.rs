@@ -246,6 +246,11 @@ impl AttemptGuard {
         }
     }
 
+    /// More of its answer has come.
+    pub fn grows(&mut self) {
+        self.reservation.grow(self.meter.tokens().max(0).unsigned_abs());
+    }
+
     /// It served the client to its end.
     pub fn won(&mut self) {
         self.ended.get_or_insert(AttemptOutcome::Won);

@@ -247,6 +247,7 @@ impl EventStream {
                     }
                     self.let_go(self.unfinished);
                     self.unfinished = 0;
+                    self.guard.grows();
                     if self.guard.meter.is_endless() && self.body.is_some() {
                         return Poll::Ready(Some(Err(self.endless())));
                     }

@@ -17,6 +17,7 @@ use super::door::shares::{ShareHolder, ShareLimits};
 use super::door::wrong_tokens::WrongTokens;
 use super::refusals::rejection::Rejection;
 use super::request::blocking::BlockingPool;
+use super::run::budget_lines::BudgetLines;
 use super::stored::state::StoredState;
 use super::trace::SpanSink;
 use crate::attempt::{AnswerJudge, InFlightGuard};
@@ -62,6 +63,7 @@ pub struct Gateway {
     heavy: BlockingPool,
     stored: Arc<StoredState>,
     usage: UsageBook,
+    budget_lines: BudgetLines,
     judge: Arc<AnswerJudge>,
     span_sink: OnceLock<Arc<dyn SpanSink>>,
     is_leaving: AtomicBool,
@@ -135,6 +137,7 @@ impl Gateway {
             wrong_tokens: WrongTokens::default(),
             refused_requests: Arc::default(),
             usage: UsageBook::default(),
+            budget_lines: BudgetLines::default(),
             span_sink: OnceLock::new(),
             is_leaving: AtomicBool::new(false),
         }
@@ -362,6 +365,10 @@ impl Gateway {
     /// A place for a request of the operator, which is not refused.
     pub(super) fn enter_own_race(&self) -> RequestPlace {
         self.places.enter_own()
+    }
+
+    pub(super) fn budget_lines(&self) -> &BudgetLines {
+        &self.budget_lines
     }
 
     pub(super) fn refused_requests(&self) -> &Arc<MinuteCounts<(ShareHolder, &'static str)>> {

@@ -28,7 +28,7 @@ use crate::race::Race;
 use photofinish_config::config::User;
 use photofinish_history::record::{LeftOutReason, RequestOrigin};
 use photofinish_routing::health::{CallerId, LiveConfig};
-use photofinish_routing::limits::{LimitClock, LimitLevels};
+use photofinish_routing::limits::LimitLevels;
 use photofinish_wire::request::InvalidRequest;
 use photofinish_wire::{ApiRequest, Dialect, PathCall, Surface};
 
@@ -72,6 +72,7 @@ pub async fn prepare(
     body: Body,
     guard: &mut RaceGuard,
 ) -> Result<PreparedRequest, Rejection> {
+    let caller = preparing.caller();
     let (bytes, race) = preparing.read(headers, body, guard).await?;
     let (request, mut race) = preparing.parse(headers, bytes, race).await?;
     let Recalled { request, holders, keeper } = preparing.recall(request, &race).await?;
@@ -87,9 +88,8 @@ pub async fn prepare(
     }
     let (gateway, levels) = (preparing.gateway, std::mem::take(&mut preparing.by.levels));
     let mut candidates = candidates;
-    let now = LimitClock { us: gateway.learning().now_us(), wall_us: race.started_at() };
-    let gate = Gate::pass(gateway, levels, &request, &mut candidates, now)?;
-    race.admitted(gateway, gate.admission());
+    let gate = Gate::pass(gateway, levels, &request, &mut candidates, caller).await?;
+    race.admitted(gateway, gate.admission(), gate.of());
     Ok(PreparedRequest::Race(plan((gateway, gate), headers, request, candidates, race)))
 }
 
@@ -148,11 +148,15 @@ impl Preparing<'_> {
             let holders = self.stored.as_ref().map(|call| call.holders.clone());
             return Ok(Recalled { request, holders, keeper: None });
         }
-        let user = self.by.user.as_ref().map(|user| user.name.as_str());
-        let caller = CallerId::new(user, self.live.users()).id();
+        let caller = self.caller();
         let (stored, body_max) = (self.gateway.stored().clone(), self.live.config.server.body_max);
         let (bytes, until) = (recalled_bytes(&request), race.read_at() + self.live.config.race.timeouts.total);
         self.gateway.heavy().run(bytes, until, move |_| recall(&stored, caller, body_max, request)).await?
+    }
+
+    fn caller(&self) -> u64 {
+        let user = self.by.user.as_ref().map(|user| user.name.as_str());
+        CallerId::new(user, self.live.users()).id()
     }
 
     /// The upstreams that may serve it, with the request to each.

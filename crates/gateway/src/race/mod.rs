@@ -177,6 +177,10 @@ impl<L: Launch> Race<L> {
     }
 
     /// Every failure so far with its candidate, in order of arrival.
+    pub fn launch(&self) -> &L {
+        &self.launch
+    }
+
     pub fn failures(&self) -> &[(usize, Failure)] {
         &self.failures
     }

@@ -305,13 +305,15 @@ const LIVING: &str = "\
 
 const LEAVE: &str = "UPDATE replica SET beat_at = 0, uses = '' WHERE id = ?1";
 
-/// Those that ended long ago: their budgets count no more.
-const FORGET: &str = "DELETE FROM replica WHERE started_at < ?1 AND beat_at < ?1";
+/// Those that ended long ago: their budgets count no more, but those of all time.
+const FORGET: &str = "\
+    DELETE FROM replica WHERE started_at < ?1 AND beat_at < ?1 \
+    AND NOT EXISTS (SELECT 1 FROM budget_window WHERE replica = replica.number AND span = 'total')";
 
-/// Of days and months that may still count: by a clock that is a day off too.
+/// Of periods that may still count: by a clock that is a day off too.
 const SPENT: &str = "\
     SELECT subject, span, start, CAST(sum(spent) AS BIGINT), CAST(sum(reserved) AS BIGINT) FROM budget_window \
-    WHERE replica <> ?1 AND start >= CASE span WHEN 'day' THEN ?2 ELSE ?3 END GROUP BY subject, span, start";
+    WHERE replica <> ?1 AND start >= CASE span WHEN 'day' THEN ?2 WHEN 'total' THEN 0 ELSE ?3 END GROUP BY subject, span, start";
 
 /// The last that a gateway wrote.
 const NEWEST: &str = "SELECT coalesce(max(arrived), 0) FROM race WHERE replica = ?1";

@@ -212,7 +212,7 @@ mod tests {
         let callers = Callers::new(&config(&[("ada", "token-of-ada"), ("bob", "pf_made_by_hand")], ""));
         let (id, text) = new_token().unwrap();
         let text = text.expose_secret().as_bytes();
-        let issued = Arc::new(IssuedKey { id: id.clone(), limits: Arc::default() });
+        let issued = Arc::new(IssuedKey { id: id.clone(), first: None, limits: Arc::default() });
         let of = |user: &str, until_us| MadeKey { issued: issued.clone(), user: user.to_owned(), until_us };
         assert!(matches!(callers.find(text, 0), FoundCaller::NotRead));
         callers.change_made(|made| drop(made.keys.insert(token_hash(text), of("ada", None))));
@@ -237,7 +237,7 @@ mod tests {
     fn while_the_database_is_away_a_known_key_counts_for_a_day_and_an_unknown_one_may_be_another_gateway_s() {
         let callers = Callers::new(&config(&[("ada", "token-of-ada")], ""));
         let [known, unknown] = [(); 2].map(|()| new_token().unwrap());
-        let issued = Arc::new(IssuedKey { id: known.0, limits: Arc::default() });
+        let issued = Arc::new(IssuedKey { id: known.0, first: None, limits: Arc::default() });
         let [known, unknown] = [known.1, unknown.1].map(|text| text.expose_secret().as_bytes().to_vec());
         let key = MadeKey { issued, user: "ada".to_owned(), until_us: None };
         callers.change_made(|made| drop(made.keys.insert(token_hash(&known), key)));
@@ -257,7 +257,7 @@ mod tests {
         let callers = Callers::new(&config(&[("ada", "token-of-ada")], ""));
         let (id, text) = new_token().unwrap();
         let text = text.expose_secret().as_bytes();
-        let issued = Arc::new(IssuedKey { id, limits: Arc::default() });
+        let issued = Arc::new(IssuedKey { id, first: None, limits: Arc::default() });
         let key = MadeKey { issued, user: "ada".to_owned(), until_us: None };
         callers.change_made(|made| drop(made.keys.insert(token_hash(text), key)));
         let counts = || name(&callers.find(text, 0)).is_some();

@@ -1,9 +1,10 @@
 //! Whether a request may begin: all its levels are checked, then all of them give. Not for what becomes of it: see `hold`.
 
-use super::book::{LEVELS_MAX, LimitLevels, LockedLevels};
-use super::hold::{Admission, AttemptCost, Hold, LimitsLeft};
+use super::book::{BudgetRoom, LEVELS_MAX, LimitLevels, LockedLevels, PERIODS};
+use super::hold::{Admission, AttemptCost, FirstHeld, Hold, LimitsLeft};
 use super::level::LevelName;
 use super::window::{Calendar, LimitClock};
+use photofinish_config::config::Reserve;
 
 /// Why a request may not begin now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +13,13 @@ pub struct LimitRefusal {
     pub by: RefusedBy,
     /// Of all levels.
     pub left: LimitsLeft,
+}
+
+impl LimitRefusal {
+    /// Only what others' answers hold refuses it: it may fit in a moment.
+    pub fn is_held(&self) -> bool {
+        matches!(self.by, RefusedBy::Budget(OverBudget { why: BudgetRefusal::Held, .. }))
+    }
 }
 
 /// The limit that refuses.
@@ -29,19 +37,33 @@ pub enum RefusedBy {
     Streams {
         limit: u32,
     },
-    /// Nano-USD.
-    Budget {
-        calendar: Calendar,
-        budget: i64,
-        spent: i64,
-        reserved: i64,
-        /// The least that an attempt may cost.
-        asked: i64,
-        /// Microseconds since 1970.
-        end_us: i64,
-    },
+    Budget(OverBudget),
     /// No upstream has a price.
     Unpriced,
+}
+
+/// What a budget has, and what does not fit: nano-USD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverBudget {
+    pub calendar: Calendar,
+    pub budget: i64,
+    pub spent: i64,
+    pub reserved: i64,
+    /// The least that an attempt may cost.
+    pub asked: i64,
+    /// Microseconds since 1970.
+    pub end_us: i64,
+    pub why: BudgetRefusal,
+}
+
+/// Why a budget refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BudgetRefusal {
+    /// Answers that still run hold what it would take.
+    Held,
+    Spent,
+    /// The request may cost more than the whole budget.
+    TooLarge,
 }
 
 impl RefusedBy {
@@ -51,8 +73,12 @@ impl RefusedBy {
             RefusedBy::Requests { .. } => "rpm",
             RefusedBy::Tokens { .. } => "tpm",
             RefusedBy::Streams { .. } => "streams",
-            RefusedBy::Budget { calendar: Calendar::Day, .. } => "budget_day",
-            RefusedBy::Budget { calendar: Calendar::Month, .. } => "budget_month",
+            RefusedBy::Budget(over) => match over.calendar {
+                Calendar::Day => "budget_day",
+                Calendar::Week => "budget_week",
+                Calendar::Month => "budget_month",
+                Calendar::Total => "budget_total",
+            },
             RefusedBy::Unpriced => "unpriced",
         }
     }
@@ -62,7 +88,11 @@ impl RefusedBy {
         match self {
             RefusedBy::Requests { wait_us, .. } | RefusedBy::Tokens { wait_us, .. } => wait_us,
             RefusedBy::Streams { .. } => 1,
-            RefusedBy::Budget { end_us, .. } => end_us - now.wall_us,
+            RefusedBy::Budget(over) => match over.why {
+                BudgetRefusal::Held => 1,
+                BudgetRefusal::Spent => over.end_us - now.wall_us,
+                BudgetRefusal::TooLarge => i64::MAX,
+            },
             RefusedBy::Unpriced => i64::MAX,
         }
     }
@@ -102,34 +132,40 @@ pub fn admit(
         }
     }
     let fits = |cost: &AttemptCost| {
-        levels.0.iter().zip(all.iter().flatten()).all(|(level, used)| {
-            !cost.is_refused(&level.limits)
-                && used.budgets(&level.limits).all(|(_, _, left)| cost.at(&level.limits) <= left)
-        })
+        let (mut held, mut all) = ([(0, 0); LEVELS_MAX], levels.0.iter().zip(all.iter().flatten()).zip(0..));
+        let fits = all.all(|((level, used), place): (_, usize)| {
+            let limits = &*level.limits;
+            let fits = cost.fits(limits, used.rooms(limits, None, (0, 0))).filter(|_| !cost.is_refused(limits));
+            held[place] = (fits.unwrap_or_default(), cost.exposes(limits));
+            fits.is_some()
+        });
+        fits.then_some(held)
     };
-    let fitting: Vec<bool> = costs.iter().map(fits).collect();
-    if !fitting.contains(&true) {
+    let fitting: Vec<Option<FirstHeld>> = costs.iter().map(fits).collect();
+    if fitting.iter().all(Option::is_none) {
         refusals.extend(who_refuses(&levels, &all, costs));
     }
     if let Some((level, by)) = refusals.into_iter().max_by_key(|(_, by)| by.wait_us(now)) {
         return Err(Box::new(LimitRefusal { level: level.clone(), by, left: LimitsLeft::of(&levels, &all) }));
     }
-    let kept = || costs.iter().zip(&fitting).filter(|(_, fits)| **fits).map(|(cost, _)| cost);
-    let (mut first, mut periods) = ([0; LEVELS_MAX], [[0; 2]; LEVELS_MAX]);
+    let (mut first, mut periods) = ([(0, 0); LEVELS_MAX], [[0; PERIODS]; LEVELS_MAX]);
     for (place, (level, used)) in levels.0.iter().zip(all.iter_mut().flatten()).enumerate() {
         used.requests.take(1);
         used.tokens.take(tokens);
         used.streams += 1;
-        first[place] = kept().map(|cost| cost.at(&level.limits)).max().unwrap_or(0);
+        let held = fitting.iter().flatten().map(|held| held[place]);
+        first[place] = held.reduce(|most, held| (most.0.max(held.0), most.1.max(held.1))).unwrap_or_default();
         for (number, window) in periods[place].iter_mut().zip(&mut used.windows) {
             let period = window.at(now.wall_us);
             *number = period.number;
-            period.reserve(first[place]);
+            period.reserve(first[place].0);
+            period.expose(first[place].1);
         }
         level.subject.note(used);
     }
     let left = LimitsLeft::of(&levels, &all);
     drop(all);
+    let fitting = fitting.iter().map(Option::is_some).collect();
     Ok((Admission::of(Hold::new(levels, periods, first, tokens, left)), fitting))
 }
 
@@ -147,11 +183,20 @@ fn who_refuses<'l>(
     let mut refusals = Vec::new();
     for (level, used) in levels.0.iter().zip(all.iter().flatten()) {
         let asked = cheapest.at(&level.limits);
-        for (place, budget, _) in used.budgets(&level.limits).filter(|(_, _, left)| asked > *left) {
-            let (window, period) = (&used.windows[place], used.windows[place].current());
-            let spent = period.spent.saturating_add(window.spent_elsewhere());
-            let (reserved, end_us) = (period.reserved, period.end_us);
-            let by = RefusedBy::Budget { calendar: Calendar::ALL[place], budget, spent, reserved, asked, end_us };
+        let alone = cheapest.least.filter(|_| level.limits.reserve == Reserve::Usual);
+        let least = alone.map_or(asked, |least| least.min(asked));
+        for room in used.rooms(&level.limits, None, (0, 0)) {
+            let BudgetRoom { place, budget, spent, reserved, .. } = room;
+            if cheapest.fits(&level.limits, std::iter::once(room)).is_some() {
+                continue;
+            }
+            let (calendar, end_us) = (Calendar::ALL[place], used.windows[place].current().end_us);
+            let why = match budget.saturating_sub(spent) {
+                _ if least > budget => BudgetRefusal::TooLarge,
+                left if least > left => BudgetRefusal::Spent,
+                _ => BudgetRefusal::Held,
+            };
+            let by = RefusedBy::Budget(OverBudget { calendar, budget, spent, reserved, asked, end_us, why });
             refusals.push((&level.subject.name, by));
         }
     }

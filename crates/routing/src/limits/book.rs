@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::bucket::RateLeft;
 use super::heard::HeardUse;
+use super::lengths::AnswerLengths;
 use super::level::LevelName;
 use super::parts::Others;
 use super::rate::RateUse;
@@ -15,6 +16,8 @@ use photofinish_config::config::{Config, Limits, User};
 /// The levels of a request after everybody, in the order in which they are checked and locked.
 const NAMED: [fn(Arc<str>) -> LevelName; LEVELS_MAX - 1] = [LevelName::Team, LevelName::User, LevelName::Key];
 pub(super) const LEVELS_MAX: usize = 4;
+/// Lengths of periods.
+pub(super) const PERIODS: usize = Calendar::ALL.len();
 /// Each telling says what was used since so many tellings before, some two seconds: a gateway that missed one still hears of it.
 const LATELY: usize = 4;
 
@@ -24,6 +27,7 @@ pub struct UsageBook {
     /// Teams, users and keys.
     named: [RwLock<HashMap<Arc<str>, Arc<Subject>>>; LEVELS_MAX - 1],
     changed: Arc<Mutex<Vec<Arc<Subject>>>>,
+    lengths: Arc<AnswerLengths>,
     /// With whom limits are shared, and what was heard of them: also for subjects that come.
     sharing: Mutex<(Sharing, Option<Arc<HeardUse>>)>,
 }
@@ -49,9 +53,21 @@ pub(super) struct Used {
     /// None: no other gateway shares these limits.
     pub others: Option<Box<Others>>,
     /// In the order of [`Calendar::ALL`].
-    pub windows: [BudgetWindow; 2],
+    pub windows: [BudgetWindow; PERIODS],
     /// It is among the changed ones.
     is_noted: bool,
+}
+
+/// What a budget has for one attempt.
+pub(super) struct BudgetRoom {
+    /// Of its period, in the order of [`super::Calendar::ALL`].
+    pub place: usize,
+    pub budget: i64,
+    pub spent: i64,
+    pub left: i64,
+    /// By other requests.
+    pub reserved: i64,
+    pub exposed: i64,
 }
 
 /// One level of a request.
@@ -117,7 +133,8 @@ impl Default for UsageBook {
     fn default() -> UsageBook {
         let changed = Arc::default();
         let everybody = Arc::new(Subject::new(LevelName::Everybody, Arc::clone(&changed)));
-        UsageBook { everybody, named: std::array::from_fn(|_| RwLock::default()), changed, sharing: Mutex::default() }
+        let named = std::array::from_fn(|_| RwLock::default());
+        UsageBook { everybody, named, changed, lengths: Arc::default(), sharing: Mutex::default() }
     }
 }
 
@@ -135,9 +152,14 @@ impl UsageBook {
             let team = user.team.as_deref().and_then(|team| config.teams.get(team));
             team.into_iter().for_each(|team| add(1, &team.name, &team.limits));
             add(2, &user.name, &user.limits);
-            user.key.iter().for_each(|key| add(3, &key.id, &key.limits));
+            user.key.iter().for_each(|key| add(3, key.limited_as(), &key.limits));
         }
         levels
+    }
+
+    /// How long the answers of each caller are.
+    pub fn lengths(&self) -> &Arc<AnswerLengths> {
+        &self.lengths
     }
 
     /// These levels, in the order of [`LevelName`].
@@ -206,13 +228,13 @@ impl UsageBook {
         let subject = self.subject_of(name);
         let mut used = subject.used();
         used.pass(limits, now);
-        let budgets = [limits.budget.day, limits.budget.month];
+        let budgets = limits.budget.all();
         let period = |place: usize| PeriodUse::of(Calendar::ALL[place], budgets[place], &used.windows[place]);
         LevelUse {
             requests: limits.rpm.map(|rate| used.requests.left(rate)),
             tokens: limits.tpm.map(|rate| used.tokens.left(rate)),
             streams: (used.streams, limits.streams),
-            periods: [period(0), period(1)],
+            periods: std::array::from_fn(period),
         }
     }
 
@@ -268,8 +290,8 @@ pub struct LevelUse {
     pub tokens: Option<RateLeft>,
     /// At once now, and at most.
     pub streams: (u32, Option<u32>),
-    /// The present day and month.
-    pub periods: [PeriodUse; 2],
+    /// The present ones.
+    pub periods: [PeriodUse; PERIODS],
 }
 
 /// Money of a period, in nano-USD.
@@ -330,12 +352,37 @@ impl Used {
         });
     }
 
+    /// What each budget of these limits has for one attempt, in the present periods or in these. `spare`: what is reserved and exposed for
+    /// it already.
+    pub fn rooms(
+        &self,
+        limits: &Limits,
+        periods: Option<[u32; PERIODS]>,
+        spare: (i64, i64),
+    ) -> impl Iterator<Item = BudgetRoom> {
+        limits.budget.all().into_iter().enumerate().filter_map(move |(place, budget)| {
+            let (budget, window) = (budget?, &self.windows[place]);
+            let period = match periods {
+                None => *window.current(),
+                Some(numbers) => window.period_of(numbers[place]).copied().unwrap_or_default(),
+            };
+            Some(BudgetRoom {
+                place,
+                budget,
+                spent: period.spent.saturating_add(window.spent_elsewhere()),
+                left: window.left(budget, &period).saturating_add(spare.0),
+                reserved: period.reserved.saturating_sub(spare.0),
+                exposed: period.exposed.saturating_sub(spare.1),
+            })
+        })
+    }
+
     /// What is left of each budget that these limits have, with the place of its window.
     pub fn budgets(&self, limits: &Limits) -> impl Iterator<Item = (usize, i64, i64)> {
         let of = |place: usize, budget: Option<i64>| {
             budget.map(|budget| (place, budget, self.windows[place].left(budget, self.windows[place].current())))
         };
-        of(0, limits.budget.day).into_iter().chain(of(1, limits.budget.month))
+        limits.budget.all().into_iter().enumerate().filter_map(move |(place, budget)| of(place, budget))
     }
 }
 
@@ -348,7 +395,8 @@ mod tests {
     const NOW: LimitClock = LimitClock { us: 1, wall_us: 1_796_000_000_000_000 };
 
     fn level(book: &UsageBook, name: &LevelName) -> LimitLevels {
-        let limits = Limits { budget: Budget { day: Some(100), month: Some(500) }, ..Limits::default() };
+        let limits =
+            Limits { budget: Budget { day: Some(100), month: Some(500), ..Budget::default() }, ..Limits::default() };
         book.levels_of([(name.clone(), Arc::new(limits))])
     }
 
@@ -362,14 +410,14 @@ mod tests {
         first.book(KnownCost::Exact(20));
         let changes = before.take_changes();
         let of_day = changes.iter().find(|change| change.calendar == Calendar::Day).unwrap();
-        assert_eq!((changes.len(), of_day.spent, of_day.reserved), (2, 20, 30));
+        assert_eq!((changes.len(), of_day.spent, of_day.reserved), (4, 20, 30));
         assert!(before.take_changes().is_empty());
         let after = UsageBook::default();
         after.restore(changes, NOW);
         let limits = level(&after, &name).0[0].limits.clone();
         let used = after.usage_of(&name, &limits, NOW);
         let periods = used.periods.map(|period| (period.budget, period.spent, period.reserved, period.estimated));
-        assert_eq!(periods, [(Some(100), 50, 0, 30), (Some(500), 50, 0, 30)]);
+        assert_eq!(periods, [Some(100), None, Some(500), None].map(|budget| (budget, 50, 0, 30)));
         let next = admit(level(&after, &name), 0, &[AttemptCost { usual: 51, ..cost }], NOW);
         assert!(next.is_err(), "50 of 100 are spent");
     }

@@ -3,19 +3,29 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::book::{LEVELS_MAX, LimitLevel, LimitLevels, LockedLevels};
+use super::book::{BudgetRoom, LEVELS_MAX, LimitLevel, LimitLevels, LockedLevels, PERIODS};
 use super::bucket::RateLeft;
 use super::rate::RateUse;
 use photofinish_config::config::{Limits, OwnKeys, Rate, Reserve, Unpriced, nano_usd};
 use photofinish_history::record::{AttemptRecord, CostBasis};
 
+/// Tokens of an answer beyond those that have come that are reserved while it grows.
+const AHEAD: u64 = 256;
+
 /// What an attempt at one upstream may cost, in nano-USD.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AttemptCost {
-    /// With the usual answer.
+    /// With the usual answer of its caller; with the longest one, as long as that is not known.
     pub usual: i64,
     /// With the longest one.
     pub max: i64,
+    /// With the usual answer of the model, if a request that runs alone may start with less left than it reserves.
+    pub least: Option<i64>,
+    /// With an answer that is far longer than usual.
+    pub exposed: i64,
+    /// With no answer, and what each token of it costs.
+    pub prompt: i64,
+    pub token: f64,
     /// Its upstream has no price.
     pub unpriced: bool,
     /// The caller's own key pays.
@@ -23,6 +33,24 @@ pub struct AttemptCost {
 }
 
 impl AttemptCost {
+    /// What it reserves of a level whose budgets have this room. None: it does not fit.
+    pub(super) fn fits(self, limits: &Limits, rooms: impl Iterator<Item = BudgetRoom>) -> Option<i64> {
+        let wanted = self.at(limits);
+        let is_usual = limits.reserve == Reserve::Usual && !self.is_free(limits);
+        rooms.map(|room| taken(&room, self, wanted, is_usual)).try_fold(wanted, |least, fits| Some(fits?.min(least)))
+    }
+
+    /// What it may come to at this level.
+    pub(super) fn exposes(self, limits: &Limits) -> i64 {
+        if self.is_free(limits) { 0 } else { self.exposed }
+    }
+
+    /// With so many tokens, and some more.
+    fn grown(self, tokens: u64) -> i64 {
+        let answer = (tokens + AHEAD) as f64 * self.token;
+        self.prompt.saturating_add(answer.ceil() as i64).min(self.max)
+    }
+
     /// What it reserves at this level.
     pub(super) fn at(self, limits: &Limits) -> i64 {
         match limits.reserve {
@@ -40,6 +68,18 @@ impl AttemptCost {
     fn is_free(self, limits: &Limits) -> bool {
         self.own_key && limits.own_keys == OwnKeys::Free
     }
+}
+
+/// What an attempt that wants so much reserves of a budget. None: it does not fit.
+fn taken(room: &BudgetRoom, cost: AttemptCost, wanted: i64, is_usual: bool) -> Option<i64> {
+    let is_alone = is_usual && room.reserved <= 0;
+    if wanted > room.left {
+        return cost.least.filter(|least| is_alone && *least <= room.left).map(|_| room.left);
+    }
+    // However long all answers become that run at once, they cost half a budget too much at most.
+    let most = room.budget.saturating_sub(room.spent).saturating_add(room.budget / 2);
+    let is_bounded = !is_usual || is_alone || room.exposed.saturating_add(cost.exposed) <= most;
+    is_bounded.then_some(wanted)
 }
 
 /// What an attempt did cost, in nano-USD.
@@ -65,7 +105,11 @@ impl KnownCost {
 pub struct Admission(Option<Arc<Hold>>);
 
 /// The right to start one attempt.
-pub struct AttemptReservation(Option<(Arc<Hold>, i64)>);
+pub struct AttemptReservation {
+    of: Option<(Arc<Hold>, i64)>,
+    /// Tokens of its answer from which on it reserves more.
+    grows_at: u64,
+}
 
 impl Admission {
     /// Nothing limits the request.
@@ -90,7 +134,7 @@ impl Admission {
         cost: impl FnOnce() -> AttemptCost,
     ) -> Option<AttemptReservation> {
         match &self.0 {
-            None => Some(AttemptReservation(None)),
+            None => Some(AttemptReservation { of: None, grows_at: u64::MAX }),
             Some(hold) => hold.start(upstream, i64::try_from(ordinal).ok()?, cost()),
         }
     }
@@ -99,8 +143,18 @@ impl Admission {
 impl AttemptReservation {
     /// The attempt is over, and this was its cost.
     pub fn book(&self, cost: KnownCost) {
-        if let Some((hold, ordinal)) = &self.0 {
+        if let Some((hold, ordinal)) = &self.of {
             hold.book(*ordinal, cost);
+        }
+    }
+
+    /// So many tokens of its answer have come: where it becomes longer than usual, it reserves more, also of a budget that has no more.
+    pub fn grow(&mut self, tokens: u64) {
+        if tokens >= self.grows_at
+            && let Some((hold, ordinal)) = &self.of
+        {
+            self.grows_at = tokens + AHEAD / 2;
+            hold.grow(*ordinal, tokens);
         }
     }
 }
@@ -108,21 +162,24 @@ impl AttemptReservation {
 /// Not `Clone`: two would give back twice.
 pub struct Hold {
     levels: LimitLevels,
-    /// The numbers of the day and the month in which it began, at each level: its cost counts there.
-    periods: [[u32; 2]; LEVELS_MAX],
+    /// The numbers of the periods in which it began, at each level: its cost counts there.
+    periods: [[u32; PERIODS]; LEVELS_MAX],
     left: LimitsLeft,
     state: Mutex<HoldState>,
 }
 
 struct HoldState {
     /// Reserved for the first attempt, until it starts.
-    first: Option<[i64; LEVELS_MAX]>,
+    first: Option<FirstHeld>,
     attempts: Vec<ReservedAttempt>,
     /// Taken from the rates.
     tokens: u64,
     has_stream: bool,
     refused: Vec<String>,
 }
+
+/// What is reserved and exposed at each level.
+pub(super) type FirstHeld = [(i64, i64); LEVELS_MAX];
 
 struct ReservedAttempt {
     ordinal: i64,
@@ -134,8 +191,8 @@ struct ReservedAttempt {
 impl Hold {
     pub(super) fn new(
         levels: LimitLevels,
-        periods: [[u32; 2]; LEVELS_MAX],
-        first: [i64; LEVELS_MAX],
+        periods: [[u32; PERIODS]; LEVELS_MAX],
+        first: FirstHeld,
         tokens: u64,
         left: LimitsLeft,
     ) -> Hold {
@@ -155,35 +212,60 @@ impl Hold {
         let (spare, mut reserved) = (state.first.unwrap_or_default(), [0; LEVELS_MAX]);
         for (place, (LimitLevel { limits, .. }, used)) in self.levels.0.iter().zip(all.iter_mut().flatten()).enumerate()
         {
-            reserved[place] = cost.at(limits);
-            let budgets = [limits.budget.day, limits.budget.month];
-            let fits =
-                used.windows.iter_mut().zip(self.periods[place]).zip(budgets).all(|((window, number), budget)| {
-                    let period = window.period(number).copied().unwrap_or_default();
-                    budget.is_none_or(|budget| {
-                        reserved[place] <= window.left(budget, &period).saturating_add(spare[place])
-                    })
-                });
-            if !fits || cost.is_refused(limits) {
+            let fits = cost.fits(limits, used.rooms(limits, Some(self.periods[place]), spare[place]));
+            let Some(fits) = fits.filter(|_| !cost.is_refused(limits)) else {
                 state.refused.push(upstream.to_owned());
                 return None;
-            }
+            };
+            reserved[place] = fits;
         }
         for (place, (level, used)) in self.levels.0.iter().zip(all.iter_mut().flatten()).enumerate() {
             for (window, number) in used.windows.iter_mut().zip(self.periods[place]) {
-                let period = window.period(number);
-                period.into_iter().for_each(|period| period.reserve(reserved[place] - spare[place]));
+                if let Some(period) = window.period(number) {
+                    period.reserve(reserved[place] - spare[place].0);
+                    period.expose(cost.exposes(&level.limits) - spare[place].1);
+                }
             }
             level.subject.note(used);
         }
         state.first = None;
         state.attempts.push(ReservedAttempt { ordinal, cost, reserved, is_booked: false });
-        Some(AttemptReservation(Some((self.clone(), ordinal))))
+        Some(AttemptReservation { of: Some((self.clone(), ordinal)), grows_at: 0 })
+    }
+
+    fn grow(&self, ordinal: i64, tokens: u64) {
+        let mut state = self.state();
+        let attempt = state.attempts.iter_mut().find(|attempt| attempt.ordinal == ordinal && !attempt.is_booked);
+        let Some(attempt) = attempt else { return };
+        let grown = attempt.cost.grown(tokens);
+        for (place, LimitLevel { limits, .. }) in self.levels.0.iter().enumerate() {
+            let is_usual = limits.reserve == Reserve::Usual && !attempt.cost.is_free(limits);
+            let more = grown - attempt.reserved[place];
+            if is_usual && more > 0 {
+                attempt.reserved[place] = grown;
+                self.in_periods(place, |period| period.reserve(more));
+            }
+        }
     }
 
     /// Upstreams that did not start because too little was left.
     pub fn refused(&self) -> Vec<String> {
         self.state().refused.clone()
+    }
+
+    /// Others' answers hold something of a budget of its levels.
+    pub fn others_hold(&self) -> bool {
+        let state = self.state();
+        let own = |place: usize| {
+            let running = state.attempts.iter().filter(|attempt| !attempt.is_booked);
+            running.map(|attempt| attempt.reserved[place]).sum::<i64>() + state.first.map_or(0, |first| first[place].0)
+        };
+        let own: [i64; LEVELS_MAX] = std::array::from_fn(own);
+        self.levels
+            .0
+            .iter()
+            .zip(own)
+            .any(|(level, own)| level.subject.used().rooms(&level.limits, None, (own, 0)).any(|room| room.reserved > 0))
     }
 
     /// The attempt is over, and this is its cost. What is not known exactly counts as what it reserved, as far as it can have cost
@@ -205,7 +287,11 @@ impl Hold {
                 KnownCost::Exact(cost) => (cost, false),
                 KnownCost::Within(least, most) => (reserved.min(most.unwrap_or(i64::MAX)).max(least), true),
             };
-            self.in_periods(place, |period| period.book(reserved, cost, is_estimate));
+            let exposed = attempt.cost.exposes(&level.limits);
+            self.in_periods(place, |period| {
+                period.book(reserved, cost, is_estimate);
+                period.expose(-exposed);
+            });
         }
     }
 
@@ -265,7 +351,10 @@ impl Drop for Hold {
         }
         if let Some(first) = first {
             for (place, level) in self.levels.0.iter().enumerate() {
-                self.in_periods(place, |period| period.reserve(-first[place]));
+                self.in_periods(place, |period| {
+                    period.reserve(-first[place].0);
+                    period.expose(-first[place].1);
+                });
                 let mut used = level.subject.used();
                 used.requests.give_back(1);
                 used.tokens.give_back(tokens);

@@ -9,6 +9,7 @@ mod book;
 mod bucket;
 mod heard;
 mod hold;
+mod lengths;
 mod level;
 #[cfg(test)]
 mod model_check;
@@ -21,11 +22,12 @@ mod replicas_check;
 mod storm;
 mod window;
 
-pub use admit::{LimitRefusal, RefusedBy, admit};
+pub use admit::{BudgetRefusal, LimitRefusal, OverBudget, RefusedBy, admit};
 pub use book::{BudgetChange, LevelUse, LimitLevel, LimitLevels, PeriodUse, UsageBook};
 pub use bucket::RateLeft;
 pub use heard::{ReplicaUse, SubjectUse};
 pub use hold::{Admission, AttemptCost, AttemptReservation, Hold, KnownCost, LimitsLeft};
+pub use lengths::{AnswerLengths, OwnLengths};
 pub use level::LevelName;
 pub use replicas::Heard;
 pub use window::{Calendar, LimitClock};

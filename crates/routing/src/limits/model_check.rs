@@ -23,8 +23,8 @@ struct PlainRequest {
     /// Taken from rates now.
     tokens: i128,
     has_stream: bool,
-    /// What waits for its first attempt, at each level.
-    first: Option<Vec<i64>>,
+    /// What waits for its first attempt, at each level: reserved and exposed.
+    first: Option<Vec<(i64, i64)>>,
     attempts: Vec<PlainAttempt>,
     /// The limits that it began with.
     limits: Vec<Limits>,
@@ -32,7 +32,10 @@ struct PlainRequest {
 
 #[derive(Clone, Debug)]
 struct PlainAttempt {
+    cost: AttemptCost,
     reserved: Vec<i64>,
+    exposed: Vec<i64>,
+    grows_at: u64,
     /// What it cost at each level, and whether that is an estimate.
     booked: Option<Vec<(i64, bool)>>,
 }
@@ -52,6 +55,10 @@ fn free(cost: AttemptCost, limits: &Limits) -> bool {
 
 fn refused(cost: AttemptCost, limits: &Limits) -> bool {
     limits.budget.is_set() && limits.unpriced == Unpriced::Refuse && cost.unpriced && !free(cost, limits)
+}
+
+fn is_usual(cost: AttemptCost, limits: &Limits) -> bool {
+    limits.reserve == Reserve::Usual && !free(cost, limits)
 }
 
 fn reserves(cost: AttemptCost, limits: &Limits) -> i64 {
@@ -79,15 +86,18 @@ impl Plain {
         used
     }
 
-    /// Spent, estimated and reserved in the period of this moment.
-    fn money(&self, level: usize, calendar: Calendar, at_us: i64) -> (i64, i64, i64) {
+    /// Spent, estimated, reserved and exposed in the period of this moment.
+    fn money(&self, level: usize, calendar: Calendar, at_us: i64) -> (i64, i64, i64, i64) {
         let period = calendar.period_us(at_us);
-        let (mut spent, mut estimated, mut reserved) = (0, 0, 0);
+        let (mut spent, mut estimated, mut reserved, mut exposed) = (0, 0, 0, 0);
         for request in self.requests.iter().filter(|request| calendar.period_us(request.at.wall_us) == period) {
-            reserved += request.first.as_ref().map_or(0, |first| first[level]);
+            let first = request.first.as_ref().map_or((0, 0), |first| first[level]);
+            (reserved, exposed) = (reserved + first.0, exposed + first.1);
             for attempt in &request.attempts {
                 match &attempt.booked {
-                    None => reserved += attempt.reserved[level],
+                    None => {
+                        (reserved, exposed) = (reserved + attempt.reserved[level], exposed + attempt.exposed[level]);
+                    }
                     Some(booked) => {
                         let (cost, is_estimate) = booked[level];
                         spent += cost;
@@ -96,25 +106,41 @@ impl Plain {
                 }
             }
         }
-        (spent, estimated, reserved)
+        (spent, estimated, reserved, exposed)
     }
 
-    /// Whether each level has this much left in the periods of a moment; `spare`: what is reserved already for the same.
-    fn has_left(&self, limits: &[Limits], cost: AttemptCost, at_us: i64, spare: Option<&Vec<i64>>) -> bool {
-        limits.iter().enumerate().all(|(level, limits)| {
-            let budgets = [(Calendar::Day, limits.budget.day), (Calendar::Month, limits.budget.month)];
-            !refused(cost, limits)
-                && budgets.into_iter().all(|(calendar, budget)| {
-                    let (spent, _, reserved) = self.money(level, calendar, at_us);
-                    let spare = spare.map_or(0, |spare| spare[level]);
-                    budget.is_none_or(|budget| spent + reserved - spare + reserves(cost, limits) <= budget)
-                })
-        })
+    /// What each level reserves in the periods of a moment, if all have room; `spare`: what is held already for the same.
+    fn held(
+        &self,
+        limits: &[Limits],
+        cost: AttemptCost,
+        at_us: i64,
+        spare: Option<&Vec<(i64, i64)>>,
+    ) -> Option<Vec<i64>> {
+        let of_level = |(level, limits): (usize, &Limits)| {
+            let spare = spare.map_or((0, 0), |spare| spare[level]);
+            let mut takes = reserves(cost, limits);
+            for (calendar, budget) in Calendar::ALL.into_iter().zip(limits.budget.all()) {
+                let Some(budget) = budget else { continue };
+                let (spent, _, reserved, exposed) = self.money(level, calendar, at_us);
+                let (others, exposed) = (reserved - spare.0, exposed - spare.1);
+                let (left, is_usual) = (budget - spent - others, is_usual(cost, limits));
+                if reserves(cost, limits) > left {
+                    let may_start = is_usual && others <= 0 && cost.least.is_some_and(|least| least <= left);
+                    takes = takes.min(left).min(if may_start { i64::MAX } else { i64::MIN });
+                } else if is_usual && others > 0 && exposed + cost.exposed > budget - spent + budget / 2 {
+                    takes = i64::MIN;
+                }
+            }
+            (takes != i64::MIN && !refused(cost, limits)).then_some(takes)
+        };
+        limits.iter().enumerate().map(of_level).collect()
     }
 
     /// Whether a request may begin, and with which of its upstreams.
-    fn admits(&self, tokens: u64, costs: &[AttemptCost], now: LimitClock) -> Option<Vec<bool>> {
-        let fits: Vec<bool> = costs.iter().map(|cost| self.has_left(&self.limits, *cost, now.wall_us, None)).collect();
+    fn admits(&self, tokens: u64, costs: &[AttemptCost], now: LimitClock) -> Option<Vec<Option<Vec<i64>>>> {
+        let fits: Vec<Option<Vec<i64>>> =
+            costs.iter().map(|cost| self.held(&self.limits, *cost, now.wall_us, None)).collect();
         let has_room = |rate: Option<Rate>, used: &dyn Fn(Rate) -> i128, amount: u64| {
             rate.is_none_or(|rate| takes(rate, amount, used(rate)))
         };
@@ -124,7 +150,7 @@ impl Plain {
                 && has_room(limits.tpm, &|rate| Plain::used(rate, &self.tokens, now.us), tokens)
                 && limits.streams.is_none_or(|most| streams < most as usize)
         });
-        (may && fits.contains(&true)).then_some(fits)
+        (may && fits.iter().any(Option::is_some)).then_some(fits)
     }
 }
 
@@ -160,7 +186,7 @@ fn some_limits(random: &mut Rng) -> Limits {
         rpm: rate(random, 20),
         tpm: rate(random, 2_000),
         streams: random.bool().then(|| random.u32(1..=4)),
-        budget: Budget { day: money(random), month: money(random) },
+        budget: Budget { day: money(random), week: money(random), month: money(random), total: money(random) },
         reserve: if random.bool() { Reserve::Max } else { Reserve::Usual },
         unpriced: if random.bool() { Unpriced::Free } else { Unpriced::Refuse },
         own_keys: if random.bool() { OwnKeys::Free } else { OwnKeys::Counted },
@@ -168,11 +194,18 @@ fn some_limits(random: &mut Rng) -> Limits {
     }
 }
 
+fn budgets(random: &mut Rng) -> Budget {
+    let mut money = || random.bool().then(|| random.i64(1..=800));
+    Budget { day: money(), week: money(), month: money(), total: money() }
+}
+
 fn some_cost(random: &mut Rng) -> AttemptCost {
     let (unpriced, own_key) = (random.u8(0..6) == 0, random.u8(0..6) == 0);
     let usual = if unpriced { 0 } else { random.i64(0..=120) };
     let max = if unpriced { 0 } else { usual + random.i64(0..=120) };
-    AttemptCost { usual, max, unpriced, own_key }
+    let least = random.bool().then(|| random.i64(0..=usual));
+    let (exposed, prompt) = (usual + random.i64(0..=300), random.i64(0..=usual));
+    AttemptCost { usual, max, least, exposed, prompt, token: random.f64() / 4.0, unpriced, own_key }
 }
 
 impl Play {
@@ -193,13 +226,14 @@ impl Play {
     }
 
     fn step(&mut self) {
-        match self.random.u8(0..10) {
+        match self.random.u8(0..11) {
             0..=2 => self.begin(),
             3..=4 => self.start(),
             5 => self.book(),
             6 => self.get_tokens(),
             7 => self.leave(),
             8 => self.change_limits(),
+            9 => self.grow(),
             _ => {
                 let most = [1_000, 1_000_000, 60_000_000, 7_200_000_000][self.random.usize(0..4)];
                 let passed = self.random.i64(0..=most);
@@ -221,9 +255,13 @@ impl Play {
                 return;
             }
         };
-        assert_eq!(expected.as_ref(), Some(&fits));
-        let kept = || costs.iter().zip(&fits).filter(|(_, fits)| **fits).map(|(cost, _)| *cost);
-        let first = self.plain.limits.iter().map(|limits| kept().map(|cost| reserves(cost, limits)).max().unwrap());
+        let held = expected.unwrap();
+        assert_eq!(held.iter().map(Option::is_some).collect::<Vec<_>>(), fits);
+        let first = self.plain.limits.iter().enumerate().map(|(level, limits)| {
+            let kept = || costs.iter().zip(&held).filter_map(|(cost, held)| Some((cost, held.as_ref()?[level])));
+            let exposed = kept().map(|(cost, _)| if free(*cost, limits) { 0 } else { cost.exposed }).max();
+            (kept().map(|(_, held)| held).max().unwrap(), exposed.unwrap())
+        });
         self.plain.counted.push((self.now.us, 1));
         self.plain.tokens.push((self.now.us, i128::from(tokens)));
         self.plain.requests.push(PlainRequest {
@@ -264,16 +302,36 @@ impl Play {
         let which = self.random.usize(0..self.running.len());
         let (running, cost) = (&mut self.running[which], some_cost(&mut self.random));
         let request = &self.plain.requests[running.place];
-        let expected = self.plain.has_left(&request.limits, cost, request.at.wall_us, request.first.as_ref());
+        let expected = self.plain.held(&request.limits, cost, request.at.wall_us, request.first.as_ref());
         let reservation = running.admission.reserve("p/m", running.started, || cost);
-        assert_eq!(reservation.is_some(), expected);
+        assert_eq!(reservation.is_some(), expected.is_some());
         if let Some(reservation) = reservation {
             let request = &mut self.plain.requests[running.place];
-            let reserved = request.limits.iter().map(|limits| reserves(cost, limits)).collect();
+            let exposed = request.limits.iter().map(|limits| if free(cost, limits) { 0 } else { cost.exposed });
+            let (reserved, exposed) = (expected.unwrap(), exposed.collect());
             request.first = None;
-            request.attempts.push(PlainAttempt { reserved, booked: None });
+            request.attempts.push(PlainAttempt { cost, reserved, exposed, grows_at: 0, booked: None });
             running.reservations.push((running.started, cost, reservation));
             running.started += 1;
+        }
+    }
+
+    /// An answer becomes long.
+    fn grow(&mut self) {
+        let with_some = self.running.iter_mut().filter(|running| !running.reservations.is_empty());
+        let Some(running) = with_some.last() else { return };
+        let (ordinal, _, reservation) = &mut running.reservations[0];
+        let tokens = self.random.u64(0..=2_000);
+        reservation.grow(tokens);
+        let PlainRequest { attempts, limits, .. } = &mut self.plain.requests[running.place];
+        let attempt = &mut attempts[*ordinal];
+        if tokens >= attempt.grows_at {
+            attempt.grows_at = tokens + 128;
+            let AttemptCost { prompt, token, max, .. } = attempt.cost;
+            let grown = max.min(prompt + ((tokens + 256) as f64 * token).ceil() as i64);
+            for (reserved, limits) in attempt.reserved.iter_mut().zip(limits) {
+                *reserved = if is_usual(attempt.cost, limits) { grown.max(*reserved) } else { *reserved };
+            }
         }
     }
 
@@ -312,9 +370,8 @@ impl Play {
     /// Somebody raises or lowers them: what was used stays.
     fn change_limits(&mut self) {
         let level = self.random.usize(0..self.plain.limits.len());
-        let money = |random: &mut Rng| random.bool().then(|| random.i64(1..=800));
         let limits = &mut self.plain.limits[level];
-        limits.budget = Budget { day: money(&mut self.random), month: money(&mut self.random) };
+        limits.budget = budgets(&mut self.random);
         limits.streams = self.random.bool().then(|| self.random.u32(1..=5));
         self.levels = levels(&self.book, &self.plain.limits);
     }
@@ -327,7 +384,7 @@ impl Play {
             let used = self.book.usage_of(at.name(), limits, self.now);
             assert_eq!(used.streams.0 as usize, streams);
             for period in used.periods {
-                let (spent, estimated, reserved) = self.plain.money(level, period.calendar, self.now.wall_us);
+                let (spent, estimated, reserved, _) = self.plain.money(level, period.calendar, self.now.wall_us);
                 assert_eq!((period.spent, period.estimated, period.reserved), (spent, estimated, reserved));
             }
             for (left, used) in [

@@ -339,7 +339,7 @@ fn a_budget_is_spent_by_all_together_and_no_more() {
         let mut random = Rng::with_seed(seed ^ 0xb0d6);
         let count = random.usize(2..=10);
         let budget = COST * random.i64(500..=3_000);
-        let limits = Limits { budget: Budget { day: Some(budget), month: None }, ..Limits::default() };
+        let limits = Limits { budget: Budget { day: Some(budget), ..Budget::default() }, ..Limits::default() };
         let mut world = World::new(seed, count, limits, false);
         let is_one_sided = random.bool();
         let kills = random.bool();
@@ -426,7 +426,7 @@ fn what_others_used_counts_in_its_own_period_and_an_outage_limits_whoever_comes(
     let day_us = 86_400_000_000;
     let now = LimitClock { us: 1, wall_us: BEGIN_US };
     let start_us = BEGIN_US.div_euclid(day_us) * day_us;
-    let limits = Limits { budget: Budget { day: Some(1_000_000), month: None }, ..Limits::default() };
+    let limits = Limits { budget: Budget { day: Some(1_000_000), ..Budget::default() }, ..Limits::default() };
     let change = |start_us, spent| BudgetChange {
         level: ann(),
         calendar: super::Calendar::Day,

@@ -23,16 +23,25 @@ pub struct LimitClock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Calendar {
     Day,
+    /// From Monday on.
+    Week,
     Month,
+    /// All time.
+    Total,
 }
 
+/// When all time begins and ends: 1970 and 2200.
+const ALL_TIME_US: (i64, i64) = (0, 7_258_118_400_000_000);
+
 impl Calendar {
-    pub const ALL: [Calendar; 2] = [Calendar::Day, Calendar::Month];
+    pub const ALL: [Calendar; 4] = [Calendar::Day, Calendar::Week, Calendar::Month, Calendar::Total];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Calendar::Day => "day",
+            Calendar::Week => "week",
             Calendar::Month => "month",
+            Calendar::Total => "total",
         }
     }
 
@@ -42,10 +51,16 @@ impl Calendar {
         let day = at.to_zoned(TimeZone::UTC).date();
         let (first, length) = match self {
             Calendar::Day => (day, Span::new().days(1)),
+            Calendar::Week => (monday(day), Span::new().weeks(1)),
             Calendar::Month => (day.first_of_month(), Span::new().months(1)),
+            Calendar::Total => return ALL_TIME_US,
         };
         (midnight_us(first), midnight_us(first.saturating_add(length)))
     }
+}
+
+fn monday(day: Date) -> Date {
+    day.saturating_sub(Span::new().days(day.weekday().to_monday_zero_offset()))
 }
 
 fn midnight_us(day: Date) -> i64 {
@@ -63,6 +78,8 @@ pub struct Period {
     pub spent: i64,
     /// By attempts whose cost is not known yet.
     pub reserved: i64,
+    /// What those may cost if their answers are far longer than usual.
+    pub exposed: i64,
     /// Part of `spent` that is not known exactly.
     pub estimated: i64,
     /// Since [`BudgetWindow::take_changes`].
@@ -80,6 +97,10 @@ impl Period {
     pub fn reserve(&mut self, amount: i64) {
         self.reserved = self.reserved.saturating_add(amount);
         self.changed = true;
+    }
+
+    pub fn expose(&mut self, amount: i64) {
+        self.exposed = self.exposed.saturating_add(amount);
     }
 
     /// What was reserved turns into what it cost.
@@ -218,6 +239,11 @@ impl BudgetWindow {
     /// The period with this number, if it is kept.
     pub fn period(&mut self, number: u32) -> Option<&mut Period> {
         std::iter::once(&mut self.current).chain(&mut self.over).find(|period| period.number == number)
+    }
+
+    /// As [`BudgetWindow::period`].
+    pub fn period_of(&self, number: u32) -> Option<&Period> {
+        std::iter::once(&self.current).chain(&self.over).find(|period| period.number == number)
     }
 
     /// Every period that changed since the last call.

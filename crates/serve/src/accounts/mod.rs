@@ -340,6 +340,8 @@ impl AccountDesk<'_> {
         let grace = grace.map_err(|error| Wrong(format!("\"grace\": {error}")))?;
         let mut settings = before.settings.clone();
         settings.insert("replaces".to_owned(), json!(id));
+        // What was used counts on.
+        settings.entry("first").or_insert_with(|| json!(id));
         // It lives as long as the one before was to.
         let life = micros(&before.settings, "expires_at").zip(micros(&before.settings, "created_at"));
         let until = life.map(|(until, from)| whole(self.now_us.saturating_add(until - from)));
@@ -512,7 +514,7 @@ pub fn take_over(made: &mut MadeCallers, changes: &[AccountChange]) {
 
 /// One whose limits cannot be read is left out: it would have none.
 fn put(made: &mut MadeCallers, entry: &AccountEntry) {
-    const STORED: [&str; 10] = [
+    const STORED: [&str; 11] = [
         "name",
         "admin",
         "team",
@@ -522,6 +524,7 @@ fn put(made: &mut MadeCallers, entry: &AccountEntry) {
         "revoked_at",
         "replaces",
         "replaced_by",
+        "first",
         "version",
     ];
     let AccountEntry { kind, id, settings, sha256, .. } = entry;
@@ -552,7 +555,7 @@ fn put(made: &mut MadeCallers, entry: &AccountEntry) {
         }
         AccountKind::Key => {
             let Some(hash) = sha256.filter(|_| !settings.contains_key("revoked_at")) else { return };
-            let issued = Arc::new(IssuedKey { id: id.clone(), limits });
+            let issued = Arc::new(IssuedKey { id: id.clone(), first: text("first"), limits });
             let (user, until_us) = (text("user").unwrap_or_default(), micros(settings, "expires_at"));
             made.keys.insert(hash, MadeKey { issued, user, until_us });
         }

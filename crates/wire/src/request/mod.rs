@@ -63,6 +63,9 @@ pub struct ApiRequest {
     /// The client asked for the usage chunk.
     pub include_usage: bool,
     pub n_choices: Option<i64>,
+    /// Answers that are made for each that is asked for (`best_of`, images), and prompts in a list: each is billed.
+    best_of: i64,
+    prompts: i64,
     /// The largest, if several members say it.
     pub max_tokens: Option<i64>,
     /// It says so with `max_tokens`, the name that OpenAI has given up.
@@ -290,6 +293,8 @@ impl ApiRequest {
             listed: false,
             include_usage: false,
             n_choices: None,
+            best_of: 1,
+            prompts: 1,
             max_tokens: None,
             has_older_limit: false,
             echoes: false,
@@ -307,6 +312,11 @@ impl ApiRequest {
         }
     }
 
+    /// How many answers are billed: each choice of each prompt.
+    pub fn answers(&self) -> f64 {
+        self.n_choices.unwrap_or(1).max(self.best_of).max(1) as f64 * self.prompts.max(1) as f64
+    }
+
     fn take(&mut self, name: &str, value: &str) -> Result<(), InvalidRequest> {
         match name {
             "model" if SetMembers::Model.is_of(self.surface) => self.model = string(value)?,
@@ -316,6 +326,8 @@ impl ApiRequest {
             }
             // Several images are one answer.
             "n" if self.surface.streams() => self.n_choices = serde_json::from_str(value).ok(),
+            "n" | "best_of" => self.best_of = serde_json::from_str(value).unwrap_or(1),
+            "prompt" => self.prompts = prompts(value),
             "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
                 self.max_tokens = serde_json::from_str(value).ok().max(self.max_tokens);
                 self.has_older_limit |= name == "max_tokens";
@@ -422,6 +434,19 @@ impl ApiRequest {
 }
 
 /// Whether the value of a member for the form of the answer asks for JSON. Ollama's is a schema, or a word.
+/// Prompts of a completion: a list of texts, or of lists of tokens, is several.
+fn prompts(value: &str) -> i64 {
+    let mut several = 0;
+    if Json::new(value).peek() == Some(b'[') {
+        // What is no list ends the count.
+        let _ = Json::new(value).list(|json| {
+            several += i64::from(matches!(json.peek(), Some(b'"' | b'[')));
+            json.skip().map(drop)
+        });
+    }
+    several.max(1)
+}
+
 fn asks_json(value: &str) -> bool {
     value == "\"json\"" || ["\"json_schema\"", "\"json_object\""].iter().any(|word| value.contains(word))
 }

@@ -215,7 +215,7 @@ impl Passing {
         let cost = AttemptCost { unpriced: true, own_key, ..AttemptCost::default() };
         let now = LimitClock { us: gateway.learning().now_us(), wall_us: guard.started_at() };
         let (admission, _) = enter(gateway, levels, 0, &[cost], now)?;
-        guard.admitted(gateway, &admission);
+        guard.admitted(gateway, &admission, (0, 0));
         admission.reserve(name, 0, || cost).ok_or_else(Rejection::internal)
     }
 

@@ -65,6 +65,7 @@ pub const TOO_MANY_WATCHERS: ErrorCode = limited("photofinish_too_many_watchers"
 pub const TOO_MANY_TOKENS: ErrorCode = limited("photofinish_too_many_tokens");
 pub const TOO_MANY_STREAMS: ErrorCode = limited("photofinish_too_many_streams");
 pub const BUDGET_SPENT: ErrorCode = limited("photofinish_budget_spent");
+pub const BUDGET_HELD: ErrorCode = limited("photofinish_budget_held");
 pub const RATE_LIMITED: ErrorCode = limited("photofinish_rate_limited");
 
 pub const INTERNAL: ErrorCode = server(StatusCode::INTERNAL_SERVER_ERROR, "photofinish_internal");

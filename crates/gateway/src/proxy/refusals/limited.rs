@@ -7,10 +7,11 @@ use http::HeaderName;
 use jiff::Timestamp;
 
 use super::code;
-use super::rejection::{Rejection, whole_seconds};
+use super::rejection::{FailedUpstream, Rejection, summary, whole_seconds};
+use crate::proxy::run::budget_lines::HELD_FOR;
 use crate::proxy::run::limit_headers::usd;
 use photofinish_base::printable::quoted;
-use photofinish_routing::limits::{LevelName, LimitRefusal, RefusedBy};
+use photofinish_routing::limits::{BudgetRefusal, Calendar, LevelName, LimitRefusal, OverBudget, RefusedBy};
 
 /// How soon to ask again for a stream, which may end at any time.
 const STREAM_FOR: Duration = Duration::from_secs(1);
@@ -46,21 +47,7 @@ impl Rejection {
                 );
                 Rejection::new(code::TOO_MANY_STREAMS, message).after(STREAM_FOR)
             }
-            RefusedBy::Budget { calendar, budget, spent, reserved, asked, end_us } => {
-                let key = format!("budget.{}", calendar.as_str());
-                let [budget, spent, reserved, asked] = [budget, spent, reserved, asked].map(usd);
-                let end = Timestamp::from_microsecond(end_us).unwrap_or_default();
-                let message = format!(
-                    "{level} may spend {budget} USD this {} ({key}): {spent} USD are spent, {reserved} USD are reserved by answers \
-                     that still run, and this request may cost {asked} USD. The next {} begins at {end}. {}",
-                    calendar.as_str(),
-                    calendar.as_str(),
-                    ask(&key)
-                );
-                let wait = after(end_us - Timestamp::now().as_microsecond());
-                let rejection = Rejection::new(code::BUDGET_SPENT, message).after(wait);
-                rejection.naming(HeaderName::from_static("x-should-retry"), "false")
-            }
+            RefusedBy::Budget(over) => over_budget(&refusal.level, over),
             RefusedBy::Unpriced => {
                 let message = format!(
                     "{level} has a budget, and no upstream of this request has a price: the operator of the gateway can set \
@@ -70,6 +57,25 @@ impl Rejection {
             }
         };
         rejection.telling(refusal.left)
+    }
+
+    /// All that ran have failed, and a budget did not have what these others may cost. `is_held`: not while others' answers run.
+    pub fn kept_back(limited: &[String], is_held: bool, failed: &[FailedUpstream]) -> Rejection {
+        let names = limited.join(", ");
+        let message = format!(
+            "{}. {names} could answer, and a budget of the caller does not have what that may cost{}",
+            summary(failed),
+            if is_held { " while other answers run: try again when some have ended" } else { "" }
+        );
+        match is_held {
+            true => Rejection::new(code::BUDGET_HELD, message).after(HELD_FOR),
+            false => {
+                let rejection = Rejection::new(code::BUDGET_SPENT, message);
+                rejection.naming(HeaderName::from_static("x-should-retry"), "false")
+            }
+        }
+        .with(failed)
+        .ended_race()
     }
 
     /// The lists of this level forbid the model.
@@ -91,6 +97,43 @@ impl Rejection {
             level = named(level)
         );
         Rejection::new(code::FORBIDDEN_MODEL, message)
+    }
+}
+
+/// A budget refuses it.
+fn over_budget(level: &LevelName, over: OverBudget) -> Rejection {
+    let (level, key) = (named(level), format!("budget.{}", over.calendar.as_str()));
+    let [budget, spent, reserved, asked] = [over.budget, over.spent, over.reserved, over.asked].map(usd);
+    let ask = format!("An admin of the gateway can raise {key} of {level}.");
+    match over.why {
+        BudgetRefusal::TooLarge => {
+            let message = format!(
+                "this request may cost {asked} USD, and {level} may spend {budget} USD in all ({key}): send a max_tokens that \
+                 costs less. {ask}"
+            );
+            Rejection::new(code::INVALID_REQUEST, message).on(Some("max_tokens".into()))
+        }
+        BudgetRefusal::Held => {
+            let message = format!(
+                "{level} may spend {budget} USD ({key}): {spent} USD are spent, and answers that still run hold {reserved} USD, \
+                 so that the {asked} USD that this request may cost do not fit now: try again when some have ended"
+            );
+            Rejection::new(code::BUDGET_HELD, message).after(HELD_FOR)
+        }
+        BudgetRefusal::Spent => {
+            let (span, end) = (over.calendar.as_str(), Timestamp::from_microsecond(over.end_us).unwrap_or_default());
+            let (this, next) = match over.calendar {
+                Calendar::Total => ("in all".to_owned(), String::new()),
+                _ => (format!("this {span}"), format!("The next {span} begins at {end}. ")),
+            };
+            let message = format!(
+                "{level} may spend {budget} USD {this} ({key}): {spent} USD are spent, {reserved} USD are reserved by answers \
+                 that still run, and this request may cost {asked} USD. {next}{ask}"
+            );
+            let wait = after(over.end_us - Timestamp::now().as_microsecond());
+            let rejection = Rejection::new(code::BUDGET_SPENT, message).after(wait);
+            rejection.naming(HeaderName::from_static("x-should-retry"), "false")
+        }
     }
 }
 

@@ -73,7 +73,7 @@ impl Rejection {
         }))
     }
 
-    fn on(mut self, param: Option<Cow<'static, str>>) -> Rejection {
+    pub(super) fn on(mut self, param: Option<Cow<'static, str>>) -> Rejection {
         self.0.param = param;
         self
     }
@@ -82,7 +82,7 @@ impl Rejection {
         self.on(Some("model".into()))
     }
 
-    fn with(mut self, failed: &[FailedUpstream]) -> Rejection {
+    pub(super) fn with(mut self, failed: &[FailedUpstream]) -> Rejection {
         self.0.attempts = failed.to_vec();
         self
     }
@@ -105,7 +105,7 @@ impl Rejection {
         self
     }
 
-    fn ended_race(mut self) -> Rejection {
+    pub(super) fn ended_race(mut self) -> Rejection {
         self.0.after_race = true;
         self
     }
@@ -442,7 +442,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-fn summary(failed: &[FailedUpstream]) -> String {
+pub(super) fn summary(failed: &[FailedUpstream]) -> String {
     let each: Vec<String> =
         failed.iter().map(|FailedUpstream { upstream, failure }| format!("{upstream} {}", spoken(failure))).collect();
     each.join(", ")

@@ -95,6 +95,12 @@ impl CandidateSet {
         self.session.pinned = self.session.pinned.and_then(moved);
     }
 
+    /// Upstreams that a budget of the caller does not allow.
+    pub fn limited(&self) -> Vec<String> {
+        let limited = self.unable.iter().filter(|left_out| left_out.reason == LeftOutReason::Limit);
+        limited.map(|left_out| left_out.upstream.clone()).collect()
+    }
+
     /// Upstreams that are not asked because they, or their dialects, cannot take all of the request, or no longer have the model.
     pub fn passed_over(&self) -> Vec<&str> {
         let is_told =

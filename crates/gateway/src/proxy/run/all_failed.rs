@@ -60,7 +60,10 @@ pub fn all_failed(
         }
         FailureChoice::RateLimited => Err(Rejection::rate_limited(&failed)),
         FailureChoice::GatewayLimit => Err(Rejection::gateway_limit(&failed)),
-        FailureChoice::AllFailed => Err(Rejection::all_failed(&failed)),
+        FailureChoice::AllFailed => Err(match race.launch().kept_back(candidates) {
+            Some((limited, is_held)) => Rejection::kept_back(&limited, is_held, &failed),
+            None => Rejection::all_failed(&failed),
+        }),
     }
 }
 

@@ -1,36 +1,47 @@
 //! The gate: whether the limits of its caller let a request begin, and what each of its attempts reserves. Not for the state of the
 //! limits: see `limits` of the routing crate.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, PoisonError};
 
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::candidate_set::CandidateSet;
+use photofinish_base::clock::wall_micros;
 use photofinish_config::config::{UpstreamConfig, nano_usd};
-use photofinish_history::record::{AttemptRecord, RaceRecord};
+use photofinish_history::record::{AttemptRecord, RaceOutcome, RaceRecord};
 use photofinish_history::recorder::RacePayer;
 use photofinish_history::store::Record;
 use photofinish_routing::health::Candidate;
 use photofinish_routing::learning::Learning;
 use photofinish_routing::limits::{
-    Admission, AttemptCost, AttemptReservation, Hold, KnownCost, LimitClock, LimitLevels, admit,
+    Admission, AnswerLengths, AttemptCost, AttemptReservation, Hold, KnownCost, LimitClock, LimitLevels, LimitRefusal,
+    OwnLengths, admit,
 };
 use photofinish_wire::ApiRequest;
 
 /// The longest answer of a model of which nothing is known, in tokens.
 const LONGEST: f64 = 128_000.0;
+/// Of the `max_tokens` that a request sends, at least this part is reserved.
+const PART_OF_ASKED: f64 = 10.0;
+/// Answers that become so many times longer than usual still cost no more than half a budget too much.
+const FAR_LONGER: f64 = 15.0;
 
 /// What the attempts of one request reserve.
 pub struct Gate {
     admission: Admission,
     answer: AnswerBounds,
+    /// The caller and the model.
+    of: (u64, u64),
 }
 
 /// How long its answer may be, in tokens.
 #[derive(Clone, Copy, Debug)]
 struct AnswerBounds {
-    /// What 95 of 100 answers stay below.
+    /// What 95 of 100 answers of the model stay below.
     usual: f64,
+    /// The same of its caller's.
+    own: Option<OwnLengths>,
     /// What the request allows.
     asked: Option<f64>,
     choices: f64,
@@ -39,18 +50,32 @@ struct AnswerBounds {
 }
 
 impl AnswerBounds {
-    fn of(request: &ApiRequest, usual: f64) -> AnswerBounds {
-        let choices = request.n_choices.unwrap_or(1).max(1) as f64;
+    fn of(request: &ApiRequest, usual: f64, own: Option<OwnLengths>) -> AnswerBounds {
+        let choices = request.answers();
         let asked = request.max_tokens.filter(|tokens| *tokens > 0).map(|tokens| tokens as f64 * choices);
         let for_hour = request.asks_hour();
         match request.surface.embeds() {
-            true => AnswerBounds { usual: 0.0, asked: Some(0.0), choices, for_hour },
-            false => AnswerBounds { usual: usual * choices, asked, choices, for_hour },
+            true => AnswerBounds { usual: 0.0, own: None, asked: Some(0.0), choices, for_hour },
+            false => AnswerBounds { usual: usual * choices, own, asked, choices, for_hour },
         }
     }
 
     fn usual(self) -> f64 {
         self.asked.map_or(self.usual, |asked| asked.min(self.usual))
+    }
+
+    /// What 95 of 100 answers of its caller stay below.
+    fn own(self) -> f64 {
+        self.own.map_or(0.0, |own| f64::from(own.p95) * self.choices)
+    }
+
+    /// What is reserved of it: as much as it may have, until its caller has had enough answers of this model; then its own usual, and a part
+    /// of what it asks for.
+    fn expected(self, longest: f64) -> f64 {
+        match self.own.is_some_and(|own| own.is_known) {
+            true => self.own().max(self.asked.unwrap_or(0.0) / PART_OF_ASKED).min(longest),
+            false => longest,
+        }
     }
 
     fn longest(self, upstream: &UpstreamConfig) -> f64 {
@@ -65,28 +90,36 @@ impl Gate {
     ///
     /// # Errors
     /// 429 or 403, which says what limits it.
-    pub fn pass(
+    pub async fn pass(
         gateway: &Gateway,
         levels: LimitLevels,
         request: &ApiRequest,
         candidates: &mut CandidateSet,
-        now: LimitClock,
+        caller: u64,
     ) -> Result<Gate, Rejection> {
         if levels.is_empty() || request.surface.counts() {
-            let answer = AnswerBounds { usual: 0.0, asked: None, choices: 1.0, for_hour: false };
-            return Ok(Gate { admission: Admission::unlimited(), answer });
+            let answer = AnswerBounds { usual: 0.0, own: None, asked: None, choices: 1.0, for_hour: false };
+            return Ok(Gate { admission: Admission::unlimited(), answer, of: (0, 0) });
         }
+        let mut model = DefaultHasher::new();
+        candidates.model.hash(&mut model);
+        let of = (caller, model.finish());
         let learning = gateway.learning();
         let budget = learning.cost_budget(&candidates.model, candidates.settings.budget, candidates.basis.is_money());
         let usual = budget.lock().unwrap_or_else(PoisonError::into_inner).answer_p95();
-        let answer = AnswerBounds::of(request, usual);
+        let answer = AnswerBounds::of(request, usual, gateway.usage().lengths().of(of));
         let costs: Vec<AttemptCost> =
             candidates.list.iter().map(|candidate| cost(learning, answer, candidate, request.len())).collect();
         let input = candidates.list.iter().map(|candidate| input(learning, candidate, request.len()));
         let tokens = (input.fold(0.0, f64::max) + answer.usual()).ceil() as u64;
-        let (admission, allowed) = enter(gateway, levels, tokens, &costs, now)?;
+        let (admission, allowed) = enter_in_turn(gateway, levels, tokens, &costs).await?;
         candidates.keep(&allowed);
-        Ok(Gate { admission, answer })
+        Ok(Gate { admission, answer, of })
+    }
+
+    /// The caller and the model, of which its answer tells how long they are.
+    pub fn of(&self) -> (u64, u64) {
+        self.of
     }
 
     pub fn admission(&self) -> &Admission {
@@ -105,6 +138,36 @@ impl Gate {
     }
 }
 
+/// As [`enter`]. What others' answers hold it waits for, in turn and for a moment.
+async fn enter_in_turn(
+    gateway: &Gateway,
+    levels: LimitLevels,
+    tokens: u64,
+    costs: &[AttemptCost],
+) -> Result<(Admission, Vec<bool>), Rejection> {
+    let ask = || {
+        let now = LimitClock { us: gateway.learning().now_us(), wall_us: wall_micros() };
+        admit(levels.clone(), tokens, costs, now)
+    };
+    let lines = gateway.budget_lines();
+    let held = match lines.waited_in(&levels) {
+        Some(level) => level,
+        None => match ask() {
+            Err(refusal) if refusal.is_held() => refusal.level,
+            entered => return entered.map_err(|refusal| refused(gateway, &refusal)),
+        },
+    };
+    let waited = lines.wait(&held, || {
+        ask().map_or_else(|why| if why.is_held() { None } else { Some(Err(why)) }, |in_| Some(Ok(in_)))
+    });
+    waited.await.unwrap_or_else(ask).map_err(|refusal| refused(gateway, &refusal))
+}
+
+fn refused(gateway: &Gateway, refusal: &LimitRefusal) -> Rejection {
+    gateway.totals().limited.count(&refusal.level, refusal.by.as_str());
+    Rejection::limited(refusal)
+}
+
 /// Lets a request begin whose attempts may cost this; says which of them may start.
 ///
 /// # Errors
@@ -116,10 +179,7 @@ pub fn enter(
     costs: &[AttemptCost],
     now: LimitClock,
 ) -> Result<(Admission, Vec<bool>), Rejection> {
-    admit(levels, tokens, costs, now).map_err(|refusal| {
-        gateway.totals().limited.count(&refusal.level, refusal.by.as_str());
-        Rejection::limited(&refusal)
-    })
+    admit(levels, tokens, costs, now).map_err(|refusal| refused(gateway, &refusal))
 }
 
 /// What an attempt there may cost.
@@ -127,12 +187,22 @@ fn cost(learning: &Learning, answer: AnswerBounds, candidate: &Candidate, bytes:
     let Candidate { upstream, keys, .. } = candidate;
     let own_key = keys.first().is_some_and(|key| key.pays);
     let Some(price) = upstream.price else {
-        return AttemptCost { usual: 0, max: 0, unpriced: true, own_key };
+        return AttemptCost { unpriced: true, own_key, ..AttemptCost::default() };
     };
     let (input, for_hour) = (input(learning, candidate, bytes), answer.for_hour && price.keeps_dearer());
-    let [usual, max] =
-        [answer.usual(), answer.longest(upstream)].map(|output| nano_usd(price.most_usd(input, output, for_hour)));
-    AttemptCost { usual, max: max.max(usual), unpriced: false, own_key }
+    let longest = answer.longest(upstream).max(answer.usual());
+    let of = |output: f64| nano_usd(price.most_usd(input, output.min(longest), for_hour));
+    let (is_known, max) = (answer.own.is_some_and(|own| own.is_known), of(longest));
+    AttemptCost {
+        usual: of(answer.expected(longest)),
+        max,
+        least: (!is_known).then(|| of(answer.usual().max(answer.own()))),
+        exposed: if is_known { of(FAR_LONGER * answer.own()) } else { max },
+        prompt: of(0.0),
+        token: (max - of(0.0)) as f64 / longest.max(1.0),
+        unpriced: false,
+        own_key,
+    }
 }
 
 /// Tokens of its prompt.
@@ -145,11 +215,15 @@ fn input(learning: &Learning, candidate: &Candidate, bytes: usize) -> f64 {
 pub struct GatePayer {
     hold: Arc<Hold>,
     learning: Arc<Learning>,
+    lengths: Arc<AnswerLengths>,
+    of: (u64, u64),
 }
 
 impl GatePayer {
-    pub fn new(gateway: &Gateway, hold: Arc<Hold>) -> GatePayer {
-        GatePayer { hold, learning: gateway.learning().clone() }
+    /// `of`: the caller and the model.
+    pub fn new(gateway: &Gateway, hold: Arc<Hold>, of: (u64, u64)) -> GatePayer {
+        let (learning, lengths) = (gateway.learning().clone(), gateway.usage().lengths().clone());
+        GatePayer { hold, learning, lengths, of }
     }
 }
 
@@ -161,6 +235,13 @@ impl RacePayer for GatePayer {
             if let Record::Attempt(row) = row {
                 self.hold.book(row.ordinal, KnownCost::of(row));
                 tokens += race.map_or(0, |race| delivered(race, row));
+                // What its client left early was shorter than it is.
+                if let Some(race) =
+                    race.filter(|race| race.outcome == RaceOutcome::Ok && race.winner == Some(row.ordinal))
+                {
+                    let choices = race.n_choices.unwrap_or(1).max(1).unsigned_abs();
+                    self.lengths.add(self.of, output(row) / choices);
+                }
             }
         }
         self.hold.count_tokens(tokens, self.learning.now_us());
@@ -173,6 +254,9 @@ fn delivered(race: &RaceRecord, row: &AttemptRecord) -> u64 {
         return 0;
     }
     let input = row.input_tokens.unwrap_or(race.input_tokens_estimate);
-    let output = row.output_tokens.unwrap_or(row.chars_total / 4);
-    input.max(0).unsigned_abs() + output.max(0).unsigned_abs()
+    input.max(0).unsigned_abs() + output(row)
+}
+
+fn output(row: &AttemptRecord) -> u64 {
+    row.output_tokens.unwrap_or(row.chars_total / 4).max(0).unsigned_abs()
 }

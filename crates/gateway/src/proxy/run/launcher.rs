@@ -131,6 +131,14 @@ impl Launcher {
         }
     }
 
+    /// Upstreams that a budget of the caller kept back, and whether only what other answers hold did so. None: it kept none back.
+    pub fn kept_back(&self, candidates: &CandidateSet) -> Option<(Vec<String>, bool)> {
+        let mut limited = candidates.limited();
+        let hold = self.gate.admission().hold()?;
+        limited.extend(hold.refused().into_iter().filter(|name| !limited.contains(name)).collect::<Vec<_>>());
+        (!limited.is_empty()).then(|| (limited, hold.others_hold()))
+    }
+
     /// The right to start an attempt with this candidate; `given`: as for [`Launcher::start`]. None: a limit of the caller forbids it.
     pub fn reserve(
         &self,

@@ -2,6 +2,7 @@
 
 pub mod all_failed;
 pub mod answer;
+pub mod budget_lines;
 pub mod early;
 pub mod gate;
 pub mod launcher;

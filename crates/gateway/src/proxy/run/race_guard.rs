@@ -236,10 +236,10 @@ impl RaceGuard {
         self.trace.as_ref()
     }
 
-    /// Its caller's limits let it begin.
-    pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission) {
+    /// Its caller's limits let it begin. `of`: the caller and the model.
+    pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission, of: (u64, u64)) {
         if let Some(hold) = admission.hold() {
-            self.recorder.paid_by(Arc::new(GatePayer::new(gateway, hold.clone())));
+            self.recorder.paid_by(Arc::new(GatePayer::new(gateway, hold.clone(), of)));
             self.hold = Some(hold.clone());
         }
     }
@@ -427,13 +427,8 @@ impl<'g> ParsedRace<'g> {
     }
 
     /// See [`RaceGuard::admitted`].
-    pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission) {
-        self.0.admitted(gateway, admission);
-    }
-
-    /// See [`RaceGuard::started_at`].
-    pub fn started_at(&self) -> i64 {
-        self.0.started_at()
+    pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission, of: (u64, u64)) {
+        self.0.admitted(gateway, admission, of);
     }
 
     /// See [`Keeper`].

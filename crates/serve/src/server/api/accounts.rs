@@ -20,7 +20,7 @@ use photofinish_gateway::proxy::{self, Client, Rejection};
 use photofinish_history::report::question::time;
 use photofinish_history::report::usage::{self, UsageQuestion};
 use photofinish_history::store::{AccountKind, AuditLine, Author, ReadError, StoreReader};
-use photofinish_routing::limits::{LevelName, LevelUse, LimitClock, RateLeft};
+use photofinish_routing::limits::{Calendar, LevelName, LevelUse, LimitClock, RateLeft};
 
 /// Bytes of a request.
 const BODY_MAX: usize = 64 << 10;
@@ -160,7 +160,7 @@ fn standing(level: &LevelName, limits: &Limits, of: &LevelUse) -> Value {
         Some(json!({
             "span": period.calendar.as_str(), "budget_nano_usd": budget, "spent_nano_usd": period.spent,
             "reserved_nano_usd": period.reserved, "estimated_nano_usd": period.estimated, "left_nano_usd": left,
-            "ends_at": time(period.end_us),
+            "ends_at": (period.calendar != Calendar::Total).then(|| time(period.end_us)),
         }))
     });
     let names = |models: &Option<Vec<ModelPattern>>| {
