@@ -179,7 +179,7 @@ enum Command {
     Team(accounts::HolderOptions<accounts::TeamMembers>),
     /// What each user, team, key or model used and cost.
     ///
-    /// To the billionth of a dollar: the sum of the rows, each rounded once. Extra: what losers cost.
+    /// Two amounts are the bounds of what the providers can have billed. Extra: what losers cost, part of it.
     Usage(usage::UsageOptions),
     /// Who made, changed and removed teams, users and keys, newest first.
     Audit(usage::AuditOptions),

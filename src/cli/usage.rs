@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::screen::ScreenSettings;
 use super::sheet::{Sheet, SheetCell};
-use super::text::write_paragraph;
+use super::text::{dollars, write_paragraph};
 use photofinish_base::clock::wall_micros;
 use photofinish_base::order::IntoSet as _;
 use photofinish_base::printable::printable;
@@ -50,15 +50,14 @@ pub fn usage(
         return Ok(writeln!(out, "{}", answer.json())?);
     }
     let names = answer.by.iter().map(|by| by.as_str().to_owned());
-    let heads = ["answers", "attempts", "tokens out", "cost USD", "extra USD"].map(str::to_owned);
+    let heads = ["answers", "attempts", "tokens out", "cost", "extra"].map(str::to_owned);
     let row = |names: Vec<String>, used: &AttemptUse| {
-        let unknown = if used.unknown > 0 { "≥ " } else { "" };
         let figures = [
             used.answers.to_string(),
             used.attempts.to_string(),
             used.output_tokens.to_string(),
-            format!("{unknown}{}", usd(used.cost)),
-            usd(used.extra),
+            dollars(&used.cost),
+            dollars(&used.extra),
         ];
         names.into_iter().chain(figures).map(SheetCell::from).collect()
     };
@@ -69,18 +68,12 @@ pub fn usage(
     total[0] = "all".to_owned();
     rows.push(row(total, &answer.total));
     Sheet { heads: names.chain(heads).collect(), names: answer.by.len(), rows }.write(screen.terminal(), out)?;
-    if answer.total.unknown > 0 {
-        let unknown = answer.total.unknown;
-        let note =
-            format!("≥: the cost of {unknown} attempts is not known and counts as 0; `photofinish stats` has bounds.");
+    if answer.total.cost.unpriced() > 0 {
+        let unpriced = answer.total.cost.unpriced();
+        let note = format!("{unpriced} attempts have no price and count as 0: `photofinish models` says which.");
         write_paragraph(&note, screen.terminal(), out)?;
     }
     Ok(())
-}
-
-/// To the billionth.
-fn usd(nano: i64) -> String {
-    format!("{}.{:09}", nano / 1_000_000_000, nano % 1_000_000_000)
 }
 
 /// Reads the database at `store_path` and writes paragraphs or JSON to `out`, newest first.

@@ -125,6 +125,11 @@ impl CostSum {
         }
     }
 
+    /// Lower bound of the sum, to compare sums by.
+    pub fn least(&self) -> i128 {
+        self.min_pico_usd
+    }
+
     /// Lower bound of the sum. None if no attempt has a price.
     pub fn min_usd(&self) -> Option<f64> {
         (self.unpriced == 0 || self.unpriced < self.all()).then(|| dollars(self.min_pico_usd))

@@ -1,4 +1,4 @@
-//! Sums of US dollars: lower bounds, as in the columns `cost_usd_min`. A sum never falls.
+//! Sums of US dollars, with their bounds, as in the columns `cost_usd_min` and `cost_usd_max`. A sum never falls.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,27 +23,57 @@ impl UsdSum {
     }
 }
 
+/// Sums of both bounds of costs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CostBounds {
+    pub min: f64,
+    /// Where nothing bounds an attempt, its lower bound.
+    pub max: f64,
+    /// Attempts that nothing bounds from above.
+    pub open: u64,
+}
+
+impl CostBounds {
+    /// Of one attempt. None: its upstream has no price.
+    pub fn of(min: Option<f64>, max: Option<f64>) -> Option<CostBounds> {
+        let min = min?.max(0.0);
+        Some(CostBounds { min, max: max.unwrap_or(min).max(min), open: u64::from(max.is_none()) })
+    }
+
+    pub fn add(&mut self, more: CostBounds) {
+        *self = CostBounds { min: self.min + more.min, max: self.max + more.max, open: self.open + more.open };
+    }
+}
+
+/// The three series of one sum: name, help, and what a sample of it is.
+pub(super) const BOUNDS: [(&str, &str, fn(&CostBounds) -> f64); 3] = [
+    ("usd_total", "their lower bounds, as in cost_usd_min. What has no price adds nothing.", |cost| cost.min),
+    ("usd_max_total", "their upper bounds; the lower one of what nothing bounds.", |cost| cost.max),
+    ("open_total", "how many attempts nothing bounds from above, a count.", |cost| cost.open as f64),
+];
+
 /// What one upstream cost, by the label of the requested model; there are few.
 #[derive(Debug, Default)]
 pub(super) struct ModelCosts(Mutex<BTreeMap<String, Cost>>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
-    usd: f64,
+    all: CostBounds,
     /// Of the losers.
-    extra_usd: f64,
+    extra: CostBounds,
 }
 
 impl ModelCosts {
-    /// `usd`: not negative.
-    pub fn add(&self, model: &str, usd: f64, is_extra: bool) {
+    pub fn add(&self, model: &str, cost: CostBounds, is_extra: bool) {
         let mut costs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !costs.contains_key(model) {
             costs.insert(model.to_owned(), Cost::default());
         }
-        if let Some(cost) = costs.get_mut(model) {
-            cost.usd += usd;
-            cost.extra_usd += if is_extra { usd } else { 0.0 };
+        if let Some(of) = costs.get_mut(model) {
+            of.all.add(cost);
+            if is_extra {
+                of.extra.add(cost);
+            }
         }
     }
 
@@ -56,17 +86,17 @@ impl ModelCosts {
 
 /// An upstream of which no cost is known has no series.
 pub(super) fn render<S>(upstreams: &NamedSeries<S>, costs: fn(&S) -> &ModelCosts, text: &mut MetricsText) {
-    let help = "US dollars that attempts of clients cost, by upstream and requested model: a lower bound, the sum of \
-                cost_usd_min. What is unknown adds nothing.";
-    let help_extra = "US dollars of these that losers cost, which is the price of racing: a lower bound too.";
-    for (name, help, usd) in [
-        ("cost_usd_total", help, (|cost| cost.usd) as fn(&Cost) -> f64),
-        ("extra_cost_usd_total", help_extra, |cost| cost.extra_usd),
+    for (name, whose, of) in [
+        ("cost", "that attempts of clients cost", (|cost| &cost.all) as fn(&Cost) -> &CostBounds),
+        ("extra_cost", "of these that losers cost, which is the price of racing", |cost| &cost.extra),
     ] {
-        text.family(name, "counter", help);
-        for (upstream, of) in upstreams.iter() {
-            for (model, cost) in &*costs(of).0.lock().unwrap_or_else(PoisonError::into_inner) {
-                text.sample(&[("upstream", upstream), ("model", model)], usd(cost));
+        for (series, help, sample) in BOUNDS {
+            let help = format!("US dollars {whose}, by upstream and requested model: {help}");
+            text.family(&format!("{name}_{series}"), "counter", &help);
+            for (upstream, costs) in upstreams.iter().map(|(upstream, series)| (upstream, costs(series))) {
+                for (model, cost) in &*costs.0.lock().unwrap_or_else(PoisonError::into_inner) {
+                    text.sample(&[("upstream", upstream), ("model", model)], sample(of(cost)));
+                }
             }
         }
     }

@@ -12,9 +12,9 @@ mod tests;
 mod text;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -23,7 +23,7 @@ use crate::estimate::regression::TestedFigure;
 use crate::estimate::speed::Decoding;
 use crate::record::table::Subset as _;
 use crate::record::{AttemptOutcome, AttemptRecord, IncidentKind, LeftOutReason, RaceOutcome, RaceRecord, StartReason};
-use costs::{ModelCosts, UsdSum};
+use costs::{BOUNDS, CostBounds, ModelCosts, UsdSum};
 use gen_ai::GenAi;
 use histogram::{MetricHistogram, micros};
 use photofinish_config::config::Config;
@@ -75,7 +75,7 @@ struct ModelMetrics {
 #[derive(Debug, Default)]
 struct UserMetrics {
     races: RaceCounts,
-    cost: UsdSum,
+    cost: Mutex<CostBounds>,
 }
 
 /// In the order of [`RaceOutcome::ALL`].
@@ -190,7 +190,8 @@ impl Metrics {
         attempts: impl Iterator<Item = (&'a AttemptRecord, &'a UpstreamSeries)>,
     ) {
         let known = |(attempt, series): (&'a AttemptRecord, &'a UpstreamSeries)| {
-            attempt.cost_usd_min.map(|usd| (usd.max(0.0), attempt.outcome.is_loss(), &series.0))
+            let cost = CostBounds::of(attempt.cost_usd_min, attempt.cost_usd_max)?;
+            Some((cost, attempt.outcome.is_loss(), &series.0))
         };
         let mut known = attempts.filter_map(known).peekable();
         if known.peek().is_none() {
@@ -198,13 +199,13 @@ impl Metrics {
         }
         let named = self.named.load();
         let model = named.models.label(&race.model);
-        let mut total = 0.0;
-        for (usd, is_extra, upstream) in known {
-            upstream.costs.add(model, usd, is_extra);
-            total += usd;
+        let mut total = CostBounds::default();
+        for (cost, is_extra, upstream) in known {
+            upstream.costs.add(model, cost, is_extra);
+            total.add(cost);
         }
         if let Some(user) = &race.user {
-            named.users.of(user).cost.add(total);
+            named.users.of(user).cost.lock().unwrap_or_else(PoisonError::into_inner).add(total);
         }
     }
 
@@ -346,10 +347,18 @@ fn render_users(users: &NamedSeries<UserMetrics>, text: &mut MetricsText) {
             text.sample(&[("user", user), ("outcome", outcome.as_str())], count);
         }
     }
-    let help = "US dollars that a user's attempts cost: a lower bound, as in cost_usd_total.";
-    text.family("user_cost_usd_total", "counter", help);
-    for (user, of) in users.iter().filter(|(_, of)| of.cost.usd() > 0.0) {
-        text.sample(&[("user", user)], of.cost.usd());
+    for (series, help, sample) in BOUNDS {
+        text.family(
+            &format!("user_cost_{series}"),
+            "counter",
+            &format!("US dollars that a user's attempts cost: {help}"),
+        );
+        for (user, of) in users.iter() {
+            let cost = *of.cost.lock().unwrap_or_else(PoisonError::into_inner);
+            if cost.max > 0.0 || cost.open > 0 {
+                text.sample(&[("user", user)], sample(&cost));
+            }
+        }
     }
 }
 

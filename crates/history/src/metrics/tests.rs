@@ -144,7 +144,10 @@ fn costs_are_summed_by_upstream_model_and_user() {
     costs_of(&by_bob, &[&won]);
     costs_of(&gone, &[&won]);
     costs_of(&RaceRecord { user: None, ..sample::race(4) }, &[&unknown]);
-    let costs = |metrics: &Metrics| lines_of(metrics, &["cost_usd_total", "extra_cost_usd_total", "user_"]);
+    let families = ["cost_usd_total", "extra_cost_usd_total", "user_races", "user_cost_usd_total"];
+    let costs = |metrics: &Metrics| lines_of(metrics, &families);
+    let bounds = ["cost_usd_max_total", "cost_open_total", "user_cost_usd_max_total{user=\"alice\"}"];
+    let bounds = |metrics: &Metrics| lines_of(metrics, &bounds);
     let llama = "{upstream=\"groq/llama-70b\",model=\"llama-3.3-70b\"}";
     let (of_another, by_another) =
         ("{upstream=\"groq/llama-70b\",model=\"other\"}", "{upstream=\"other\",model=\"llama-3.3-70b\"}");
@@ -162,6 +165,10 @@ fn costs_are_summed_by_upstream_model_and_user() {
         format!("extra_cost_usd_total{by_another} 2"),
     ];
     assert_eq!(costs(&metrics), expected);
+    let most = ["user_cost_usd_max_total{user=\"alice\"}"].map(|series| {
+        bounds(&metrics).iter().find_map(|line| line.strip_prefix(series)?.trim().parse::<f64>().ok()).unwrap()
+    });
+    assert!(most[0] >= 3.25, "upper bounds are no less: {most:?}");
 
     metrics.configure(&config("[models.a]\nupstreams = [\"groq/llama-70b\"]"), &[]);
     let kept = ["user_races_total{user=\"other\",outcome=\"ok\"} 1", "user_cost_usd_total{user=\"other\"} 0.5"];

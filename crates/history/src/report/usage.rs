@@ -1,6 +1,6 @@
-//! What each user, team, key or model used and cost: whole nano-dollars, the sum of the rows' amounts, each rounded once.
+//! What each user, team, key or model used and cost.
 //!
-//! Not for bounds of costs that are not known exactly, nor for what losers were for: see `costs`.
+//! Not for what losers were for: see `costs`.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use serde_json::{Map, Value, json};
 use super::members::{MemberField, members, text};
 use super::question::{RaceWindow, choice};
 use crate::estimate::ShortBytes;
+use crate::estimate::cost::CostSum;
 use crate::estimate::facts::{AttemptFacts, RequestFacts};
 use crate::estimate::summary::Summary;
 use crate::record::AttemptOutcome;
 use crate::store::{Gather, ReadError, RollupCell, Selection, StoreReader};
 use photofinish_base::order::StableSort as _;
 use photofinish_config::config::names::names;
-use photofinish_config::config::nano_usd;
 
 /// Groups of one answer, the dearest.
 pub const USAGE_MAX: usize = 10_000;
@@ -64,9 +64,9 @@ pub struct AttemptUse {
     pub answers: u64,
     pub attempts: u64,
     pub output_tokens: i64,
-    pub cost: i64,
-    pub extra: i64,
-    pub unknown: u64,
+    pub cost: CostSum,
+    /// Of the losers.
+    pub extra: CostSum,
 }
 
 /// Reads the answer, from rows wherever there are some.
@@ -81,7 +81,7 @@ pub fn ask(reader: &StoreReader, question: &UsageQuestion, now_us: i64) -> Resul
     let mut groups: Vec<_> = gathered.groups.into_iter().collect();
     let mut total = AttemptUse::default();
     groups.iter().for_each(|(_, used)| total.add(used));
-    groups.stable_sort_by_key(|(_, used)| std::cmp::Reverse((used.cost, used.attempts)));
+    groups.stable_sort_by_key(|(_, used)| std::cmp::Reverse((used.cost.least(), used.attempts)));
     let left_out = groups.len().saturating_sub(USAGE_MAX);
     groups.truncate(USAGE_MAX);
     Ok(UsageAnswer { by: question.by.clone(), groups, total, left_out, rolled_until: coverage.rolled_until })
@@ -96,12 +96,16 @@ members! {
         attempts: Integer = of.attempts;
         /// of all attempts
         output_tokens: Integer ["tokens"] = of.output_tokens;
-        /// billionths of a US dollar; all attempts
-        cost_nano_usd: Integer ["nano-USD"] = of.cost;
-        /// part of it: losers
-        extra_nano_usd: Integer ["nano-USD"] = of.extra;
-        /// attempts of these whose cost is not known, and counts as 0
-        cost_unknown: Integer = of.unknown;
+        /// of all attempts, lower bound; null where none has a price
+        cost_usd_min: Number ["USD"] or_null = of.cost.min_usd();
+        /// upper bound; null where nothing bounds an attempt
+        cost_usd_max: Number ["USD"] or_null = of.cost.max_usd();
+        /// of the losers, lower bound
+        extra_cost_usd_min: Number ["USD"] or_null = of.extra.min_usd();
+        /// upper bound
+        extra_cost_usd_max: Number ["USD"] or_null = of.extra.max_usd();
+        /// attempts without a price, which count as 0
+        unpriced: Integer = of.cost.unpriced();
     }
 }
 
@@ -130,9 +134,8 @@ impl AttemptUse {
         self.answers += other.answers;
         self.attempts += other.attempts;
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
-        self.cost = self.cost.saturating_add(other.cost);
-        self.extra = self.extra.saturating_add(other.extra);
-        self.unknown += other.unknown;
+        self.cost.merge(&other.cost);
+        self.extra.merge(&other.extra);
     }
 }
 
@@ -150,15 +153,16 @@ impl UsageByKey {
 impl Gather for UsageByKey {
     fn attempt(&mut self, facts: &AttemptFacts<'_>) {
         let request = facts.request.as_ref();
-        let cost = facts.cost.cost_usd.map(nano_usd);
-        let of = AttemptUse {
+        let mut of = AttemptUse {
             answers: u64::from(request.is_some_and(|request| request.served == Some(true))),
             attempts: 1,
             output_tokens: facts.output_tokens.unwrap_or(0),
-            cost: cost.unwrap_or(0),
-            extra: cost.filter(|_| facts.loser.is_some()).unwrap_or(0),
-            unknown: u64::from(cost.is_none()),
+            ..AttemptUse::default()
         };
+        of.cost.add(&facts.cost);
+        if facts.loser.is_some() {
+            of.extra.add(&facts.cost);
+        }
         let group = self.group(|by| {
             let request = request?;
             let text = match by {
@@ -182,9 +186,8 @@ impl Gather for UsageByKey {
             answers: summary.outcome(AttemptOutcome::Won),
             attempts: summary.attempts,
             output_tokens: i64::try_from(summary.tokens_served + summary.tokens_lost).unwrap_or(i64::MAX),
-            cost: nano_usd(summary.cost.usd().unwrap_or(0.0)),
-            extra: nano_usd(summary.extra_cost().usd().unwrap_or(0.0)),
-            unknown: summary.cost.unknown(),
+            cost: summary.cost,
+            extra: summary.extra_cost(),
         };
         let group = self.group(|by| match by {
             UsageDimension::User => cell.user.map(str::to_owned),

@@ -45,7 +45,9 @@ attributes! {
     UPSTREAM = "photofinish.upstream",
     ORDINAL = "photofinish.ordinal",
     START_REASON = "photofinish.start_reason",
-    COST = "photofinish.cost_usd",
+    /// The bounds of what it can have cost.
+    COST_MIN = "photofinish.cost_usd_min",
+    COST_MAX = "photofinish.cost_usd_max",
 }
 
 pub const SERVICE_NAME: &str = "service.name";

@@ -116,7 +116,8 @@ fn of_attempt(
     span.whole(names::ORDINAL, attempt.ordinal);
     span.text(names::START_REASON, attempt.start_reason.as_str());
     span.text(names::OUTCOME, attempt.outcome.as_str());
-    some(attempt.cost_usd, |usd| span.real(names::COST, usd));
+    some(attempt.cost_usd_min, |usd| span.real(names::COST_MIN, usd));
+    some(attempt.cost_usd_max, |usd| span.real(names::COST_MAX, usd));
 }
 
 /// The type of the error that the client got. A refusal of what the client sent is none.

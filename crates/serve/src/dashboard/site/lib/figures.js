@@ -26,14 +26,26 @@ export function Quantile({ group, name }) {
   return html`<${Figure} value=${group[name]} unit="ms" />`;
 }
 
-/** Costs that are bounds get a `~` or a `>`, as in \`stats\`.
- * @param {{ value: number | null | undefined, basis: string, least?: number | null, most?: number | null }} props */
-export function Cost({ value, basis, least, most }) {
-  const known = value ?? least;
-  if (known === null || known === undefined) return html`<span class="quiet" title=${basis}>–</span>`;
-  const sign = value === null || value === undefined ? ">" : ["reported", "computed"].includes(basis) ? "" : "~";
-  const range = least !== undefined && most !== undefined ? `; from ${least ?? "?"} to ${most ?? "?"} USD` : "";
-  return html`<data value=${String(known)} title=${`${sign}${known} USD, ${basis}${range}`}>${sign}$${dollars(known)}</data>`;
+/** What something cost: an amount, or the bounds of it, as in \`stats\`.
+ * @param {{ least: number | null | undefined, most: number | null | undefined }} props */
+export function Cost({ least, most }) {
+  if (least === null || least === undefined) return html`<span class="quiet" title="no price is known">–</span>`;
+  return html`<data value=${String(least)} title=${`from ${least} to ${most ?? "?"} USD`}>${costText(least, most)}</data>`;
+}
+
+/** @param {number | null | undefined} least @param {number | null | undefined} most */
+export function costText(least, most) {
+  if (least === null || least === undefined) return "–";
+  const [low, high] = [dollars(least), most === null || most === undefined ? null : dollars(most)];
+  return high === null ? `≥ $${low}` : low === high ? `$${low}` : least === 0 ? `≤ $${high}` : `$${low}–${high}`;
+}
+
+/** A share of a sum, by the bounds of both; empty where nothing can be said.
+ * @param {{ least: number | null, most: number | null }} part @param {{ least: number | null, most: number | null }} rest */
+export function shareOf(part, rest) {
+  if (part.least === null || part.most === null || rest.least === null || rest.most === null || part.most + rest.least <= 0) return "";
+  const [low, high] = [part.least + rest.most > 0 ? part.least / (part.least + rest.most) : 0, part.most / (part.most + rest.least)].map(percent);
+  return low === high ? low : `${low} to ${high}`;
 }
 
 /** Two digits that matter below a dollar, cents above. @param {number} usd */

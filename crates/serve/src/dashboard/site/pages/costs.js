@@ -3,7 +3,7 @@ import { html } from "../lib/html.js";
 import { go, link, useChoices } from "../lib/address.js";
 import { useApi } from "../lib/api.js";
 import { dayOf } from "../lib/axis.js";
-import { Cost, dollars, Figure, percent, short } from "../lib/figures.js";
+import { Cost, dollars, Figure, shareOf, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { Upstream } from "../lib/names.js";
 import { Plot } from "../lib/plot.js";
@@ -33,10 +33,10 @@ export function Costs() {
   const total = /** @type {any} */ (asked.data?.total);
   const parts = PARTS.filter(([name]) => total?.[name] && (name !== "rolled_extras" || total[name].cost_usd_max !== 0));
   const left = asked.data?.left_out ?? 0;
-  const known = total && (total.all.cost_usd !== null || total.all.cost_usd_min !== null);
+  const known = total && total.all.cost_usd_min !== null;
   return html`<h1>Costs</h1><${Filters}><${Choice} name="by" title="By" values=${BY} usual="day" /><//>
     <${Answer} asked=${asked} empty=${total?.attempts === 0}>${total && html`
-      ${known && html`<p class="lead">Attempts cost <strong><${Sum} sum=${total.all} /></strong>; <span title="all that is no single attempt"><strong><${Sum} sum=${racing(total)} /></strong> of it was racing${amount(total.all) > 0 ? html` (${percent(amount(racing(total)) / amount(total.all))})` : ""}</span>.</p>`}
+      ${known && html`<p class="lead">Attempts cost <strong><${Sum} sum=${total.all} /></strong>; <span title="all that is no single attempt"><strong><${Sum} sum=${racing(total)} /></strong> of it was racing${share(total) && html` (${share(total)})`}</span>.</p>`}
       <dl class="facts">${parts.map(([name, title, about]) => html`<div class="fact" title=${about}><dt><i class=${`dot b${hue(name)}`}></i>${title}</dt><dd><${Sum} sum=${total[name]} /></dd></div>`)}</dl>
       ${!known && html`<p class="note">No attempt of this range has a price, so nothing can be said of its cost. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code> in the configuration. Simulated providers cost nothing.</p>`}
       ${known && by === "day" && html`<${Days} groups=${groups} parts=${parts} />`}
@@ -50,7 +50,7 @@ export function Costs() {
 
 /** @param {{ sum: any }} props */
 function Sum({ sum }) {
-  return html`<${Cost} value=${sum.cost_usd} basis=${sum.cost_basis} least=${sum.cost_usd_min} most=${sum.cost_usd_max} />`;
+  return html`<${Cost} least=${sum.cost_usd_min} most=${sum.cost_usd_max} />`;
 }
 
 /** All parts but the first as one sum. @param {any} total */
@@ -58,13 +58,18 @@ function racing(total) {
   const parts = PARTS.slice(1).map(([name]) => total[name]).filter(Boolean);
   const least = parts.reduce((sum, part) => sum + (part.cost_usd_min ?? 0), 0);
   const most = parts.every((part) => part.cost_usd_max !== null) ? parts.reduce((sum, part) => sum + part.cost_usd_max, 0) : null;
-  if (parts.every((part) => part.cost_usd_min === null)) return { cost_usd: null, cost_basis: "unknown", cost_usd_min: null, cost_usd_max: null };
-  const basis = least === most ? "computed" : least > 0 ? "at_least" : "at_most";
-  return { cost_usd: basis === "at_most" ? most : least, cost_basis: basis, cost_usd_min: least, cost_usd_max: most };
+  if (parts.every((part) => part.cost_usd_min === null)) return { cost_usd_min: null, cost_usd_max: null };
+  return { cost_usd_min: least, cost_usd_max: most };
 }
 
 /** @param {any} sum */
-const amount = (sum) => sum.cost_usd ?? sum.cost_usd_min ?? 0;
+const amount = (sum) => sum.cost_usd_min ?? 0;
+
+/** The share of racing. @param {any} total */
+function share(total) {
+  const of = (/** @type {any} */ sum) => ({ least: sum.cost_usd_min, most: sum.cost_usd_max });
+  return shareOf(of(racing(total)), of(total.answers));
+}
 
 /** The colour of a part. @param {string} name */
 const hue = (name) => `p${PARTS.findIndex(([part]) => part === name)}`;

@@ -136,8 +136,8 @@ function Board({ groups }) {
       : []),
     { name: "attempts", title: "Attempts", number: true, order: (/** @type {any} */ row) => row.attempts, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.attempts} />` },
     { name: "win_share", title: "Wins", number: true, order: (/** @type {any} */ row) => row.win_share, cell: (/** @type {any} */ row) => html`<data value=${row.wins} title=${`${row.wins} of ${row.attempts}`}>${percent(row.win_share)}</data>` },
-    { name: "cost", title: "Cost", number: true, order: (/** @type {any} */ row) => row.cost_usd ?? row.cost_usd_min, cell: (/** @type {any} */ row) => html`<${Cost} value=${row.cost_usd} basis=${row.cost_basis} least=${row.cost_usd_min} most=${row.cost_usd_max} />` },
-    more && { name: "extra", title: "of it losers", number: true, order: (/** @type {any} */ row) => row.extra_cost_usd, cell: (/** @type {any} */ row) => html`<${Cost} value=${row.extra_cost_usd} basis=${row.extra_cost_basis} least=${row.extra_cost_usd_min} most=${row.extra_cost_usd_max} />` },
+    { name: "cost", title: "Cost", number: true, order: (/** @type {any} */ row) => row.cost_usd_min, cell: (/** @type {any} */ row) => html`<${Cost} least=${row.cost_usd_min} most=${row.cost_usd_max} />` },
+    more && { name: "extra", title: "of it losers", number: true, order: (/** @type {any} */ row) => row.extra_cost_usd_min, cell: (/** @type {any} */ row) => html`<${Cost} least=${row.extra_cost_usd_min} most=${row.extra_cost_usd_max} />` },
     more && { name: "goodput", title: "Goodput", about: "requests within 1 s to the first token and 50 ms for each further one", number: true, order: (/** @type {any} */ row) => row.goodput, cell: (/** @type {any} */ row) => (row.goodput === null ? "–" : html`<data value=${String(row.goodput)} title=${`${row.goodput} requests/s`}>${rate(row.goodput)}</data>`) },
     more && { name: "censored", title: "Cut off", about: "attempts that were cut off before their first token", number: true, order: (/** @type {any} */ row) => row.censored, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.censored} />` },
   ];

@@ -3,7 +3,7 @@ import { html, useMemo } from "../lib/html.js";
 import { go, link } from "../lib/address.js";
 import { useApi } from "../lib/api.js";
 import { clockOf, dayOf } from "../lib/axis.js";
-import { Cost, dollars, Figure, Marks, percent, short } from "../lib/figures.js";
+import { Cost, Figure, Marks, percent, shareOf, short } from "../lib/figures.js";
 import { drawnIncidents, Happened, incidentsOf, useIncidents } from "../lib/incidents.js";
 import { manyAttempts, ModelSwitch, useModel } from "../lib/model.js";
 import { Dot, colour, shortened } from "../lib/names.js";
@@ -129,11 +129,13 @@ function change(now, then) {
 function Paid({ model, group }) {
   const compared = useApi("/api/stats", { ...DAY, model, compare: "true" }, 60);
   const gained = /** @type {Api.ModelComparison[]} */ (compared.data ?? []).find((one) => one.model === model);
-  const all = group.cost_usd ?? group.cost_usd_min;
-  const extra = group.extra_cost_usd ?? group.extra_cost_usd_min;
-  if (all === null) return html`<p>No price is known of its upstreams, so its cost cannot be told. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code>. Simulated providers cost nothing.</p>${gained && html`<p><${Gained} one=${gained} /></p>`}`;
-  return html`<dl class="big"><div><dt>In all</dt><dd><${Cost} value=${group.cost_usd} basis=${group.cost_basis} least=${group.cost_usd_min} most=${group.cost_usd_max} /><small>$${dollars((all / Math.max(1, group.requests)) * 1000)} for 1,000 requests</small></dd></div>
-      <div><dt>of it racing</dt><dd><${Cost} value=${group.extra_cost_usd} basis=${group.extra_cost_basis} least=${group.extra_cost_usd_min} most=${group.extra_cost_usd_max} /><small>${extra !== null && all > 0 ? `${percent(extra / all)} of all` : ""}</small></dd></div></dl>
+  const each = (/** @type {number | null} */ usd) => (usd === null ? null : (usd / Math.max(1, group.requests)) * 1000);
+  const less = (/** @type {number | null} */ all, /** @type {number | null} */ part) => (all === null || part === null ? null : Math.max(0, all - part));
+  const rest = { least: less(group.cost_usd_min, group.extra_cost_usd_min), most: less(group.cost_usd_max, group.extra_cost_usd_max) };
+  const share = shareOf({ least: group.extra_cost_usd_min, most: group.extra_cost_usd_max }, rest);
+  if (group.cost_usd_min === null) return html`<p>No price is known of its upstreams, so its cost cannot be told. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code>. Simulated providers cost nothing.</p>${gained && html`<p><${Gained} one=${gained} /></p>`}`;
+  return html`<dl class="big"><div><dt>In all</dt><dd><${Cost} least=${group.cost_usd_min} most=${group.cost_usd_max} /><small><${Cost} least=${each(group.cost_usd_min)} most=${each(group.cost_usd_max)} /> for 1,000 requests</small></dd></div>
+      <div><dt>of it racing</dt><dd><${Cost} least=${group.extra_cost_usd_min} most=${group.extra_cost_usd_max} /><small>${share && `${share} of all`}</small></dd></div></dl>
     <p>${gained ? html`<${Gained} one=${gained} />` : compared.data ? "What racing gained cannot be told: no upstream was asked by chance (looks)." : ""}</p>
     <p class="caption"><a href=${link("costs", { model })}>What it paid for</a> · <a href=${link("whatif", { model })}>What if it raced less?</a></p>`;
 }

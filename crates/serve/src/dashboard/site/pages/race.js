@@ -115,7 +115,7 @@ function Attempts({ attempts, lanes }) {
     number("gap_p50_us", "Gap p50 (ms)", "ms", 1000),
     number("gap_p99_us", "p99 (ms)", "ms", 1000),
     number("output_tokens", "Tokens out"),
-    { name: "cost", title: "Cost", number: true, cell: (/** @type {any} */ row) => html`<${Cost} value=${row.cost_usd} basis=${row.cost_basis} least=${row.cost_usd_min} most=${row.cost_usd_max} />` },
+    { name: "cost", title: "Cost", number: true, cell: (/** @type {any} */ row) => html`<${Cost} least=${row.cost_usd_min} most=${row.cost_usd_max} />` },
     { name: "basis", title: "Its basis", cell: (/** @type {any} */ row) => `${row.cost_basis.replaceAll("_", " ")}${row.price_source ? `, price of ${row.price_source}` : ""}` },
     { name: "status", title: "Status", number: true, cell: (/** @type {any} */ row) => row.http_status ?? "–" },
   ];
