@@ -88,8 +88,11 @@ async fn without_a_gateway_the_commands_work_on_the_store() {
     assert!(usage.contains("bob") && usage.contains("search") && usage.contains(&id), "{usage}");
     let json: Value = serde_json::from_str(&done(&setup, "usage --by key --json").await.out).unwrap();
     for member in ["cost_usd_min", "cost_usd_max"] {
-        let sql = format!("SELECT sum(CAST(round({member} * 1e9) AS INTEGER)) FROM attempt_cost");
-        let (sum, told) = (setup.number(&sql).await, json["total"][member].as_f64().unwrap());
+        let sql: &str = match member {
+            "cost_usd_min" => "SELECT sum(CAST(round(cost_usd_min * 1e9) AS INTEGER)) FROM attempt_cost",
+            _ => "SELECT sum(CAST(round(cost_usd_max * 1e9) AS INTEGER)) FROM attempt_cost",
+        };
+        let (sum, told) = (setup.number(sql).await, json["total"][member].as_f64().unwrap());
         assert!(sum > 0 && (told * 1e9 - sum as f64).abs() < 1.0, "{member} {sum}: {json}");
     }
 }

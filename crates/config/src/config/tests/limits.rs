@@ -36,10 +36,10 @@ own_keys = \"counted\"
     let (all, team, alice) = (&config.limits, &config.teams["search"], &config.users[0]);
     assert_eq!(all.rpm, Some(Rate { per_minute: 600, burst: 600 }));
     assert_eq!((all.tpm, all.streams), (Some(Rate { per_minute: 100_000, burst: 5_000 }), Some(50)));
-    assert_eq!(team.limits.budget, Budget { day: None, month: Some(400_500_000_000) });
+    assert_eq!(team.limits.budget, Budget { month: Some(400_500_000_000), ..Budget::default() });
     assert_eq!((alice.team.as_deref(), alice.key.is_none()), (Some("search"), true));
     assert_eq!(alice.limits.rpm, Some(Rate { per_minute: 30, burst: 30 }));
-    assert_eq!(alice.limits.budget, Budget { day: Some(1_000), month: Some(20_000_000_000) });
+    assert_eq!(alice.limits.budget, Budget { day: Some(1_000), month: Some(20_000_000_000), ..Budget::default() });
     let settings = (alice.limits.reserve, alice.limits.unpriced, alice.limits.own_keys);
     assert_eq!(settings, (Reserve::Max, Unpriced::Free, OwnKeys::Counted));
     assert!(config.warnings.iter().all(|warning| !warning.contains("matches no")), "{:?}", config.warnings);
