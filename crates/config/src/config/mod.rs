@@ -42,6 +42,7 @@ mod text;
 mod transport;
 pub mod units;
 mod user;
+mod written;
 
 pub use catalogue_file::{CATALOGUE_MAX, CataloguePlace, read_catalogue_text};
 pub use certificate::ListenerCertificate;
@@ -71,3 +72,4 @@ pub use settings::{
 pub use simulation::{HostFact, ServerStall, SimulatedFailure, Simulation};
 pub use transport::{Authorities, Proxy, Transport};
 pub use user::{Override, Permit, token_hash};
+pub use written::WrittenText;

@@ -220,7 +220,7 @@ impl App {
         self.serving.spawn(watch.run(self.reloading.clone()));
     }
 
-    /// Reads the config again, as SIGHUP does: whatever it drops. An invalid one is reported, and the old one stays in force.
+    /// Reads the config again, whatever it drops. An invalid one is reported, and the old one stays in force.
     pub async fn reload(&self) {
         // The log has its error.
         let _ = self.reloading.reload(ReloadOrder::Accepted).await;
