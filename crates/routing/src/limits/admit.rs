@@ -104,7 +104,7 @@ pub fn admit(
     let fits = |cost: &AttemptCost| {
         levels.0.iter().zip(all.iter().flatten()).all(|(level, used)| {
             !cost.is_refused(&level.limits)
-                && used.budgets(&level.limits).all(|(_, _, left)| cost.at(&level.limits) <= left)
+                && used.budgets(&level.limits).all(|(_, _, left)| cost.at(&level.limits) <= left.max(0))
         })
     };
     let fitting: Vec<bool> = costs.iter().map(fits).collect();
@@ -147,7 +147,7 @@ fn who_refuses<'l>(
     let mut refusals = Vec::new();
     for (level, used) in levels.0.iter().zip(all.iter().flatten()) {
         let asked = cheapest.at(&level.limits);
-        for (place, budget, _) in used.budgets(&level.limits).filter(|(_, _, left)| asked > *left) {
+        for (place, budget, _) in used.budgets(&level.limits).filter(|(_, _, left)| asked > (*left).max(0)) {
             let (window, period) = (&used.windows[place], used.windows[place].current());
             let spent = period.spent.saturating_add(window.spent_elsewhere());
             let (reserved, end_us) = (period.reserved, period.end_us);

@@ -20,6 +20,8 @@ pub struct AttemptCost {
     pub unpriced: bool,
     /// The caller's own key pays.
     pub own_key: bool,
+    /// What the attempt that made the job was charged for it, with the usual and with the longest answer. This one tells what it cost.
+    pub paid: [i64; 2],
 }
 
 impl AttemptCost {
@@ -30,6 +32,12 @@ impl AttemptCost {
             Reserve::Usual => self.usual,
             Reserve::Max => self.max,
         }
+    }
+
+    /// What was charged for it before.
+    fn paid_at(self, limits: &Limits) -> i64 {
+        let [usual, max] = self.paid;
+        AttemptCost { usual, max, ..self }.at(limits)
     }
 
     pub(super) fn is_refused(self, limits: &Limits) -> bool {
@@ -161,7 +169,7 @@ impl Hold {
                 used.windows.iter_mut().zip(self.periods[place]).zip(budgets).all(|((window, number), budget)| {
                     let period = window.period(number).copied().unwrap_or_default();
                     budget.is_none_or(|budget| {
-                        reserved[place] <= window.left(budget, &period).saturating_add(spare[place])
+                        reserved[place] <= window.left(budget, &period).saturating_add(spare[place]).max(0)
                     })
                 });
             if !fits || cost.is_refused(limits) {
@@ -202,7 +210,7 @@ impl Hold {
             let reserved = attempt.reserved[place];
             let (cost, is_estimate) = match known {
                 _ if attempt.cost.is_free(&level.limits) => (0, false),
-                KnownCost::Exact(cost) => (cost, false),
+                KnownCost::Exact(cost) => (cost.saturating_sub(attempt.cost.paid_at(&level.limits)), false),
                 KnownCost::Within(least, most) => (reserved.min(most.unwrap_or(i64::MAX)).max(least), true),
             };
             self.in_periods(place, |period| period.book(reserved, cost, is_estimate));

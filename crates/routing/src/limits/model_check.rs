@@ -172,7 +172,7 @@ fn some_cost(random: &mut Rng) -> AttemptCost {
     let (unpriced, own_key) = (random.u8(0..6) == 0, random.u8(0..6) == 0);
     let usual = if unpriced { 0 } else { random.i64(0..=120) };
     let max = if unpriced { 0 } else { usual + random.i64(0..=120) };
-    AttemptCost { usual, max, unpriced, own_key }
+    AttemptCost { usual, max, unpriced, own_key, ..AttemptCost::default() }
 }
 
 impl Play {

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, PoisonError};
 
+use crate::attempt::JobCost;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::candidate_set::CandidateSet;
@@ -24,6 +25,9 @@ const LONGEST: f64 = 128_000.0;
 pub struct Gate {
     admission: Admission,
     answer: AnswerBounds,
+    job: Option<JobCost>,
+    /// It asks for what is stored, which was charged when it was made.
+    is_call: bool,
 }
 
 /// How long its answer may be, in tokens.
@@ -43,7 +47,7 @@ impl AnswerBounds {
         let choices = request.n_choices.unwrap_or(1).max(1) as f64;
         let asked = request.max_tokens.filter(|tokens| *tokens > 0).map(|tokens| tokens as f64 * choices);
         let for_hour = request.asks_hour();
-        match request.surface.embeds() {
+        match request.surface.embeds() || request.call().is_some() {
             true => AnswerBounds { usual: 0.0, asked: Some(0.0), choices, for_hour },
             false => AnswerBounds { usual: usual * choices, asked, choices, for_hour },
         }
@@ -74,7 +78,7 @@ impl Gate {
     ) -> Result<Gate, Rejection> {
         if levels.is_empty() || request.surface.counts() {
             let answer = AnswerBounds { usual: 0.0, asked: None, choices: 1.0, for_hour: false };
-            return Ok(Gate { admission: Admission::unlimited(), answer });
+            return Ok(Gate { admission: Admission::unlimited(), answer, job: None, is_call: false });
         }
         let learning = gateway.learning();
         let budget = learning.cost_budget(&candidates.model, candidates.settings.budget, candidates.basis.is_money());
@@ -86,7 +90,7 @@ impl Gate {
         let tokens = (input.fold(0.0, f64::max) + answer.usual()).ceil() as u64;
         let (admission, allowed) = enter(gateway, levels, tokens, &costs, now)?;
         candidates.keep(&allowed);
-        Ok(Gate { admission, answer })
+        Ok(Gate { admission, answer, job: candidates.job.clone(), is_call: request.call().is_some() })
     }
 
     pub fn admission(&self) -> &Admission {
@@ -101,7 +105,15 @@ impl Gate {
         ordinal: usize,
         bytes: usize,
     ) -> Option<AttemptReservation> {
-        self.admission.reserve(&candidate.name, ordinal, || cost(learning, self.answer, candidate, bytes))
+        self.admission.reserve(&candidate.name, ordinal, || {
+            let mut cost = cost(learning, self.answer, candidate, bytes);
+            match &self.job {
+                Some(job) if self.is_call => cost.paid = job.charged(),
+                Some(job) => job.charge(cost),
+                None => {}
+            }
+            cost
+        })
     }
 }
 
@@ -127,12 +139,12 @@ fn cost(learning: &Learning, answer: AnswerBounds, candidate: &Candidate, bytes:
     let Candidate { upstream, keys, .. } = candidate;
     let own_key = keys.first().is_some_and(|key| key.pays);
     let Some(price) = upstream.price else {
-        return AttemptCost { usual: 0, max: 0, unpriced: true, own_key };
+        return AttemptCost { unpriced: true, own_key, ..AttemptCost::default() };
     };
     let (input, for_hour) = (input(learning, candidate, bytes), answer.for_hour && price.keeps_dearer());
     let [usual, max] =
         [answer.usual(), answer.longest(upstream)].map(|output| nano_usd(price.most_usd(input, output, for_hour)));
-    AttemptCost { usual, max: max.max(usual), unpriced: false, own_key }
+    AttemptCost { usual, max: max.max(usual), own_key, ..AttemptCost::default() }
 }
 
 /// Tokens of its prompt.
