@@ -47,7 +47,7 @@ mod written;
 pub use catalogue_file::{CATALOGUE_MAX, CataloguePlace, read_catalogue_text};
 pub use certificate::ListenerCertificate;
 pub use first_token::{TOKEN_VARIABLE, first_token_file};
-pub use hosts::today;
+pub use hosts::{today, tomorrow};
 pub use http_address::HttpAddress;
 pub use limits::{Budget, IssuedKey, Limits, ModelPattern, OwnKeys, Rate, Reserve, Team, Unpriced, nano_usd};
 pub use listed::{ProviderList, ProviderLists, UnlistedUpstreams};
