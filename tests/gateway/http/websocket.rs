@@ -564,6 +564,7 @@ async fn a_handshake_is_of_the_rfc() {
         assert_eq!(std::str::from_utf8(&line), Ok(format!("HTTP/1.1 {status}").as_str()), "{head}");
     }
     gateway.stop().await;
+}
 
 #[tokio::test]
 async fn a_job_needs_an_upstream_that_keeps_it_on_a_socket_too() {
