@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinSet;
 
 use crate::harness::answer::{ending, read_response};
 use crate::harness::gateway::{Setup, assert_row};
@@ -55,10 +56,12 @@ async fn a_connection_that_answered_before_it_had_the_body_is_not_used_again() {
     let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
     let (connections, counts) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (counted, length) = (connections.clone(), counts.clone());
-    let accepting = tokio::spawn(async move {
+    let mut accepting = JoinSet::new();
+    accepting.spawn(async move {
+        let mut answering = JoinSet::new();
         while let Ok((stream, _)) = listener.accept().await {
             counted.fetch_add(1, Ordering::Relaxed);
-            tokio::spawn(answer_early(stream, length.load(Ordering::Relaxed)));
+            answering.spawn(answer_early(stream, length.load(Ordering::Relaxed)));
         }
     });
     let gateway = Setup::new().provider_at("a", &base_url, "").start().await;
@@ -68,7 +71,6 @@ async fn a_connection_that_answered_before_it_had_the_body_is_not_used_again() {
         assert_eq!(read_response(&mut gateway.ask(&body).await).await.status, 200);
     }
     assert_eq!(connections.load(Ordering::Relaxed), 2);
-    accepting.abort();
 }
 
 #[tokio::test]
