@@ -15,10 +15,10 @@ use photofinish_wire::{PayloadKind, Usage};
 
 /// What a job costs is booked in one row: that of the exchange which is the first to see it.
 #[derive(Clone, Debug, Default)]
-pub struct JobCost(Arc<JobState>);
+pub struct JobCost(Arc<JobCharge>);
 
 #[derive(Debug, Default)]
-struct JobState {
+struct JobCharge {
     is_booked: AtomicBool,
     /// What the limits of its caller were charged when it was made.
     charged: Mutex<[i64; 2]>,
@@ -27,7 +27,7 @@ struct JobState {
 impl JobCost {
     /// Of what was paid before.
     pub fn booked() -> JobCost {
-        JobCost(Arc::new(JobState { is_booked: true.into(), ..JobState::default() }))
+        JobCost(Arc::new(JobCharge { is_booked: true.into(), ..JobCharge::default() }))
     }
 
     /// The attempt that makes it reserves this.

@@ -17,7 +17,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 
 use super::counted_stream::StreamCount;
-use super::upload::{RequestBody, WatchedBody};
+use super::upload::{RequestBody, SentBody};
 
 /// Bytes of the head of an answer, including informational answers (1xx) before it.
 pub(super) const HEAD_MAX: u64 = 256 * 1024;
@@ -26,7 +26,7 @@ pub(super) const HEAD_MAX: u64 = 256 * 1024;
 type ConnectionDriver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 pub(super) struct Http1Connection {
-    sender: SendRequest<WatchedBody>,
+    sender: SendRequest<SentBody>,
     /// Counts the bytes read.
     count: Arc<StreamCount>,
     /// Bytes that had been read when the latest request was sent.
@@ -79,7 +79,7 @@ const TURNS: usize = 2;
 
 impl Http1Connection {
     /// `count` is that of the stream that `driver` reads.
-    pub fn new(sender: SendRequest<WatchedBody>, driver: ConnectionDriver, count: Arc<StreamCount>) -> Http1Connection {
+    pub fn new(sender: SendRequest<SentBody>, driver: ConnectionDriver, count: Arc<StreamCount>) -> Http1Connection {
         let wake = Arc::new(DriverWake::default());
         let waker = Waker::from(wake.clone());
         Http1Connection { sender, count, read_before: 0, was_early: false, driver: Some(driver), wake, waker }
@@ -112,7 +112,7 @@ impl Http1Connection {
         self.read_before = self.count.read();
         self.count.bound(HEAD_MAX);
         let (parts, body) = request.into_parts();
-        let (body, is_taken) = WatchedBody::new(body);
+        let (body, is_taken) = SentBody::new(body);
         let sending = self.sender.try_send_request(Request::from_parts(parts, body));
         let mut sending = std::pin::pin!(sending);
         // Until now it woke no task.

@@ -19,19 +19,19 @@ pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) type RequestBody = Either<Held, Upload>;
 
 /// A body that tells when the connection has taken all of it.
-pub(super) struct WatchedBody {
+pub(super) struct SentBody {
     body: RequestBody,
     is_taken: Arc<AtomicBool>,
 }
 
-impl WatchedBody {
-    pub fn new(body: RequestBody) -> (WatchedBody, Arc<AtomicBool>) {
+impl SentBody {
+    pub fn new(body: RequestBody) -> (SentBody, Arc<AtomicBool>) {
         let is_taken = Arc::new(AtomicBool::new(body.is_end_stream()));
-        (WatchedBody { body, is_taken: is_taken.clone() }, is_taken)
+        (SentBody { body, is_taken: is_taken.clone() }, is_taken)
     }
 }
 
-impl Body for WatchedBody {
+impl Body for SentBody {
     type Data = Bytes;
     type Error = BodyError;
 
