@@ -9,7 +9,7 @@
 #     -e PHOTOFINISH_CONFIG=/etc/photofinish/config.toml -e GROQ_API_KEY photofinish
 #
 # The history is /data/photofinish/photofinish.db; a relative path of a configuration is relative to /data. Stopping waits for running
-# streams as long as `drain` says: give `docker stop --time` some seconds more than that. Bind-mounted data must be writable for uid 10001.
+# streams as long as `drain` says, ten minutes: give `docker stop --time` 45 seconds more than that. Bind-mounted data must be writable for uid 10001.
 
 FROM rust:1-alpine AS build
 RUN apk add --no-cache gcc musl-dev

@@ -99,8 +99,8 @@ enum Command {
     ///
     /// Apps ask it under /v1; people open /dashboard in a browser.
     ///
-    /// Reloads the configuration on SIGHUP and when the file changes. Of the file alone it takes nothing that drops all or
-    /// most users or models; SIGHUP takes that too. SIGINT or SIGTERM ends it cleanly: what has come is answered within
+    /// Reloads the configuration on SIGHUP and when the file changes, once two looks have found the same. It takes nothing that
+    /// drops all or most users or models, or that looks cut, before a person has accepted it. SIGINT or SIGTERM ends it cleanly: what has come is answered within
     /// `drain`, then the rows are flushed; a second signal ends it at once. It takes the sockets that systemd passes instead of
     /// opening its own.
     Serve(serve::ServeOptions),

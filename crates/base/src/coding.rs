@@ -6,7 +6,7 @@
 use std::io::Write as _;
 
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
-use flate2::write::MultiGzDecoder;
+use flate2::write::GzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
@@ -14,6 +14,8 @@ use crate::named;
 
 /// The room that one step needs, in bytes.
 pub const STEP_MAX: usize = 128 << 10;
+/// Members (gzip) or frames (Zstandard) of one body: each begins anew, which takes 5 µs, however little is in it.
+const MEMBERS_MAX: u32 = 10_000;
 /// Maximum window of a Zstandard frame, as a power of two: 8 MiB, the largest that a content coding may have (RFC 9659).
 const ZSTD_WINDOW_MAX: u32 = 23;
 /// The same of Brotli (RFC 7932) and of gzip and deflate (RFC 1951).
@@ -97,14 +99,14 @@ impl ContentCoding {
                 let mut context = DCtx::create();
                 // Cannot fail: the value is in its range.
                 context.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_MAX)).ok();
-                CodingState::Zstd { context, between_frames: true }
+                CodingState::Zstd { context, between_frames: true, ended: 0 }
             }
             ContentCoding::Brotli => {
                 let allocator = StandardAlloc::default;
                 let state = BrotliState::new_strict(allocator(), allocator(), allocator());
                 CodingState::Brotli { state: Box::new(state), piece: vec![0; BROTLI_PIECE], ended: false }
             }
-            ContentCoding::Gzip => CodingState::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))),
+            ContentCoding::Gzip => CodingState::Gzip { member: Box::new(GzDecoder::new(Vec::new())), begun: 1 },
             ContentCoding::Deflate => CodingState::Deflate { inflate: None, head: Vec::new(), ended: false },
         })
     }
@@ -118,13 +120,18 @@ enum CodingState {
         context: DCtx<'static>,
         /// No frame is open.
         between_frames: bool,
+        ended: u32,
     },
     Brotli {
         state: Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>,
         piece: Vec<u8>,
         ended: bool,
     },
-    Gzip(Box<MultiGzDecoder<Vec<u8>>>),
+    Gzip {
+        member: Box<GzDecoder<Vec<u8>>>,
+        /// Members that have begun.
+        begun: u32,
+    },
     Deflate {
         /// None until two bytes tell whether it is zlib's format or, as some clients send it, bare.
         inflate: Option<Decompress>,
@@ -144,9 +151,9 @@ impl Decoder {
             out.reserve_exact(STEP_MAX);
         }
         match &mut self.0 {
-            CodingState::Zstd { context, between_frames } => zstd(context, between_frames, input, out),
+            CodingState::Zstd { context, between_frames, ended } => zstd(context, (between_frames, ended), input, out),
             CodingState::Brotli { state, piece, ended } => brotli(state, piece, ended, input, out),
-            CodingState::Gzip(decoder) => gzip(decoder, input, out),
+            CodingState::Gzip { member, begun } => gzip(member, begun, input, out),
             CodingState::Deflate { inflate, head, ended } => deflate(inflate, head, ended, input, out),
         }
     }
@@ -159,7 +166,7 @@ impl Decoder {
         let has_ended = match self.0 {
             CodingState::Zstd { between_frames, .. } => between_frames,
             CodingState::Brotli { ended, .. } | CodingState::Deflate { ended, .. } => ended,
-            CodingState::Gzip(decoder) => decoder.finish().is_ok(),
+            CodingState::Gzip { mut member, .. } => member.try_finish().is_ok(),
         };
         if has_ended { Ok(()) } else { Err(Undecodable::Cut) }
     }
@@ -167,7 +174,7 @@ impl Decoder {
 
 fn zstd(
     context: &mut DCtx<'static>,
-    between_frames: &mut bool,
+    (between_frames, ended): (&mut bool, &mut u32),
     input: &mut &[u8],
     out: &mut Vec<u8>,
 ) -> Result<Step, Undecodable> {
@@ -179,6 +186,10 @@ fn zstd(
     let left = context.decompress_stream(&mut target, &mut source).map_err(|_| Undecodable::Invalid)?;
     let (read, is_full) = (source.pos, target.pos() == target.capacity());
     *between_frames = left == 0;
+    *ended += u32::from(left == 0);
+    if *ended > MEMBERS_MAX {
+        return Err(Undecodable::Invalid);
+    }
     *input = &input[read..];
     Ok(if input.is_empty() && !is_full { Step::NeedsInput } else { Step::More })
 }
@@ -208,14 +219,27 @@ fn brotli(
     }
 }
 
-fn gzip(decoder: &mut MultiGzDecoder<Vec<u8>>, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Step, Undecodable> {
+fn gzip(
+    member: &mut GzDecoder<Vec<u8>>,
+    begun: &mut u32,
+    input: &mut &[u8],
+    out: &mut Vec<u8>,
+) -> Result<Step, Undecodable> {
     // It decodes into a buffer of 32 KiB, and writes it here with the next call.
-    let read = if input.is_empty() { 0 } else { decoder.write(input).map_err(|_| Undecodable::Invalid)? };
+    let read = if input.is_empty() { 0 } else { member.write(input).map_err(|_| Undecodable::Invalid)? };
+    if read == 0 && !input.is_empty() {
+        // It has ended, and another one follows.
+        member.try_finish().map_err(|_| Undecodable::Invalid)?;
+        out.append(member.get_mut());
+        *member = GzDecoder::new(Vec::new());
+        *begun += 1;
+        return if *begun > MEMBERS_MAX { Err(Undecodable::Invalid) } else { Ok(Step::More) };
+    }
     *input = &input[read..];
     if input.is_empty() {
-        decoder.flush().map_err(|_| Undecodable::Invalid)?;
+        member.flush().map_err(|_| Undecodable::Invalid)?;
     }
-    out.append(decoder.get_mut());
+    out.append(member.get_mut());
     Ok(if input.is_empty() { Step::NeedsInput } else { Step::More })
 }
 

@@ -293,12 +293,20 @@ fn notify_at(socket: &OsStr, state: ServiceState) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to(text.as_bytes(), socket).map(drop)
 }
 
+/// Sockets that a service manager may pass.
+const PASSED_MAX: u64 = 256;
+
 /// The sockets that the service manager passes by the protocol of systemd (`LISTEN_FDS`). The first call takes them: child
 /// processes do not get them, and a second call finds none.
 ///
 /// # Errors
-/// One of them is no listening stream socket. The text is for an operator.
+/// One of them is no listening stream socket, or there are too many. The text is for an operator.
 pub fn passed_listeners() -> io::Result<Vec<PassedListener>> {
+    let asked = std::env::var("LISTEN_FDS").unwrap_or_default();
+    if asked.parse::<u64>().is_ok_and(|asked| asked > PASSED_MAX) {
+        let text = format!("LISTEN_FDS={asked}: the service manager may pass {PASSED_MAX} sockets at most");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
     let mut passed = listenfd::ListenFd::from_env();
     (0..passed.len()).map(|number| taken(&mut passed, number)).collect()
 }

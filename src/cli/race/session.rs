@@ -26,8 +26,10 @@ use photofinish_wire::Surface;
 const FRAME: Duration = Duration::from_millis(50);
 /// How long losers that run on, to be audited or because they are billed in full anyway, are awaited at the end.
 const RUN_ON_FOR: Duration = Duration::from_secs(10);
-/// Bytes of an answer that is kept for programs.
+/// Bytes of an answer. A longer one is cut: nothing else would end a server that never stops.
 const ANSWER_MAX: usize = 8 << 20;
+/// The time of an answer, whatever the configuration allows.
+const ANSWER_FOR: Duration = Duration::from_secs(600);
 /// Of an error's body; the gateway keeps no more of one.
 const ERROR_MAX: usize = 1 << 20;
 
@@ -150,8 +152,8 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
 
     /// Up to the first token, or the refusal; none when a signal came.
     async fn response(&mut self, course: &mut RaceInProgress) -> io::Result<Option<Response<Body>>> {
-        let (gateway, by) =
-            (self.alone.gateway().clone(), AskedBy { user: self.asked.user.clone(), ..AskedBy::default() });
+        let by = AskedBy { user: self.asked.user.clone(), ends_within: Some(ANSWER_FOR), ..AskedBy::default() };
+        let gateway = self.alone.gateway().clone();
         // Dropped with this function, it drops everything upstream.
         let mut answering = Box::pin(proxy::serve_as(gateway, Surface::Chat, by, self.asked.request()));
         let mut frames = tokio::time::interval(FRAME);
@@ -168,7 +170,7 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
 
     async fn answer(&mut self, course: &mut RaceInProgress, response: Response<Body>) -> io::Result<SessionOutcome> {
         let race_id = response.headers().get("x-photofinish-race").and_then(|id| id.to_str().ok()).map(str::to_owned);
-        let (mut answer, mut kept) = (AnswerReader::new(response.into_body()), String::new());
+        let (mut answer, mut kept, mut bytes) = (AnswerReader::new(response.into_body()), String::new(), 0);
         loop {
             let piece = tokio::select! {
                 biased;
@@ -183,7 +185,12 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
                 piece = answer.next() => piece?,
             };
             let Some(piece) = piece else { break };
-            if self.show.keeps_answer() && kept.len() + piece.text.len() <= ANSWER_MAX {
+            bytes += piece.text.len();
+            if bytes > ANSWER_MAX {
+                answer.broke = Some(format!("the answer has more than {} MiB: it was cut", ANSWER_MAX >> 20));
+                break;
+            }
+            if self.show.keeps_answer() {
                 kept += &piece.text;
             }
             self.show.piece(&piece)?;

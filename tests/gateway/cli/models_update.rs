@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::HttpAddress;
+use photofinish_config::config::{HttpAddress, tomorrow};
 use photofinish_transport::refresh::{CatalogueSigner, LIMITS, UpdateOrigin, receive};
 use photofinish_transport::upstream::{GetLimits, UpstreamClient};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ const FILE: &str = "photofinish.catalogue.json";
 /// The built-in catalogue at a later date, with all prices of Groq multiplied.
 fn newer(factor: f64) -> String {
     let mut catalogue: Value = serde_json::from_str(BUILT_IN).unwrap();
-    catalogue["date"] = json!("2999-01-01");
+    catalogue["date"] = json!(tomorrow());
     for row in catalogue["rows"]["groq"].as_array_mut().unwrap() {
         for price in row.as_array_mut().unwrap().iter_mut().skip(2).take(4) {
             *price = price.as_f64().map_or(Value::Null, |usd| json!(usd * factor));
@@ -50,12 +50,14 @@ async fn a_newer_file_is_taken_once_and_then_asked_for_by_its_version() {
     let update = ["models", "update", "--public-key", "none", "--from", &url(&server)];
     let ran = setup.run(&update).await;
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
-    for words in ["the catalogue of 2999-01-01", "moved by more than 10 %: groq/", "Written to ", FILE] {
+    for words in
+        [format!("the catalogue of {}", tomorrow()).as_str(), "moved by more than 10 %: groq/", "Written to ", FILE]
+    {
         assert!(ran.out.contains(words), "{words}: {}", ran.out);
     }
     let models = setup.run(&["models"]).await.out;
     assert!(models.contains("~$0.30 in, $1.20 out"), "{models}");
-    assert!(models.contains("by the catalogue of 2999-01-01.\n  The catalogue is /"), "{models}");
+    assert!(models.contains(&format!("by the catalogue of {}.\n  The catalogue is /", tomorrow())), "{models}");
     let again = setup.run(&update).await;
     assert!(again.code == Some(0) && again.out.contains("has nothing newer"), "{}{}", again.out, again.err);
     let requests = server.requests();
@@ -95,7 +97,7 @@ async fn prices_that_move_tenfold_need_consent() {
     let address = url(&server);
     let refused = setup.run(&["models", "update", "--json", "--public-key", "none", "--from", &address]).await;
     let said: Value = serde_json::from_str(&refused.out).unwrap();
-    assert_eq!((refused.code, &said["outcome"], &said["date"]), (Some(1), &json!("refused"), &json!("2999-01-01")));
+    assert_eq!((refused.code, &said["outcome"], &said["date"]), (Some(1), &json!("refused"), &json!(tomorrow())));
     assert!(refused.err.contains("groq/openai/gpt-oss-120b") && refused.err.contains("--accept"), "{}", refused.err);
     assert!(!setup.path(FILE).exists());
     let taken =
@@ -192,13 +194,13 @@ async fn a_running_gateway_refreshes_its_catalogue_where_it_is_asked_to() {
         Setup::new(&format!("catalogue.public_key = \"none\"\ncatalogue.refresh = \"{}\"\n{CONFIG}", url(&server)))
             .serve()
             .await;
-    served.process.logged("a newer catalogue of models, of 2999-01-01, came from http://").await;
-    served.process.logged("catalogue of models: 2999-01-01, /").await;
+    served.process.logged(&format!("a newer catalogue of models, of {}, came from http://", tomorrow())).await;
+    served.process.logged(&format!("catalogue of models: {}, /", tomorrow())).await;
     served.process.logged("the new configuration is in force").await;
     let setup = served.stop().await;
     // The next start does not ask again on the same day.
     let served = setup.serve().await;
-    served.process.logged("catalogue of models: 2999-01-01, /").await;
+    served.process.logged(&format!("catalogue of models: {}, /", tomorrow())).await;
     served.stop().await;
     assert_eq!(server.requests().len(), 1);
 }
@@ -307,7 +309,7 @@ async fn a_file_counts_if_the_signer_signed_it() {
             (false, _) => Script::status(200, &[], &text),
         })
     };
-    let changed = SIGNED.replace("0.15", "0.01");
+    let (changed, good) = (SIGNED.replace("0.15", "0.01"), SIGNED.replace("2999-01-01", &tomorrow()));
     for (text, signature, key, why) in [
         (SIGNED, None, Some(SIGNER), "it is not signed: http://"),
         (SIGNED, Some(SIGNATURE), Some(ANOTHER), "it is signed by another key"),
@@ -315,8 +317,10 @@ async fn a_file_counts_if_the_signer_signed_it() {
         (SIGNED, Some("<html>"), Some(SIGNER), "is no signature of minisign"),
         (SIGNED, Some(SIGNATURE), Some("RWQx"), "the public key is not one of minisign"),
         (SIGNED, Some(SIGNATURE), None, "has to be signed: give the public key of minisign"),
-        (SIGNED, Some(SIGNATURE), Some(SIGNER), ""),
-        (SIGNED, None, Some("none"), ""),
+        // All of these are signed well, and of a day to come.
+        (SIGNED, Some(SIGNATURE), Some(SIGNER), "it is of 2999-01-01, a day to come"),
+        (SIGNED, None, Some("none"), "it is of 2999-01-01, a day to come"),
+        (&good, None, Some("none"), ""),
     ] {
         let server = server(text.to_owned(), signature).await;
         let setup = Setup::new(CONFIG);
@@ -346,7 +350,7 @@ async fn a_running_gateway_takes_what_the_signer_of_its_configuration_signed() {
     for (key, logged) in [
         ("", "`public_key` under [catalogue] has to say who signs it"),
         (ANOTHER, "it is signed by another key"),
-        (SIGNER, "is not taken: "),
+        (SIGNER, "a day to come"),
     ] {
         let key = if key.is_empty() { String::new() } else { format!("catalogue.public_key = \"{key}\"\n") };
         let served = Setup::new(&format!("catalogue.refresh = \"{}\"\n{key}{CONFIG}", url(&server))).serve().await;

@@ -75,6 +75,18 @@ async fn a_race_without_a_winner_is_exit_code_1_with_the_reasons() {
 }
 
 #[tokio::test]
+async fn an_answer_without_end_is_cut_and_told() {
+    let piece = "word ".repeat(20_000);
+    let script = (0..90).fold(Script::sse().role(), |script, _| script.token(&piece)).until_closed();
+    let endless = FakeProvider::answering(move |_| script.clone()).await;
+    let setup = Setup::new(&provider("one", &endless));
+    let ran = setup.run(&["race", "hi", "--model", "one/m"]).await;
+    assert!(ran.code == Some(1) && ran.err.contains("more than 8 MiB: it was cut"), "{:?} {}", ran.code, ran.err);
+    assert!((7 << 20..9 << 20).contains(&ran.out.len()), "{}", ran.out.len());
+    endless.closed(0).await;
+}
+
+#[tokio::test]
 async fn a_stream_that_breaks_is_exit_code_1() {
     let broken = FakeProvider::answering(|_| Script::sse().token("Hel").close()).await;
     let setup = Setup::new(&provider("one", &broken));

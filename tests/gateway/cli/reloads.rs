@@ -76,7 +76,7 @@ async fn a_file_cut_before_its_users_lets_nobody_in_until_an_admin_accepts_it() 
 }
 
 #[tokio::test]
-async fn a_socket_file_stays_closed_until_a_signal_accepts_the_file() {
+async fn a_socket_file_stays_closed_until_a_request_accepts_the_file_whatever_is_signalled() {
     let setup = Setup::new("");
     let listen = "server.listen = [\"127.0.0.1:0\", \"unix:gateway.sock\"]\nproviders.sim.simulate = {}\n";
     setup.write("config.toml", format!("{listen}{USERS}"));
@@ -86,10 +86,13 @@ async fn a_socket_file_stays_closed_until_a_signal_accepts_the_file() {
     let line = served.process.logged("2 of 2 users are gone").await;
     assert!(line.contains("127.0.0.1:") && line.contains("gateway.sock would need no token"), "{line}");
     let mut client = RawClient::connect_file(&served.setup.path("gateway.sock")).await.unwrap();
+    served.process.signal("HUP");
+    served.process.logged_times("2 of 2 users are gone", 2).await;
+    let accept = told(&served, &[ANN]).await.1.as_str().unwrap().to_owned();
     for (accepted, expected) in [(false, 401), (true, 200)] {
         if accepted {
-            served.process.signal("HUP");
-            served.process.logged("the new configuration is in force").await;
+            let path = accept.strip_prefix("POST ").unwrap();
+            assert_eq!(served.send("POST", path, &[ANN], "").await.status, 200);
         }
         client.request("GET", "/v1/models", &[], "").await;
         assert_eq!(read_response(&mut client).await.status, expected);

@@ -14,6 +14,13 @@ async fn has(served: &RunningGateway, model: &str) -> bool {
 }
 
 #[tokio::test]
+async fn absurdly_many_passed_sockets_are_an_error_at_once() {
+    let fake = FakeProvider::start(vec![]).await;
+    let ran = Setup::new(&provider("one", &fake)).env("LISTEN_FDS", "99999999").run(&["serve"]).await;
+    assert!(ran.code != Some(0) && ran.err.contains("LISTEN_FDS=99999999"), "{:?} {}", ran.code, ran.err);
+}
+
+#[tokio::test]
 async fn the_startup_log_names_listener_and_database() {
     let fake = FakeProvider::start(vec![]).await;
     let config = format!(

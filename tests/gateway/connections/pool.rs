@@ -1,6 +1,11 @@
 //! The connection pool: connections are kept, used again, and replaced when they are dead.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinSet;
 
 use crate::harness::answer::{ending, read_response};
 use crate::harness::gateway::{Setup, assert_row};
@@ -18,6 +23,54 @@ async fn a_connection_is_used_again() {
     assert_eq!(reused, [0, 1, 1]);
     assert_eq!(fake.connections(), 1);
     assert!(rows.attempts.iter().all(|attempt| attempt["http_version"] == "1.1" && !attempt["eof_us"].is_null()));
+}
+
+/// Reads the head of a request, answers its first half, reads the body, and answers the rest.
+async fn answer_early(mut stream: tokio::net::TcpStream, body: usize) {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if stream.read_buf(&mut head).await.unwrap_or(0) == 0 {
+            return;
+        }
+    }
+    let at = head.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+    let answer = json!({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"index": 0,
+        "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}]})
+    .to_string();
+    let head_out =
+        format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", answer.len());
+    let (first, rest) = answer.split_at(10);
+    stream.write_all((head_out + first).as_bytes()).await.unwrap();
+    let (mut left, mut piece) = (body.saturating_sub(head.len() - at), vec![0; 1 << 16]);
+    while left > 0 {
+        left = left.saturating_sub(stream.read(&mut piece).await.unwrap());
+    }
+    stream.write_all(rest.as_bytes()).await.unwrap();
+    // The connection stays open, and a request that comes over it has no answer.
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_answered_before_it_had_the_body_is_not_used_again() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let (connections, counts) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (counted, length) = (connections.clone(), counts.clone());
+    let mut accepting = JoinSet::new();
+    accepting.spawn(async move {
+        let mut answering = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::Relaxed);
+            answering.spawn(answer_early(stream, length.load(Ordering::Relaxed)));
+        }
+    });
+    let gateway = Setup::new().provider_at("a", &base_url, "").start().await;
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "x".repeat(20 << 20)}]});
+    counts.store(20 << 20, Ordering::Relaxed);
+    for _ in 0..2 {
+        assert_eq!(read_response(&mut gateway.ask(&body).await).await.status, 200);
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]

@@ -126,6 +126,8 @@ async fn a_session_goes_with_its_user() {
     let cookie = [("cookie", cookie.as_str())];
     assert_eq!(served.get("/api/stats", &cookie).await.status, 200);
     served.setup.configure(&USERS.replace("ann", "eve"));
+    // What it drops is told before a signal accepts it.
+    served.process.logged("1 of 1 models are gone").await;
     served.process.signal("HUP");
     served.process.logged("the new configuration is in force").await;
     assert_eq!(served.get("/api/stats", &cookie).await.status, 401);

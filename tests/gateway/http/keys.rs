@@ -1,5 +1,6 @@
 //! Keys, users and teams that are made at run time: over `/api` and by command, and what a running gateway makes of them.
 
+use photofinish_config::config::token_hash;
 use serde_json::{Value, json};
 
 use crate::harness::answer::{Response, first_text, stream_after};
@@ -37,6 +38,23 @@ async fn made(served: &RunningGateway, body: Value) -> (String, String) {
 
 async fn status(served: &RunningGateway, key: &str) -> u16 {
     served.chat(&[("x-api-key", key)], &asking("m")).await.status
+}
+
+/// A server that accepts connections and says nothing.
+#[tokio::test]
+async fn a_key_that_was_known_last_counts_at_once_where_postgres_hangs() {
+    let fake = fake().await;
+    let first = served(&fake).await;
+    let (id, key) = made(&first, json!({ "user": "ann", "name": "ci" })).await;
+    first.stop().await;
+    let hash: String = token_hash(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hung = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://u:p@{}/history", hung.local_addr().unwrap());
+    let setup = Setup::new(&format!("store.url = \"{url}\"\nstore.spill = \"x.spill.db\"\n{}", config(&fake, USERS)));
+    let entry = json!({ "kind": "key", "id": id, "settings": { "user": "ann" }, "version": 1, "sha256": hash });
+    setup.write("x.spill.db.keys", format!("{entry}\n"));
+    let served = setup.serve().await;
+    assert_eq!((status(&served, &key).await, status(&served, "pf_unknown").await), (200, 401));
 }
 
 #[tokio::test]
@@ -226,6 +244,7 @@ async fn a_reload_that_drops_a_user_takes_the_keys_along() {
     assert_eq!(status(&served, &key).await, 200);
     let without = USERS.split("[users.ann]").next().unwrap();
     served.setup.configure(&config(&fake, without));
+    served.process.logged("it may be half-written").await;
     served.process.signal("HUP");
     served.process.logged("the new configuration is in force").await;
     assert_eq!(status(&served, &key).await, 401);

@@ -257,6 +257,8 @@ async fn the_metrics_are_for_admins() {
 async fn a_reload_changes_who_is_an_admin() {
     let (_fake, served) = with_users().await;
     served.setup.configure("[users.bob]\ntoken = \"planted-bob\"\nadmin = true\n");
+    // What it drops is told before a signal accepts it.
+    served.process.logged("1 of 1 models are gone").await;
     served.process.signal("HUP");
     served.process.logged("the new configuration is in force").await;
     assert_eq!(served.get("/metrics", &[("x-api-key", "planted-ann")]).await.status, 401);

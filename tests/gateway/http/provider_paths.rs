@@ -39,6 +39,25 @@ const SENT: [(&str, &str); 13] = [
     ("content-type", "multipart/form-data; boundary=x"),
 ];
 
+#[tokio::test]
+async fn an_answer_that_repeats_the_shared_key_comes_without_it() {
+    let said = "{\"echo\":\"Bearer sk-planted\",\"url\":\"?key=%73k-planted\",\"end\":\"sk-plant\"}";
+    let clean = said.replace("sk-planted", "**********").replace("%73k-planted", "************");
+    let fake = FakeProvider::answering(move |request| match request.path.as_str() {
+        "/v1/whole" => Script::status(200, &[], said),
+        // A key that is cut by the pieces in which it comes.
+        _ => said.as_bytes().chunks(7).fold(Script::sse(), |script, piece| script.chunk(piece)).end(),
+    })
+    .await;
+    let gateway = Setup::new().provider("vendor", &fake, KEY).start().await;
+    for path in ["/providers/vendor/whole", "/providers/vendor/pieces"] {
+        let answer = get(&gateway, path).await;
+        assert_eq!((answer.status, answer.body.as_str()), (200, clean.as_str()), "{path}");
+    }
+    let own = ask(&gateway, "GET", "/providers/vendor/whole", &[("x-photofinish-key-vendor", "sk-of-mine")], "").await;
+    assert_eq!(own.body, said, "what was sent is not in it");
+}
+
 /// The head of an answer alone.
 fn head_only() -> Script {
     Script::new().head(200, &[("content-length", "17")])

@@ -225,7 +225,7 @@ async fn an_id_belongs_to_the_upstream_that_made_it() {
 async fn an_unknown_id_goes_to_one_upstream_after_the_other() {
     let (a, b, chat) = (native("a").await, native("b").await, counting().await);
     let setup = Setup::new().provider("chat", &chat, "").provider("a", &a, NATIVE).provider("b", &b, NATIVE);
-    let gateway = setup.race("policy = \"race\"").table(USERS).start().await;
+    let gateway = setup.race("policy = \"race\"").start().await;
     let answer = create(&gateway, &json!({"model": "m", "input": "x", "previous_response_id": "resp_b7"})).await;
     assert_eq!((answer.status, answer.upstream()), (200, "b/m"), "{}", answer.body);
     assert_eq!((get(&gateway, "/v1/responses/resp_b9").await.upstream(), chat.requests().len()), ("b/m", 0));
@@ -471,7 +471,7 @@ async fn what_an_upstream_stores_is_streamed_as_it_comes_and_what_is_here_is_not
     .await;
     let chat = counting().await;
     let model = "[models.m]\nupstreams = [\"a/m\"]\n[models.n]\nupstreams = [\"c/m\"]";
-    let setup = Setup::new().provider("a", &fake, NATIVE).provider("c", &chat, "").model(model).table(USERS);
+    let setup = Setup::new().provider("a", &fake, NATIVE).provider("c", &chat, "").model(model);
     let gateway = setup.start().await;
     let mut client = RawClient::connect(gateway.addr()).await;
     let path = "/v1/responses/resp_a1?stream=true&starting_after=3";

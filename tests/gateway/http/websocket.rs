@@ -565,3 +565,27 @@ async fn a_handshake_is_of_the_rfc() {
     }
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn a_job_needs_an_upstream_that_keeps_it_on_a_socket_too() {
+    let fake = counting().await;
+    let gateway = over(&fake).await;
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    for previous in [false, true] {
+        let mut create = asks("a job");
+        create["background"] = json!(true);
+        if previous {
+            socket.send(&asks("before")).await;
+            let before = socket.until("response.completed").await.pop().unwrap();
+            create["previous_response_id"] = before["response"]["id"].clone();
+        }
+        for store in [json!(true), json!(false)] {
+            create["store"] = store;
+            socket.send(&create).await;
+            let refused = socket.next().await;
+            assert_eq!((&refused["type"], &refused["status"]), (&json!("error"), &json!(400)), "{refused}");
+            assert_eq!(refused["error"]["param"], "background");
+        }
+    }
+    assert_eq!(fake.requests().len(), 1);
+}

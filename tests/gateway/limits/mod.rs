@@ -6,6 +6,7 @@ mod examples;
 mod models;
 mod rates;
 mod routes;
+mod stored;
 mod storms;
 mod surfaces;
 

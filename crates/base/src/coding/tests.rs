@@ -152,6 +152,15 @@ fn a_body_may_have_several_members_or_frames() {
 }
 
 #[test]
+fn empty_members_and_frames_are_bounded() {
+    for coding in [ContentCoding::Zstd, ContentCoding::Gzip] {
+        let [one, more] = [1, 2].map(|times| coded(coding, b"").repeat(times * MEMBERS_MAX as usize));
+        assert_eq!(decoded(coding, &[&one[..one.len() - coded(coding, b"").len()]]).unwrap(), b"", "{coding:?}");
+        assert_eq!(decoded(coding, &[&more]), Err(Undecodable::Invalid), "{coding:?}");
+    }
+}
+
+#[test]
 fn deflate_may_be_bare() {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(TEXT.as_bytes()).unwrap();

@@ -34,7 +34,16 @@ pub(super) struct Hosting<'c> {
 
 /// The present day, UTC.
 pub fn today() -> String {
-    jiff::Timestamp::from_microsecond(wall_micros()).map(|now| now.strftime("%Y-%m-%d").to_string()).unwrap_or_default()
+    day_at(wall_micros())
+}
+
+/// The day after it.
+pub fn tomorrow() -> String {
+    day_at(wall_micros() + 86_400_000_000)
+}
+
+fn day_at(us: i64) -> String {
+    jiff::Timestamp::from_microsecond(us).map(|at| at.strftime("%Y-%m-%d").to_string()).unwrap_or_default()
 }
 
 impl Hosting<'_> {

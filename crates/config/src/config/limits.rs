@@ -277,6 +277,32 @@ mod tests {
         Limits { models: models.map(parsed), deny, ..Limits::default() }
     }
 
+    /// The schema names every kind, so a new one fails here until it has a sample.
+    #[test]
+    fn each_kind_of_limit_alone_limits_and_what_only_shapes_a_budget_does_not() {
+        let schema: serde_json::Value = serde_json::from_str(&crate::config::schema()).unwrap();
+        let kinds = schema["definitions"]["Limits"]["properties"].as_object().unwrap();
+        assert!(kinds.len() > 8, "{kinds:?}");
+        for kind in kinds.keys() {
+            let (value, limits_alone) = match kind.as_str() {
+                "rpm" | "tpm" | "streams" => ("1", true),
+                "budget" => ("{ month = 1 }", true),
+                "models" | "deny" => ("[\"m\"]", true),
+                "reserve" => ("\"max\"", false),
+                "unpriced" => ("\"free\"", false),
+                "own_keys" => ("\"counted\"", false),
+                other => panic!("{other} has no sample"),
+            };
+            let text = format!("[limits]\n{kind} = {value}\n");
+            let config = crate::config::parse(&text, std::path::Path::new("config.toml"), &|_| None).unwrap();
+            assert_eq!(config.limits.is_empty(), !limits_alone, "{text}");
+            assert_ne!(*config.limits, Limits::default(), "{text}");
+        }
+        let day = Budget { day: Some(1), month: None };
+        assert!(!Limits { budget: day, ..Limits::default() }.is_empty());
+        assert!(Limits::default().is_empty());
+    }
+
     #[test]
     fn a_star_stands_for_any_text() {
         for (pattern, name, expected) in [

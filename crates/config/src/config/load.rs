@@ -13,7 +13,7 @@ use super::raw::RawConfig;
 use super::raw::StoreAddress;
 use super::reader::ReaderScope;
 use super::settings::usual_store;
-use super::{Config, ConfigSource, Fingerprint, Keys, Listen, first_token, resolve};
+use super::{Config, ConfigSource, Fingerprint, Keys, Listen, WrittenText, first_token, resolve};
 use photofinish_base::files::{self, FileFacts, FileLimits, FileStamp};
 
 /// Bytes of the largest config file.
@@ -162,6 +162,7 @@ pub(super) fn built_in(
     let (mut config, _) = read(&whole, Path::new("the environment"), &given, env)?;
     config.source = ConfigSource::BuiltIn(text.to_owned());
     config.text = None;
+    config.written = WrittenText::default();
     Ok(config)
 }
 
@@ -251,6 +252,7 @@ fn read_once(
     }
     config.warnings = warnings;
     config.text = Some(Fingerprint::of(text));
+    config.written = WrittenText::of(text);
     config.watched = watched;
     Ok((config, holds_secrets))
 }

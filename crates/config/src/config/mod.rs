@@ -42,11 +42,12 @@ mod text;
 mod transport;
 pub mod units;
 mod user;
+mod written;
 
 pub use catalogue_file::{CATALOGUE_MAX, CataloguePlace, read_catalogue_text};
 pub use certificate::ListenerCertificate;
 pub use first_token::{TOKEN_VARIABLE, first_token_file};
-pub use hosts::today;
+pub use hosts::{today, tomorrow};
 pub use http_address::HttpAddress;
 pub use limits::{Budget, IssuedKey, Limits, ModelPattern, OwnKeys, Rate, Reserve, Team, Unpriced, nano_usd};
 pub use listed::{ProviderList, ProviderLists, UnlistedUpstreams};
@@ -71,3 +72,4 @@ pub use settings::{
 pub use simulation::{HostFact, ServerStall, SimulatedFailure, Simulation};
 pub use transport::{Authorities, Proxy, Transport};
 pub use user::{Override, Permit, token_hash};
+pub use written::WrittenText;

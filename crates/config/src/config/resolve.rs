@@ -24,7 +24,7 @@ use super::transport::EnvProxies;
 use super::user::{RawTeam, RawUser};
 use super::{
     Config, ConfigSource, Cors, Listen, ModelConfig, PriceSource, Provider, Server, ShadowUpstream, StoreConfig, Team,
-    Timeouts, UpstreamConfig, User, catalogue,
+    Timeouts, UpstreamConfig, User, WrittenText, catalogue,
 };
 use photofinish_base::machine;
 use photofinish_base::order::{IntoMap as _, IntoSet as _};
@@ -98,6 +98,7 @@ pub(super) fn resolve(
         workloads,
         warnings: Vec::new(),
         text: None,
+        written: WrittenText::default(),
         watched: BTreeMap::new(),
     }
 }

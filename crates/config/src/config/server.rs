@@ -46,8 +46,8 @@ keys! {
         max_in_flight: Option<usize> = WholeNumber(MAX_IN_FLIGHT);
         /// The largest event of an answer; an attempt with a larger one fails.
         event_max: usize = ByteSize(EVENT_MAX), or 64 << 20;
-        /// How long a shutdown waits for answers; new clients are served for half of it at most.
-        drain: Duration = TimeSpan(Duration::ZERO..=DURATION_MAX), or Duration::from_secs(30);
+        /// How long a shutdown waits for answers; new clients are served for half of it, and 15 s, at most.
+        drain: Duration = TimeSpan(Duration::ZERO..=DURATION_MAX), or Duration::from_secs(600);
         /// How long before that it serves on while `/readyz` says 503, so that a balancer can turn away from it.
         drain_delay: Duration = TimeSpan(Duration::ZERO..=DURATION_MAX), or Duration::ZERO;
         /// Without `[users]`: further names the gateway may be called by; `localhost` and IP addresses always work.

@@ -17,7 +17,7 @@ use super::reader::WatchedFiles;
 use super::{
     CancelBilling, CataloguePlace, Cors, HttpAddress, IssuedKey, Limits, Listen, ListenerCertificate, Otlp, Permit,
     Price, PriceSource, ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, StoredLimits, Team,
-    Timeouts, UpstreamStream,
+    Timeouts, UpstreamStream, WrittenText,
 };
 use crate::offerings::{ModelCatalogue, Offering};
 use photofinish_base::telemetry::LogFormat;
@@ -69,6 +69,8 @@ pub struct Config {
     pub warnings: Vec<String>,
     /// The text that it was read from. None: there is no file, or it is a pipe, which cannot be read again.
     pub text: Option<Fingerprint>,
+    /// The same, whole. Empty: there is no file.
+    pub written: WrittenText,
     /// The other files it was read from, with their versions: it is reloaded when one of them changes.
     pub watched: WatchedFiles,
 }

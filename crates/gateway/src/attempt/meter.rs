@@ -1,30 +1,48 @@
 //! Measures one attempt: times, kinds, characters, gaps and usage. Pure: events and instants in, columns out.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::answer_length::{AnswerLength, LengthBound};
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::keyring::{HashedKey, scrubbed};
 use photofinish_history::record::{AttemptRecord, TokenSource};
+use photofinish_routing::limits::AttemptCost;
 use photofinish_wire::answer::service_tier::ServiceTier;
 use photofinish_wire::stream::frame::{Chunk, Payload};
 use photofinish_wire::{PayloadKind, Usage};
 
 /// What a job costs is booked in one row: that of the exchange which is the first to see it.
 #[derive(Clone, Debug, Default)]
-pub struct JobCost(Arc<AtomicBool>);
+pub struct JobCost(Arc<JobCharge>);
+
+#[derive(Debug, Default)]
+struct JobCharge {
+    is_booked: AtomicBool,
+    /// What the limits of its caller were charged when it was made.
+    charged: Mutex<[i64; 2]>,
+}
 
 impl JobCost {
     /// Of what was paid before.
     pub fn booked() -> JobCost {
-        JobCost(Arc::new(true.into()))
+        JobCost(Arc::new(JobCharge { is_booked: true.into(), ..JobCharge::default() }))
+    }
+
+    /// The attempt that makes it reserves this.
+    pub fn charge(&self, cost: AttemptCost) {
+        *self.0.charged.lock().unwrap_or_else(PoisonError::into_inner) = [cost.usual, cost.max];
+    }
+
+    /// See [`AttemptCost::paid`].
+    pub fn charged(&self) -> [i64; 2] {
+        *self.0.charged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// False: it is in another row.
     fn book(&self) -> bool {
-        !self.0.swap(true, Ordering::Relaxed)
+        !self.0.is_booked.swap(true, Ordering::Relaxed)
     }
 }
 

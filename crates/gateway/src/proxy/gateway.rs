@@ -401,14 +401,23 @@ pub struct RefusedConfiguration {
     pub why: String,
     /// Its text. None: it cannot be read.
     pub text: Option<Fingerprint>,
-    /// It is valid, and a person may accept what it drops.
-    pub is_acceptable: bool,
+    pub acceptance: Acceptance,
+}
+
+/// How a person may accept what a newer configuration drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acceptance {
+    /// It is not valid.
+    Never,
+    /// It takes all authentication away.
+    ByRequest,
+    ByRequestOrSignal,
 }
 
 impl RefusedConfiguration {
     /// The request that accepts it.
     pub fn accepted_by(&self) -> Option<String> {
-        let text = self.text.filter(|_| self.is_acceptable)?;
+        let text = self.text.filter(|_| self.acceptance != Acceptance::Never)?;
         Some(format!("POST /api/reload?accept={text}"))
     }
 }
@@ -416,9 +425,11 @@ impl RefusedConfiguration {
 impl fmt::Display for RefusedConfiguration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)?;
-        match self.accepted_by() {
-            Some(request) => write!(f, "\nIf that is meant, accept it with {request}, or send SIGHUP"),
-            None => Ok(()),
+        let Some(request) = self.accepted_by() else { return Ok(()) };
+        write!(f, "\nIf that is meant, accept it with {request}")?;
+        match self.acceptance {
+            Acceptance::ByRequestOrSignal => f.write_str(", or send SIGHUP"),
+            Acceptance::Never | Acceptance::ByRequest => Ok(()),
         }
     }
 }

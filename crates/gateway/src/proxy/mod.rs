@@ -18,7 +18,7 @@ pub use door::caller::{
     sends_token,
 };
 pub use door::sessions::{COOKIE_NAME, SESSION_FOR, Sessions};
-pub use gateway::{Gateway, RefusedConfiguration, Totals};
+pub use gateway::{Acceptance, Gateway, RefusedConfiguration, Totals};
 pub use lists::models::{gemini_list, gemini_one, list, one};
 pub use lists::ollama::{running, show, tags, version};
 pub use pass::{UPLOAD_MAX, pass};

@@ -118,7 +118,8 @@ impl Preparing<'_> {
         let strict = self.by.user.as_ref().is_some_and(|user| !user.overrides.any_upstream());
         let (length, until) = (bytes.len(), race.read_at() + self.live.config.race.timeouts.total);
         if let Some(UpstreamCall { call, holders }) = &self.stored {
-            let request = Arc::new(call.request(&holders.names(self.live)?, bytes));
+            let names = holders.names(self.live)?;
+            let request = Arc::new(call.request(holders.model().unwrap_or(&names), bytes));
             let race = race.parsed(&request, &request.model);
             return Ok((request, race));
         }
@@ -169,8 +170,8 @@ impl Preparing<'_> {
     ) -> Result<CandidateSet, Rejection> {
         let caller = Caller::new(self.live, self.by.user.take(), headers)?;
         let mut overrides = overrides::read(headers, caller.user.as_deref())?;
-        if self.stored.is_some() {
-            overrides.upstreams = Some(request.model.clone());
+        if let Some(call) = &self.stored {
+            overrides.upstreams = Some(call.holders.names(self.live)?);
         }
         overrides.holders = holders;
         let shadow = self.by.shadow.take();

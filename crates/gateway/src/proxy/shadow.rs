@@ -46,7 +46,11 @@ impl ShadowRequest {
         // What it would use up could be missing for what the caller asks next.
         let is_limited = |of: &Limits| of.rpm.is_some() || of.tpm.is_some() || of.streams.is_some();
         let is_counted = by.levels.iter().any(|level| is_limited(level.limits()));
-        let may = guard.is_of_client() && request.surface.streams() && !request.state.background && !is_counted;
+        let may = guard.is_of_client()
+            && request.surface.streams()
+            && request.call().is_none()
+            && !request.state.background
+            && !is_counted;
         if !may || fastrand::f64() >= shadow.share || !live.config.provider_is_on(&shadow.upstream.provider) {
             return None;
         }

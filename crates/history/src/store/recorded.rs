@@ -56,7 +56,10 @@ fn select_recorded(condition: &str) -> String {
         select::<RecordedRow>(),
         select::<Decoding>(),
     ];
-    format!("SELECT {} FROM race JOIN attempt ON attempt.race_id = race.race_id WHERE {condition}", columns.join(", "))
+    format!(
+        "SELECT {} FROM race CROSS JOIN attempt ON attempt.race_id = race.race_id WHERE {condition}",
+        columns.join(", ")
+    )
 }
 
 const OF_WINDOW: &str = "\
@@ -67,7 +70,15 @@ const ARRIVED: &str = "\
     race.replica = ?1 AND race.arrived > ?2 AND race.arrived <= ?3 AND race.race_id >= ?4 \
     AND coalesce(race.source, 'client') <> 'bench' ORDER BY race.arrived, ordinal";
 
-const ONE_RECORDED: &str = "race.race_id = ?1 ORDER BY ordinal";
+/// Races that one statement reads: each exchange with a server takes its time.
+const RACES_OF_PAGE: usize = 1_000;
+
+/// The races with these ids, in order. The bounds tell a server which partitions it need not look at.
+fn of_page() -> String {
+    let ids: Vec<String> = (1..=RACES_OF_PAGE).map(|number| format!("?{number}")).collect();
+    let within = format!("attempt.race_id >= ?1 AND attempt.race_id <= ?{RACES_OF_PAGE}");
+    format!("race.race_id IN ({}) AND {within} ORDER BY race.race_id, ordinal", ids.join(", "))
+}
 
 /// Attempts of these upstreams (`?1`, a JSON list) with a time to first token, seen or censored, or to a plain answer; newest first. Searches
 /// the newest `?2` attempts of all upstreams, except those of benchmarks: their load says nothing about that of clients.
@@ -136,9 +147,13 @@ impl StoreReader {
     ) -> Result<(), ReadError> {
         self.ask(|connection| {
             let state = connection.snapshot()?;
-            let mut statement = state.prepare(&select_recorded(ONE_RECORDED))?;
-            for race_id in newest_of(&state, upstreams, newest)? {
-                read(statement.query_few(params![Id(&race_id)])?, &mut each)?;
+            let mut statement = state.prepare(&select_recorded(&of_page()))?;
+            let races: Vec<String> = newest_of(&state, upstreams, newest)?.into_iter().collect();
+            for page in races.chunks(RACES_OF_PAGE) {
+                // The last page has its last race several times.
+                let last = page.last().into_iter().cycle();
+                let ids: Vec<Value<'_>> = page.iter().chain(last).take(RACES_OF_PAGE).map(|id| Id(id).into()).collect();
+                read(statement.query_few(&ids)?, &mut each)?;
             }
             Ok(())
         })

@@ -370,7 +370,8 @@ impl Used {
                 place,
                 budget,
                 spent: period.spent.saturating_add(window.spent_elsewhere()),
-                left: window.left(budget, &period).saturating_add(spare.0),
+                // What costs nothing fits also where too much was spent.
+                left: window.left(budget, &period).saturating_add(spare.0).max(0),
                 reserved: period.reserved.saturating_sub(spare.0),
                 exposed: period.exposed.saturating_sub(spare.1),
             })

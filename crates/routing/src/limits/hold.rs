@@ -30,6 +30,8 @@ pub struct AttemptCost {
     pub unpriced: bool,
     /// The caller's own key pays.
     pub own_key: bool,
+    /// What the attempt that made the job was charged for it, with the usual and with the longest answer. This one tells what it cost.
+    pub paid: [i64; 2],
 }
 
 impl AttemptCost {
@@ -60,6 +62,12 @@ impl AttemptCost {
         }
     }
 
+    /// What was charged for it before.
+    fn paid_at(self, limits: &Limits) -> i64 {
+        let [usual, max] = self.paid;
+        AttemptCost { usual, max, ..self }.at(limits)
+    }
+
     pub(super) fn is_refused(self, limits: &Limits) -> bool {
         let refuses = limits.budget.is_set() && limits.unpriced == Unpriced::Refuse;
         refuses && self.unpriced && !self.is_free(limits)
@@ -78,7 +86,7 @@ fn taken(room: &BudgetRoom, cost: AttemptCost, wanted: i64, is_usual: bool) -> O
     }
     // However long all answers become that run at once, they cost half a budget too much at most.
     let most = room.budget.saturating_sub(room.spent).saturating_add(room.budget / 2);
-    let is_bounded = !is_usual || is_alone || room.exposed.saturating_add(cost.exposed) <= most;
+    let is_bounded = !is_usual || is_alone || wanted == 0 || room.exposed.saturating_add(cost.exposed) <= most;
     is_bounded.then_some(wanted)
 }
 
@@ -284,7 +292,7 @@ impl Hold {
             let reserved = attempt.reserved[place];
             let (cost, is_estimate) = match known {
                 _ if attempt.cost.is_free(&level.limits) => (0, false),
-                KnownCost::Exact(cost) => (cost, false),
+                KnownCost::Exact(cost) => (cost.saturating_sub(attempt.cost.paid_at(&level.limits)), false),
                 KnownCost::Within(least, most) => (reserved.min(most.unwrap_or(i64::MAX)).max(least), true),
             };
             let exposed = attempt.cost.exposes(&level.limits);

@@ -106,7 +106,8 @@ impl Period {
     /// What was reserved turns into what it cost.
     pub fn book(&mut self, reserved: i64, cost: i64, is_estimate: bool) {
         self.reserve(-reserved);
-        self.spent = self.spent.saturating_add(cost);
+        // What is given back may have been spent in the period before.
+        self.spent = self.spent.saturating_add(cost).max(0);
         if is_estimate {
             self.estimated = self.estimated.saturating_add(cost);
         }

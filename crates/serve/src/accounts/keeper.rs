@@ -14,6 +14,7 @@ use photofinish_base::clock::wall_micros;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::postgres_url::is_postgres;
 use photofinish_gateway::proxy::Gateway;
+use photofinish_history::recorder::Condition;
 use photofinish_history::store::{
     AccountChange, AccountEntry, Author, BudgetRow, Store, StoreReader, WriteError, keep_snapshot, kept_snapshot,
 };
@@ -85,6 +86,14 @@ impl AccountKeeper {
                 None => tracing::info!("keys and budgets are read and kept again"),
             }
             state.told = problem;
+        }
+    }
+
+    /// What comes before the first request. A database that does not answer is not waited for: what was known last counts. Blocks.
+    pub fn begin(&self) {
+        match self.gateway.recorder().condition() {
+            Condition::Ok => self.turn(true),
+            _ => self.take_kept(&mut self.state()),
         }
     }
 

@@ -169,10 +169,10 @@ impl App {
         let traces = Traces::start(&gateway);
         let accounts = AccountKeeper::new(gateway.clone());
         Box::pin(meet_others(&gateway, &serving, &lines)).await?;
-        if accounts.is_needed() && gateway.recorder().condition() == Condition::Ok {
+        if accounts.is_needed() {
             let read = accounts.clone();
-            // Before the first request. After a panic, which is in the log, later.
-            let _ = serving.run_blocking(move || read.turn(true)).await;
+            // After a panic, which is in the log, later.
+            let _ = serving.run_blocking(move || read.begin()).await;
         }
         // Answers that run on after the drain began cost too.
         lines.spawn(accounts.clone().run(lines.clone()));
@@ -220,7 +220,7 @@ impl App {
         self.serving.spawn(watch.run(self.reloading.clone()));
     }
 
-    /// Reads the config again, as SIGHUP does: whatever it drops. An invalid one is reported, and the old one stays in force.
+    /// Reads the config again, whatever it drops. An invalid one is reported, and the old one stays in force.
     pub async fn reload(&self) {
         // The log has its error.
         let _ = self.reloading.reload(ReloadOrder::Accepted).await;

@@ -16,7 +16,7 @@ use photofinish_base::order::IntoSet as _;
 use photofinish_base::printable::quoted;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Config, ConfigText, Listen, load_text};
-use photofinish_gateway::proxy::{Gateway, RefusedConfiguration};
+use photofinish_gateway::proxy::{Acceptance, Gateway, RefusedConfiguration};
 use photofinish_routing::health::LiveConfig;
 
 /// The parts that a reload changes, and the state that it cannot change.
@@ -37,13 +37,24 @@ pub(super) enum ReloadOrder {
     Settled(Option<ConfigText>),
     /// An administrator, and the fingerprint of the text whose losses they accept.
     Asked { accept: Option<String> },
-    /// SIGHUP: whatever the file says now.
+    /// SIGHUP, with the text that the watch found; none if it is not read again and again. It accepts what was told of this text, but
+    /// never the loss of all users.
+    Signalled(Option<ConfigText>),
+    /// Whoever runs the gateway in their own process: whatever the file says now.
     Accepted,
 }
 
 impl ReloadOrder {
     fn limits(&self) -> FileLimits {
         FileLimits::regular(!matches!(self, ReloadOrder::Settled(_)))
+    }
+
+    /// The text that was found.
+    fn take_text(&mut self) -> Option<ConfigText> {
+        match self {
+            ReloadOrder::Settled(text) | ReloadOrder::Signalled(text) => text.take(),
+            ReloadOrder::Asked { .. } | ReloadOrder::Accepted => None,
+        }
     }
 }
 
@@ -56,7 +67,11 @@ enum NotReloaded {
 
 impl From<anyhow::Error> for NotReloaded {
     fn from(error: anyhow::Error) -> NotReloaded {
-        NotReloaded::Refused(RefusedConfiguration { why: format!("{error:#}"), text: None, is_acceptable: false })
+        NotReloaded::Refused(RefusedConfiguration {
+            why: format!("{error:#}"),
+            text: None,
+            acceptance: Acceptance::Never,
+        })
     }
 }
 
@@ -103,57 +118,60 @@ impl Reloading {
         }
     }
 
-    async fn replace(&self, order: ReloadOrder) -> Result<(), NotReloaded> {
+    async fn replace(&self, mut order: ReloadOrder) -> Result<(), NotReloaded> {
         let before = self.gateway.live();
-        let accept = match &order {
-            ReloadOrder::Settled(_) => Some(None),
-            ReloadOrder::Asked { accept } => Some(accept.clone()),
-            ReloadOrder::Accepted => None,
-        };
-        let config = self.read(&before, order).await?;
+        let config = self.read(&before, order.take_text(), order.limits()).await?;
         self.check_listeners(&config)?;
-        if let Some(accept) = accept {
-            self.check_losses(before.as_read(), &config, accept)?;
+        match order {
+            ReloadOrder::Asked { accept: Some(accept) } => check_accepted(&config, &accept)?,
+            ReloadOrder::Signalled(_) if self.was_told(&config) => {}
+            ReloadOrder::Accepted => {}
+            _ => self.check_losses(before.as_read(), &config)?,
         }
         self.put_in_force(&before, config).await.map_err(NotReloaded::from)
     }
 
-    async fn read(&self, before: &LiveConfig, order: ReloadOrder) -> Result<Config, NotReloaded> {
+    async fn read(
+        &self,
+        before: &LiveConfig,
+        found: Option<ConfigText>,
+        limits: FileLimits,
+    ) -> Result<Config, NotReloaded> {
         let (source, listen) = (before.config.source.clone(), before.config.given_listen.clone());
         let reading = self.aside(move || {
-            let limits = order.limits();
-            let text = match order {
-                ReloadOrder::Settled(Some(text)) => text,
-                _ => ConfigText::read(&source, limits).map_err(|error| (error, None))?,
+            let text = match found {
+                Some(text) => text,
+                None => ConfigText::read(&source, limits).map_err(|error| (error, None))?,
             };
             load_text(&text, listen.as_ref(), limits).map_err(|error| (error, text.fingerprint()))
         });
         let ended =
             || NotReloaded::from(anyhow::anyhow!("it was not read to its end: the gateway ends, or the log says why"));
         reading.await.ok_or_else(ended)?.map_err(|(error, text)| {
-            NotReloaded::Refused(RefusedConfiguration { why: error.to_string(), text, is_acceptable: false })
+            let why = error.to_string();
+            NotReloaded::Refused(RefusedConfiguration { why, text, acceptance: Acceptance::Never })
         })
     }
 
+    /// Whether a person could read what this configuration drops, and a signal may accept it.
+    fn was_told(&self, config: &Config) -> bool {
+        let told = self.gateway.refused_configuration();
+        told.is_some_and(|told| told.acceptance == Acceptance::ByRequestOrSignal && told.text == config.text)
+    }
+
     /// # Errors
-    /// The new configuration drops much of the old one, and this has not been accepted.
-    fn check_losses(&self, before: &Config, config: &Config, accept: Option<String>) -> Result<(), NotReloaded> {
-        if let Some(accept) = accept {
-            let print = config.text.map_or_else(|| "none".to_owned(), |text| text.to_string());
-            if accept == print {
-                return Ok(());
-            }
-            return Err(NotReloaded::NotAccepted(format!(
-                "the text with the fingerprint {} was accepted, and the file has {print} now: see what it says, and accept that",
-                quoted(&accept)
-            )));
-        }
+    /// The new configuration drops much of the old one.
+    fn check_losses(&self, before: &Config, config: &Config) -> Result<(), NotReloaded> {
         let losses = losses(before, config, &self.bound);
         if losses.is_empty() {
             return Ok(());
         }
         let why = format!("{}: {}", config.source, losses.join("; "));
-        Err(NotReloaded::Refused(RefusedConfiguration { why, text: config.text, is_acceptable: true }))
+        let acceptance = match config.users.is_empty() && !before.users.is_empty() {
+            true => Acceptance::ByRequest,
+            false => Acceptance::ByRequestOrSignal,
+        };
+        Err(NotReloaded::Refused(RefusedConfiguration { why, text: config.text, acceptance }))
     }
 
     /// # Errors
@@ -165,7 +183,7 @@ impl Reloading {
             "the gateway listens on {open}, which others can reach, and the new configuration has no [users]: \
              restart the gateway if it is to listen elsewhere, or keep a user"
         );
-        Err(NotReloaded::Refused(RefusedConfiguration { why, text: config.text, is_acceptable: false }))
+        Err(NotReloaded::Refused(RefusedConfiguration { why, text: config.text, acceptance: Acceptance::Never }))
     }
 
     async fn put_in_force(&self, before: &LiveConfig, config: Config) -> anyhow::Result<()> {
@@ -184,6 +202,19 @@ impl Reloading {
         self.discovery.reloaded();
         Ok(())
     }
+}
+
+/// # Errors
+/// Another text was accepted.
+fn check_accepted(config: &Config, accept: &str) -> Result<(), NotReloaded> {
+    let print = config.text.map_or_else(|| "none".to_owned(), |text| text.to_string());
+    if accept == print {
+        return Ok(());
+    }
+    Err(NotReloaded::NotAccepted(format!(
+        "the text with the fingerprint {} was accepted, and the file has {print} now: see what it says, and accept that",
+        quoted(accept)
+    )))
 }
 
 fn restart_needed(before: &Config, after: &Config) -> [(&'static str, bool); 4] {
@@ -209,6 +240,9 @@ pub(super) fn losses(before: &Config, after: &Config, bound: &[Listen]) -> Vec<S
     }
     losses.extend(lost_users(before, after, bound));
     losses.extend(lost_models(before, after));
+    if losses.is_empty() && !is_blank(after) {
+        losses.extend(after.written.is_cut_from(&before.written));
+    }
     losses
 }
 
@@ -276,7 +310,7 @@ mod tests {
         let before = with(&["a", "b", "c"], &["k", "l", "m", "n"]);
         for (after, expected) in [
             (before.clone(), ""),
-            (with(&["a", "b"], &["k", "l"]), ""),
+            (with(&["b", "c"], &["k", "l"]), ""),
             (with(&["x", "y", "z"], &["r", "s", "t", "u"]), ""),
             (with(&["a"], &["k", "l", "m", "n"]), "2 of 3 users are gone (b, c)"),
             (with(&["x"], &["k", "l", "m", "n"]), "3 of 3 users are gone (a, b, c)"),
@@ -318,5 +352,37 @@ mod tests {
         assert!(told(&own, keyed).starts_with("1 of 1 models are gone (m): without [models]"));
         assert!(told(keyed, "[race]\nretries = 1").contains(" models are gone ("));
         assert_eq!(told(keyed, "# keyed\n"), "the file is empty");
+    }
+    /// Users, models, limits and budgets.
+    fn held(config: &Config) -> String {
+        let users: Vec<_> = config.users.iter().map(|user| (&user.name, &user.limits, &user.team)).collect();
+        format!("{users:?} {:?} {:?} {:?}", config.models.keys(), config.limits, config.teams)
+    }
+
+    #[test]
+    fn no_cut_of_a_file_loses_a_user_a_model_or_a_limit_without_a_word() {
+        let users = "[users.ann]\ntoken = \"token-of-ann\"\nadmin = true\n\n# The last.\n[users.bob]\ntoken = \"token-of-bob\"\n\
+                     team = \"red\"\nmodels = [\"m\", \"sim/*\"]\nbudget.day = 1000\nrpm = 6000";
+        let limits = "[limits]\ntpm = 100000\nstreams = 50\n[teams.red]\nbudget.month = 2000\nrpm = 600\n";
+        let models = with(&[], &["k", "l", "m", "n"]);
+        for whole in [format!("{models}{limits}{users}"), format!("{users}\n{limits}{models}")] {
+            let before = config(&whole);
+            // The file is written as it was, or with a change at its begin and another one in the middle.
+            for written in [
+                whole.clone(),
+                format!("# New.\nrace.retries = 1\n{}", whole.replace("[models.l]", "[models.l]\naliases = [\"x\"]")),
+            ] {
+                let mut taken = 0;
+                for end in 0..=written.len() {
+                    let cut = written.get(..end).unwrap();
+                    let Ok(after) = parse(cut, Path::new("config.toml"), &|_| None) else { continue };
+                    if losses(&before, &after, &[]).is_empty() {
+                        taken += 1;
+                        assert_eq!(held(&after), held(&before), "cut at {end}:\n{cut}");
+                    }
+                }
+                assert!((1..5).contains(&taken), "{taken} cuts are whole");
+            }
+        }
     }
 }

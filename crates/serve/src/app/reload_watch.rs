@@ -1,14 +1,15 @@
 //! Looks at the files of the configuration while the gateway runs, and asks for a reload: on SIGHUP, or when the file, one of the
 //! certificates and keys that it names, or the catalogue in the store's directory has changed.
 //!
-//! A file that is being written looks different each time, and a certificate and its key are not replaced in one step. So a change
-//! counts once two looks have found the same. Not for what a reload may take: see `reload`.
+//! A file that is being written looks different each time, and a certificate and its key are not replaced in one step. So a change,
+//! or a signal, counts once two looks have found the same. Not for what a reload may take: see `reload`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::MissedTickBehavior;
 
 use super::reload::{ReloadOrder, Reloading};
 use photofinish_base::files::{FileLimits, FileStamp};
@@ -28,6 +29,8 @@ pub struct ReloadWatch {
     last: Option<FilesLook>,
     /// What a reload was tried with last.
     tried: Option<SeenFiles>,
+    /// SIGHUP came, and has not been followed.
+    is_signalled: bool,
 }
 
 /// The files at one moment.
@@ -70,22 +73,32 @@ impl ReloadWatch {
     /// # Errors
     /// The handler for the signal cannot be installed.
     pub fn new() -> std::io::Result<ReloadWatch> {
-        Ok(ReloadWatch { hangup: signal(SignalKind::hangup())?, last: None, tried: None })
+        Ok(ReloadWatch { hangup: signal(SignalKind::hangup())?, last: None, tried: None, is_signalled: false })
     }
 
     /// Runs until the gateway drains.
     pub(super) async fn run(mut self, reloading: Reloading) {
         let mut draining = std::pin::pin!(reloading.gateway.shutdown().draining());
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = &mut draining => return,
                 _ = self.hangup.recv() => {
-                    // The log has its error.
-                    let _ = reloading.reload(ReloadOrder::Accepted).await;
+                    if !self.is_signalled {
+                        self.signalled(&reloading).await;
+                        looks.reset();
+                    }
                 }
-                () = tokio::time::sleep(LOOK_EVERY) => self.look(&reloading).await,
+                _ = looks.tick() => self.look(&reloading).await,
             }
         }
+    }
+
+    /// The first of the two looks that a signal takes: the file may be half-written now.
+    async fn signalled(&mut self, reloading: &Reloading) {
+        (self.is_signalled, self.last) = (true, None);
+        self.look(reloading).await;
     }
 
     async fn look(&mut self, reloading: &Reloading) {
@@ -94,6 +107,12 @@ impl ReloadWatch {
         // A reload may have been asked for meanwhile.
         let in_force = SeenFiles::in_force(&reloading.gateway.live().config);
         let refused = reloading.gateway.refused_configuration();
+        if self.is_signalled && self.last.as_ref() == Some(&found) {
+            (self.is_signalled, self.tried) = (false, Some(found.files));
+            // The log has its error.
+            let _ = reloading.reload(ReloadOrder::Signalled(text)).await;
+            return;
+        }
         let result = found.compared(&in_force, self.last.as_ref(), self.tried.as_ref(), refused.as_ref());
         self.last = Some(found.clone());
         match result {
@@ -101,11 +120,11 @@ impl ReloadWatch {
                 reloading.gateway.refuse_configuration(None);
                 tracing::info!("the files of the configuration are again those in force");
             }
-            LookResult::Reload => {
+            LookResult::Reload if !self.is_signalled => {
                 self.tried = Some(found.files);
                 let _ = reloading.reload(ReloadOrder::Settled(text)).await;
             }
-            LookResult::InForce | LookResult::Wait => {}
+            LookResult::InForce | LookResult::Wait | LookResult::Reload => {}
         }
     }
 }

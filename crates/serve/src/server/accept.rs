@@ -21,6 +21,8 @@ use photofinish_base::machine;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// Minimum time between two warnings about refused connections.
 const WARN_AGAIN: Duration = Duration::from_secs(5);
+/// How long new clients are served during a drain.
+const NEWCOMERS_FOR: Duration = Duration::from_secs(15);
 /// Time between two looks whether a draining listener may close.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How long a listener that lets no new client in waits for those that have begun to connect. Longer than a packet takes to
@@ -62,9 +64,10 @@ impl AcceptLoop {
 
     /// Until the connections that are there have ended, each with its answer, or another process takes the new ones. Not until
     /// there are none: that would be never under load. Half of `drain` at most: what comes last has the other half for its
-    /// answer.
+    /// answer. And no longer than [`NEWCOMERS_FOR`], however long a drain may wait for answers.
     async fn while_answers_are_due(&mut self) {
         let until = Instant::now() + (self.shared.live)().config.server.drain / 2;
+        let until = until.min(Instant::now() + NEWCOMERS_FOR);
         let first_new = self.shared.places.next();
         let mut look = tokio::time::interval(LOOK_AGAIN);
         loop {

@@ -18,7 +18,7 @@ use photofinish_base::files::{self, FileLimits};
 use photofinish_base::order::IntoSet as _;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{
-    CATALOGUE_MAX, Config, HttpAddress, PriceSource, UpstreamConfig, read_catalogue_text, today,
+    CATALOGUE_MAX, Config, HttpAddress, PriceSource, UpstreamConfig, read_catalogue_text, today, tomorrow,
 };
 use photofinish_config::offerings::{CatalogueChange, ModelCatalogue, PriceMove};
 pub use replace::UpdateError;
@@ -179,6 +179,14 @@ pub fn settle(config: &Config, received: ReceivedFile, accept: bool) -> Result<C
         let page = text.trim_ascii_start().starts_with(b"<");
         UpdateError(if page { "it is a page of HTML and no catalogue".to_owned() } else { error.to_string() })
     })?;
+    // Where it is tomorrow already, it may be made today.
+    let tomorrow = tomorrow();
+    if new.date() > tomorrow.as_str() {
+        return Err(UpdateError(format!(
+            "it is of {}, a day to come: no catalogue after it would be newer",
+            new.date()
+        )));
+    }
     let is_there = read_catalogue_text(&target, FileLimits::once()).is_ok_and(|there| there == text);
     let update = judge(config, &new, is_there, accept);
     let is_taken = matches!(update.outcome, UpdateOutcome::Written | UpdateOutcome::Unchanged);

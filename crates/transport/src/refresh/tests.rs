@@ -54,7 +54,7 @@ impl Place {
 /// The built-in catalogue at a later date, changed.
 fn newer(change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let mut catalogue: Value = serde_json::from_slice(BUILT_IN).unwrap();
-    catalogue["date"] = json!("2999-01-01");
+    catalogue["date"] = json!(tomorrow());
     change(&mut catalogue);
     catalogue.to_string().into_bytes()
 }
@@ -91,14 +91,14 @@ fn a_newer_catalogue_is_written_and_counts() {
     let place = Place::new();
     let text = newer(|catalogue| times(catalogue, IN_USE, 2.0));
     let update = place.update(text.clone(), false).unwrap();
-    assert_eq!((update.outcome, update.date.as_str()), (UpdateOutcome::Written, "2999-01-01"));
+    assert_eq!((update.outcome, update.date.as_str()), (UpdateOutcome::Written, tomorrow().as_str()));
     assert_eq!((update.change.moved.len(), update.change.gone.len(), update.objections.len()), (1, 0, 0));
     assert_eq!(std::fs::read(place.target()).unwrap(), text);
     assert_eq!(place.files().len(), 2, "no temporary file is left: {:?}", place.files().keys());
     let config = place.config();
     assert_eq!(
         (config.catalogue.date(), &config.catalogue_place),
-        ("2999-01-01", &CataloguePlace::File(place.target()))
+        (tomorrow().as_str(), &CataloguePlace::File(place.target()))
     );
     assert_eq!(config.models["gpt-oss-120b"].upstreams[0].price.unwrap().output, 1.2);
     assert_eq!(place.update(text, false).unwrap().outcome, UpdateOutcome::Unchanged);
@@ -159,6 +159,7 @@ fn a_bad_file_is_refused_even_with_consent_and_nothing_is_lost() {
         (priced(json!(-1)), "a row of groq is wrong: input of \"openai/gpt-oss-120b\""),
         (priced(json!("1")), "a row of groq is wrong: input of \"openai/gpt-oss-120b\""),
         (newer(|catalogue| catalogue["date"] = json!("soon")), "is no day"),
+        (newer(|catalogue| catalogue["date"] = json!("2999-01-01")), "it is of 2999-01-01, a day to come"),
     ] {
         let error = place.update(text, true).unwrap_err().to_string();
         assert!(error.contains(why), "{why}: {error}");
@@ -234,7 +235,7 @@ fn what_goes_far_needs_consent() {
         (newer(|catalogue| times(catalogue, IN_USE, 0.1)), "prices in use move more than threefold"),
         (newer(drop_price), "groq/openai/gpt-oss-120b output $0.6 → unknown"),
         (newer(dear_tier), "groq/openai/gpt-oss-120b input above 1000 $0.15 → $9"),
-        (newer(|catalogue| catalogue["date"] = json!("2998-01-01")), "older than the catalogue in use, of 2999-01-01"),
+        (newer(|catalogue| catalogue["date"] = json!(today())), "older than the catalogue in use, of 20"),
     ];
     for (text, why) in cases {
         let place = Place::new();

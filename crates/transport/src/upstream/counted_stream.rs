@@ -6,7 +6,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -34,6 +34,8 @@ pub(super) struct StreamCount {
     read: AtomicU64,
     /// After this many bytes a further read is an error.
     read_max: AtomicU64,
+    /// The peer takes no more at this moment.
+    is_blocked: AtomicBool,
     /// Heads that may still arrive; HTTP/2 only.
     heads_left: AtomicI64,
     /// Frames without data that may still arrive; HTTP/2 only.
@@ -43,6 +45,11 @@ pub(super) struct StreamCount {
 impl StreamCount {
     pub fn read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
+    }
+
+    /// Whether bytes wait until the peer takes them.
+    pub fn is_blocked(&self) -> bool {
+        self.is_blocked.load(Ordering::Relaxed)
     }
 
     /// Limits the connection to this many further bytes: after them, no read begins.
@@ -116,11 +123,13 @@ impl<S> CountedStream<S> {
     fn new(stream: S, frames: Option<Frames>) -> (CountedStream<S>, Arc<StreamCount>) {
         let (read, read_max) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
         let (heads_left, frames_left) = (AtomicI64::new(HEADS_MAX), AtomicI64::new(FRAMES_MAX));
-        let count = Arc::new(StreamCount { read, read_max, heads_left, frames_left });
+        let is_blocked = AtomicBool::new(false);
+        let count = Arc::new(StreamCount { read, read_max, is_blocked, heads_left, frames_left });
         (CountedStream { stream, count: count.clone(), turn: 0, sent: 0, frames }, count)
     }
 
     fn has_sent(&mut self, sent: &Poll<io::Result<usize>>) {
+        self.count.is_blocked.store(sent.is_pending(), Ordering::Relaxed);
         if let (Some(_), Poll::Ready(Ok(sent))) = (&self.frames, sent) {
             self.sent += sent;
             if self.sent >= 1024 {
@@ -214,7 +223,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.count.is_blocked.store(flushed.is_pending(), Ordering::Relaxed);
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

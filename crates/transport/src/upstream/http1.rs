@@ -17,7 +17,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 
 use super::counted_stream::StreamCount;
-use super::upload::RequestBody;
+use super::upload::{RequestBody, SentBody};
 
 /// Bytes of the head of an answer, including informational answers (1xx) before it.
 pub(super) const HEAD_MAX: u64 = 256 * 1024;
@@ -26,11 +26,13 @@ pub(super) const HEAD_MAX: u64 = 256 * 1024;
 type ConnectionDriver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 pub(super) struct Http1Connection {
-    sender: SendRequest<RequestBody>,
+    sender: SendRequest<SentBody>,
     /// Counts the bytes read.
     count: Arc<StreamCount>,
     /// Bytes that had been read when the latest request was sent.
     read_before: u64,
+    /// The latest answer began before its request was sent to the end.
+    was_early: bool,
     /// None once it ended. Its error reaches the request that it breaks.
     driver: Option<ConnectionDriver>,
     wake: Arc<DriverWake>,
@@ -77,15 +79,21 @@ const TURNS: usize = 2;
 
 impl Http1Connection {
     /// `count` is that of the stream that `driver` reads.
-    pub fn new(sender: SendRequest<RequestBody>, driver: ConnectionDriver, count: Arc<StreamCount>) -> Http1Connection {
+    pub fn new(sender: SendRequest<SentBody>, driver: ConnectionDriver, count: Arc<StreamCount>) -> Http1Connection {
         let wake = Arc::new(DriverWake::default());
         let waker = Waker::from(wake.clone());
-        Http1Connection { sender, count, read_before: 0, driver: Some(driver), wake, waker }
+        Http1Connection { sender, count, read_before: 0, was_early: false, driver: Some(driver), wake, waker }
     }
 
     /// Whether a byte has arrived since the latest request was sent.
     pub fn heard(&self) -> bool {
         self.count.read() != self.read_before
+    }
+
+    /// Whether another request may follow: a server that answers before it has read the body may take the rest of it for a request, and
+    /// its answer for that of the next one.
+    pub fn may_go_on(&self) -> bool {
+        !self.was_early
     }
 
     /// Whether a request can be sent now. Checks the socket, so it sees that the peer has closed it.
@@ -103,7 +111,9 @@ impl Http1Connection {
     pub async fn send(&mut self, request: Request<RequestBody>) -> Result<Response<Incoming>, (hyper::Error, bool)> {
         self.read_before = self.count.read();
         self.count.bound(HEAD_MAX);
-        let sending = self.sender.try_send_request(request);
+        let (parts, body) = request.into_parts();
+        let (body, is_taken) = SentBody::new(body);
+        let sending = self.sender.try_send_request(Request::from_parts(parts, body));
         let mut sending = std::pin::pin!(sending);
         // Until now it woke no task.
         self.waker.wake_by_ref();
@@ -115,6 +125,7 @@ impl Http1Connection {
             (error.into_error(), unsent)
         });
         self.count.unbound();
+        self.was_early = !is_taken.load(Ordering::Relaxed) || self.count.is_blocked();
         answer
     }
 

@@ -154,10 +154,11 @@ impl ResponseBody {
 
     fn give_back(&mut self) {
         match std::mem::replace(&mut self.connection, HeldConnection::Ended) {
-            HeldConnection::Http1(connection, mut open) => {
+            HeldConnection::Http1(connection, mut open) if connection.may_go_on() => {
                 open.is_over = true;
                 open.pool.put_back_http1(connection);
             }
+            HeldConnection::Http1(..) => {}
             HeldConnection::Http2(mut stream) => stream.ended = true,
             HeldConnection::Ended => {}
         }

@@ -2,6 +2,7 @@
 //! maker has them.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
@@ -16,6 +17,42 @@ pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a connection sends.
 pub(super) type RequestBody = Either<Held, Upload>;
+
+/// A body that tells when the connection has taken all of it.
+pub(super) struct SentBody {
+    body: RequestBody,
+    is_taken: Arc<AtomicBool>,
+}
+
+impl SentBody {
+    pub fn new(body: RequestBody) -> (SentBody, Arc<AtomicBool>) {
+        let is_taken = Arc::new(AtomicBool::new(body.is_end_stream()));
+        (SentBody { body, is_taken: is_taken.clone() }, is_taken)
+    }
+}
+
+impl Body for SentBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let next = Pin::new(&mut self.body).poll_frame(context);
+        let is_last = matches!(next, Poll::Ready(None)) || self.body.is_end_stream();
+        self.is_taken.fetch_or(is_last, Ordering::Relaxed);
+        next.map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
 
 /// Bytes that are there.
 pub(super) struct Held(pub BodyParts);

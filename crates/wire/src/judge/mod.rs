@@ -189,7 +189,7 @@ struct OfferedSchema {
 
 impl Contract {
     fn too_large(offers: bool, has_format: bool) -> Contract {
-        let format = has_format.then_some(Schema::TooDear);
+        let format = has_format.then_some(Schema::Unchecked);
         Contract { offers, tools: HashMap::new(), is_open: true, format, is_too_large: true }
     }
 

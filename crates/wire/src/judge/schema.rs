@@ -1,15 +1,14 @@
-//! One JSON schema as a check whose cost is bounded before it runs: a hostile schema is not checked. Not for what is checked.
+//! One JSON schema as a check whose cost is bounded before it runs: a hostile schema is not checked. The crate `jsonschema` checks.
 //!
 //! A check is not stopped while it runs. So the work is bounded beforehand: how often the schema may look at one value and
 //! those around it, times the bytes of what is checked.
 
-mod validator;
+mod pattern;
 
 use std::collections::HashMap;
 
+use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::{Map, Value};
-
-use validator::{Validator, pointed};
 
 /// Bytes of a schema.
 const SCHEMA_BYTES_MAX: usize = 64 << 10;
@@ -23,50 +22,62 @@ const STEPS_MAX: u32 = 50_000;
 const WORK_MAX: u64 = 8_000_000;
 /// A pattern compared with one byte, in looks at a value.
 const PATTERN_LOOKS: u64 = 16;
+/// The same, if it may go back.
+const HARD_LOOKS: u64 = 512;
 
 /// What a schema says of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SchemaVerdict {
     Obeyed,
     Broken,
-    /// The check could take too long.
+    /// The check could take too long, or depends on what cannot be checked.
     Unknown,
 }
 
 /// A schema, compiled.
 pub(super) enum Schema {
-    /// It is none, or does not compile: it asks for nothing.
+    /// There is none: it asks for nothing.
     None,
     Check {
         validator: Box<Validator>,
         looks: u64,
     },
-    /// It is too large, or a check of it could take too long.
-    TooDear,
+    /// It is too large, does not compile, or a check of it could take too long.
+    Unchecked,
 }
 
 impl Schema {
     /// Draft 7, unless its `$schema` says another. `format` is not checked: whether a text is a date is an annotation in most
-    /// tools' schemas, not a demand. References to elsewhere are not followed: then it does not compile.
+    /// tools' schemas, not a demand. References to elsewhere are not followed: then it does not compile. A pattern that does not compile
+    /// leaves unchecked what has to match it, and nothing else.
     pub fn compile(text: &str) -> Schema {
         if text.len() > SCHEMA_BYTES_MAX {
-            return Schema::TooDear;
+            return Schema::Unchecked;
         }
         // Nested deeper than 128, it is not read.
-        let Ok(schema) = serde_json::from_str::<Value>(text) else { return Schema::TooDear };
-        let mut bound =
-            Bound { root: &schema, known: HashMap::new(), steps: 0, depth: 0, is_named: false, is_elsewhere: false };
+        let Ok(mut schema) = serde_json::from_str::<Value>(text) else { return Schema::Unchecked };
+        if schema.is_null() {
+            return Schema::None;
+        }
+        let mut bound = Bound { root: &schema, known: HashMap::new(), steps: 0, depth: 0 };
         let Some(cost) = bound.of(&schema, VALUE_DEPTH_MAX).filter(|cost| cost.height <= HEIGHT_MAX) else {
-            return Schema::TooDear;
+            return Schema::Unchecked;
         };
-        let (is_named, is_elsewhere) = (bound.is_named, bound.is_elsewhere);
-        // A name may be of a part of the schema, which is not looked for.
-        let may_be_here = is_named || text.contains("\"$id\"");
-        match Validator::new(schema, HEIGHT_MAX) {
-            None => Schema::None,
-            Some(_) if is_elsewhere && !may_be_here => Schema::None,
-            Some(_) if is_elsewhere || is_named => Schema::TooDear,
-            Some(validator) => Schema::Check { validator: Box::new(validator), looks: cost.looks },
+        let draft = draft(&schema);
+        if let Value::Object(members) = &mut schema {
+            // One that is not known would be looked for.
+            members.shift_remove("$schema");
+        }
+        pattern::set_apart(&mut schema);
+        let (regex, size) = (PatternOptions::regex(), pattern::PATTERN_MAX);
+        let options = jsonschema::options()
+            .with_draft(draft)
+            .offline()
+            .should_validate_formats(false)
+            .with_pattern_options(regex.size_limit(size).dfa_size_limit(size));
+        match pattern::known(options).build(&schema) {
+            Ok(validator) => Schema::Check { validator: Box::new(validator), looks: cost.looks },
+            Err(_) => Schema::Unchecked,
         }
     }
 
@@ -74,12 +85,27 @@ impl Schema {
     pub fn check(&self, value: &Value, bytes: usize) -> SchemaVerdict {
         match self {
             Schema::None => SchemaVerdict::Obeyed,
-            Schema::TooDear => SchemaVerdict::Unknown,
+            Schema::Unchecked => SchemaVerdict::Unknown,
             Schema::Check { looks, .. } if looks.saturating_mul(bytes as u64) > WORK_MAX => SchemaVerdict::Unknown,
             Schema::Check { .. } if is_deeper(value, VALUE_DEPTH_MAX) => SchemaVerdict::Unknown,
-            Schema::Check { validator, .. } if validator.is_valid(value) => SchemaVerdict::Obeyed,
-            Schema::Check { .. } => SchemaVerdict::Broken,
+            Schema::Check { validator, .. } => match pattern::sure(|| validator.is_valid(value)) {
+                Some(true) => SchemaVerdict::Obeyed,
+                Some(false) => SchemaVerdict::Broken,
+                None => SchemaVerdict::Unknown,
+            },
         }
+    }
+}
+
+/// Draft 7, unless `$schema` says another that is known.
+fn draft(schema: &Value) -> Draft {
+    let named = schema.get("$schema").and_then(Value::as_str).unwrap_or_default();
+    match named.trim_end_matches('#').trim_start_matches("https").trim_start_matches("http") {
+        "://json-schema.org/draft-04/schema" => Draft::Draft4,
+        "://json-schema.org/draft-06/schema" => Draft::Draft6,
+        "://json-schema.org/draft/2019-09/schema" => Draft::Draft201909,
+        "://json-schema.org/draft/2020-12/schema" => Draft::Draft202012,
+        _ => Draft::Draft7,
     }
 }
 
@@ -117,10 +143,6 @@ struct Bound<'s> {
     steps: u32,
     /// Schemas inside each other now.
     depth: u32,
-    /// A reference names a part of the schema, instead of pointing to it.
-    is_named: bool,
-    /// A reference is to no part of the schema.
-    is_elsewhere: bool,
 }
 
 impl<'s> Bound<'s> {
@@ -147,9 +169,8 @@ impl<'s> Bound<'s> {
             ("$ref", Value::String(target)) => self.of_target(target, levels),
             // What they mean depends on what was looked at before.
             ("$dynamicRef" | "$recursiveRef" | "unevaluatedProperties" | "unevaluatedItems", _) => None,
-            // Whether a text is of such a kind is not known here.
-            ("contentMediaType" | "contentEncoding", _) => None,
-            ("pattern", _) => looks(PATTERN_LOOKS),
+            ("contentMediaType" | "contentEncoding", _) => looks(PATTERN_LOOKS),
+            ("pattern", Value::String(pattern)) => looks(looks_of(pattern)),
             ("enum" | "required", Value::Array(items)) => looks(items.len() as u64),
             ("uniqueItems", _) => looks(PATTERN_LOOKS),
             ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => self.sum(schemas.iter(), levels),
@@ -184,17 +205,23 @@ impl<'s> Bound<'s> {
         if let Some(known) = self.known.get(&(target, levels)) {
             return *known;
         }
-        let Some(schema) = pointed(self.root, target) else {
-            let is_name = target.starts_with('#') && !target.starts_with("#/");
-            self.is_named |= is_name;
-            self.is_elsewhere |= !is_name;
-            return Some(CheckCost::default());
-        };
+        // What is elsewhere, or is found by its name, has no bound.
+        let schema = pointed(self.root, target)?;
         self.known.insert((target, levels), None);
         let cost = self.of(schema, levels)?;
         self.known.insert((target, levels), Some(cost));
         Some(cost)
     }
+}
+
+fn looks_of(pattern: &str) -> u64 {
+    if pattern::goes_back(pattern) { HARD_LOOKS } else { PATTERN_LOOKS }
+}
+
+/// What a JSON pointer in a reference points to.
+fn pointed<'s>(root: &'s Value, target: &str) -> Option<&'s Value> {
+    let pointer = target.strip_prefix('#').filter(|pointer| pointer.is_empty() || pointer.starts_with('/'))?;
+    root.pointer(&percent_encoding::percent_decode_str(pointer).decode_utf8_lossy())
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ use photofinish_base::parts::BodyParts;
 use photofinish_base::telemetry::LogContext;
 use photofinish_config::config::{Auth, Keys, Provider, ProviderDialect, User};
 use photofinish_config::keyring::{HashedKey, scrub_headers};
+use photofinish_config::scrub::ScrubbedPieces;
 use photofinish_history::record::{RaceOutcome, RequestOrigin, StartReason};
 use photofinish_routing::health::LiveConfig;
 use photofinish_routing::limits::{Admission, AttemptCost, AttemptReservation, LimitClock, LimitLevels};
@@ -250,8 +251,17 @@ impl Passing {
                 guard.passes_on(passed.status);
                 let head = head(passed.status, &passed.headers, key.as_ref(), &upstream, &guard);
                 let cancelled = Box::pin(gateway.shutdown().cancelled());
-                let mut body =
-                    PassedBody { stream: passed.body, guard, progress, cancelled, is_over: false, broken: None };
+                let (scrubbed, broken) = (ScrubbedPieces::default(), None);
+                let mut body = PassedBody {
+                    stream: passed.body,
+                    key,
+                    scrubbed,
+                    guard,
+                    progress,
+                    cancelled,
+                    is_over: false,
+                    broken,
+                };
                 body.end_with_its_stream();
                 head.map(|()| Body::new(body))
             }
@@ -343,6 +353,9 @@ fn refused(failure: Failure, clients: Option<Rejection>, upstream: String, guard
 /// Streams the answer. Dropping it cancels the exchange.
 struct PassedBody {
     stream: PassedStream,
+    /// What was sent, which a provider may repeat.
+    key: Option<HashedKey>,
+    scrubbed: ScrubbedPieces,
     guard: RaceGuard,
     progress: UploadProgress,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -355,6 +368,13 @@ impl PassedBody {
     fn end_with_its_stream(&mut self) {
         if self.stream.is_over() {
             self.end(RaceOutcome::Ok);
+        }
+    }
+
+    fn scrub(&mut self, bytes: Bytes) -> Bytes {
+        match &self.key {
+            Some(key) => self.scrubbed.push(bytes, key.expose().as_bytes()),
+            None => bytes,
         }
     }
 
@@ -398,7 +418,13 @@ impl http_body::Body for PassedBody {
             return Poll::Pending;
         }
         self.end_with_its_stream();
-        Poll::Ready(next.and_then(Result::ok).map(|bytes| Ok(Frame::data(bytes))))
+        let bytes = next.and_then(Result::ok).map(|bytes| self.scrub(bytes));
+        let rest = if self.is_over || bytes.is_none() { self.scrubbed.finish() } else { Bytes::new() };
+        Poll::Ready(match bytes {
+            Some(bytes) if rest.is_empty() => Some(Ok(Frame::data(bytes))),
+            Some(bytes) => Some(Ok(Frame::data([bytes, rest].concat().into()))),
+            None => (!rest.is_empty()).then(|| Ok(Frame::data(rest))),
+        })
     }
 
     fn is_end_stream(&self) -> bool {

@@ -252,7 +252,7 @@ pub fn resolve(
     wanted: &StillWanted,
 ) -> Result<CandidateSet, Rejection> {
     let (model, known) = (request.model.as_str(), live.config.model(&request.model));
-    let (upstreams, settings, allowed) = asked_for(live, known, request, overrides)?;
+    let (upstreams, settings, allowed) = asked_for(live, known, request, (overrides, caller))?;
     let within_budget = Some(allowed.budget).filter(|budget| overrides.are_bounded() && *budget > settings.budget);
     let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
     let caller_id = caller.id(live);
@@ -407,12 +407,21 @@ fn asked_for<'l>(
     live: &'l LiveConfig,
     known: Option<&'l Arc<ModelConfig>>,
     request: &ApiRequest,
-    overrides: &Overrides,
+    (overrides, caller): (&Overrides, &Caller),
 ) -> Result<(Vec<UpstreamConfig>, RaceSettings, &'l RaceSettings), Rejection> {
     let (mut upstreams, allowed) = named_or_listed(live, known, &request.model, overrides)?;
     let settings = for_surface(overrides.settings(allowed)?, request.surface);
     let Some(holders) = &overrides.holders else { return Ok((upstreams, settings, allowed)) };
     holders.narrow(&mut upstreams)?;
+    if holders.are_unknown() {
+        // Under a shared key it may be another user's.
+        let pays =
+            |upstream: &UpstreamConfig| caller.own_key(live, &upstream.provider.name).is_some_and(|key| key.pays);
+        upstreams.retain(|upstream| caller.user.is_none() || pays(upstream));
+        if upstreams.is_empty() {
+            return Err(holders.missing());
+        }
+    }
     Ok((upstreams, one_after_the_other(settings), allowed))
 }
 

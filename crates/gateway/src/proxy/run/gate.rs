@@ -4,6 +4,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, PoisonError};
 
+use crate::attempt::JobCost;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::candidate_set::CandidateSet;
@@ -33,6 +34,9 @@ pub struct Gate {
     answer: AnswerBounds,
     /// The caller and the model.
     of: (u64, u64),
+    job: Option<JobCost>,
+    /// It asks for what is stored, which was charged when it was made.
+    is_call: bool,
 }
 
 /// How long its answer may be, in tokens.
@@ -54,7 +58,7 @@ impl AnswerBounds {
         let choices = request.answers();
         let asked = request.max_tokens.filter(|tokens| *tokens > 0).map(|tokens| tokens as f64 * choices);
         let for_hour = request.asks_hour();
-        match request.surface.embeds() {
+        match request.surface.embeds() || request.call().is_some() {
             true => AnswerBounds { usual: 0.0, own: None, asked: Some(0.0), choices, for_hour },
             false => AnswerBounds { usual: usual * choices, own, asked, choices, for_hour },
         }
@@ -99,7 +103,7 @@ impl Gate {
     ) -> Result<Gate, Rejection> {
         if levels.is_empty() || request.surface.counts() {
             let answer = AnswerBounds { usual: 0.0, own: None, asked: None, choices: 1.0, for_hour: false };
-            return Ok(Gate { admission: Admission::unlimited(), answer, of: (0, 0) });
+            return Ok(Gate { admission: Admission::unlimited(), answer, of: (0, 0), job: None, is_call: false });
         }
         let mut model = DefaultHasher::new();
         candidates.model.hash(&mut model);
@@ -114,7 +118,7 @@ impl Gate {
         let tokens = (input.fold(0.0, f64::max) + answer.usual()).ceil() as u64;
         let (admission, allowed) = enter_in_turn(gateway, levels, tokens, &costs).await?;
         candidates.keep(&allowed);
-        Ok(Gate { admission, answer, of })
+        Ok(Gate { admission, answer, of, job: candidates.job.clone(), is_call: request.call().is_some() })
     }
 
     /// The caller and the model, of which its answer tells how long they are.
@@ -134,7 +138,15 @@ impl Gate {
         ordinal: usize,
         bytes: usize,
     ) -> Option<AttemptReservation> {
-        self.admission.reserve(&candidate.name, ordinal, || cost(learning, self.answer, candidate, bytes))
+        self.admission.reserve(&candidate.name, ordinal, || {
+            let mut cost = cost(learning, self.answer, candidate, bytes);
+            match &self.job {
+                Some(job) if self.is_call => cost.paid = job.charged(),
+                Some(job) => job.charge(cost),
+                None => {}
+            }
+            cost
+        })
     }
 }
 
@@ -200,8 +212,8 @@ fn cost(learning: &Learning, answer: AnswerBounds, candidate: &Candidate, bytes:
         exposed: if is_known { of(FAR_LONGER * answer.own()) } else { max },
         prompt: of(0.0),
         token: (max - of(0.0)) as f64 / longest.max(1.0),
-        unpriced: false,
         own_key,
+        ..AttemptCost::default()
     }
 }
 

@@ -152,6 +152,7 @@ fn owner(candidates: &CandidateSet, winner: usize, reporter: &OutcomeReporter) -
     (translation.dialect() == Dialect::Responses && !translation.is_translated()).then(|| StateOwner {
         caller: candidates.caller.id(),
         upstream: candidates.list[winner].name.clone(),
+        model: candidates.model.clone(),
         key: reporter.sent(winner).key.map(|key| key.id().to_owned()),
         job: candidates.job.clone(),
     })

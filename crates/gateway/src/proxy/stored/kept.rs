@@ -19,6 +19,8 @@ pub struct StateOwner {
     pub caller: u64,
     /// `provider/model`
     pub upstream: String,
+    /// The model that was asked for. Empty: the request named its upstreams.
+    pub model: String,
     /// The id of the key.
     pub key: Option<String>,
     /// None: what it made is paid for in its own row.
@@ -31,7 +33,7 @@ impl StateOwner {
     }
 
     pub fn bytes(&self) -> usize {
-        size_of::<StateOwner>() + self.upstream.len() + self.key.as_ref().map_or(0, String::len)
+        size_of::<StateOwner>() + self.upstream.len() + self.model.len() + self.key.as_ref().map_or(0, String::len)
     }
 }
 

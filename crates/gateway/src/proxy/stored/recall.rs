@@ -111,6 +111,20 @@ impl Holders {
         if upstreams.is_empty() { Err(self.missing.rejection()) } else { Ok(()) }
     }
 
+    /// The model that was asked for when it was made: what its caller may do is judged by it. None: it is not known.
+    pub fn model(&self) -> Option<&str> {
+        self.owners.first().map(|owner| owner.model.as_str()).filter(|model| !model.is_empty())
+    }
+
+    /// Nobody knows who made what the request names.
+    pub fn are_unknown(&self) -> bool {
+        self.owners.is_empty() && !matches!(self.missing, Missing::Job)
+    }
+
+    pub fn missing(&self) -> Rejection {
+        self.missing.rejection()
+    }
+
     /// The key that it was made with, if that is still there.
     pub fn its_key(&self, keys: Vec<HashedKey>) -> Vec<HashedKey> {
         let is_its = |key: &&HashedKey| self.owners.iter().any(|owner| owner.key.as_deref() == Some(key.id()));

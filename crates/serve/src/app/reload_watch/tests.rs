@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::app::App;
 use photofinish_config::config::{ConfigSource, load};
+use photofinish_gateway::proxy::Acceptance;
 
 const MODELS: &str =
     "[providers.sim]\nsimulate = {}\n[models.a]\nupstreams = [\"sim/m\"]\n[models.b]\nupstreams = [\"sim/m\"]\n";
@@ -115,6 +116,41 @@ async fn what_drops_much_waits_for_a_person_and_goes_when_the_file_is_back() {
 }
 
 #[tokio::test]
+async fn a_signal_waits_for_the_file_and_accepts_what_was_told_but_never_an_open_door() {
+    let whole = format!("{USERS}{MODELS}");
+    let mut watched = Watched::start(&whole).await;
+    let signal = async |watched: &mut Watched| {
+        let reloading = watched.app.reloading.clone();
+        watched.watch.signalled(&reloading).await;
+    };
+    // The file is being written when the signal comes.
+    watched.write(MODELS);
+    watched.look().await;
+    signal(&mut watched).await;
+    watched.write(&whole.replace("token-of-ann", "other-of-ann"));
+    watched.look().await;
+    assert_eq!((watched.in_force(), watched.refused().as_str()), ((1, 2, "adaptive"), ""));
+    watched.look().await;
+    assert!(!watched.watch.is_signalled && watched.refused().is_empty());
+
+    watched.write(MODELS);
+    for _ in 0..3 {
+        signal(&mut watched).await;
+        watched.look().await;
+        assert_eq!(watched.in_force(), (1, 2, "adaptive"));
+        assert!(watched.refused().contains("1 of 1 users are gone") && !watched.refused().contains("SIGHUP"));
+    }
+    let one = "[providers.sim]\nsimulate = {}\n[models.a]\nupstreams = [\"sim/m\"]\n";
+    watched.write(&format!("{USERS}{one}"));
+    for (signals, models) in [(1, 2), (2, 1)] {
+        signal(&mut watched).await;
+        watched.look().await;
+        assert_eq!(watched.in_force(), (1, models, "adaptive"), "{signals}: {}", watched.refused());
+    }
+    assert_eq!(watched.refused(), "");
+}
+
+#[tokio::test]
 async fn a_file_that_cannot_be_read_is_told() {
     let mut watched = Watched::start(MODELS).await;
     let path = watched.folder.path().join("config.toml");
@@ -199,7 +235,7 @@ fn two_equal_looks_that_differ_from_what_is_in_force_ask_for_a_reload_once() {
     let (old, new) = ("race.retries = 1", "race.retries = 2");
     let refused = |text: &str| match seen(text).text {
         SeenText::Read(text) => {
-            Some(RefusedConfiguration { why: String::new(), text: Some(text), is_acceptable: false })
+            Some(RefusedConfiguration { why: String::new(), text: Some(text), acceptance: Acceptance::Never })
         }
         _ => None,
     };

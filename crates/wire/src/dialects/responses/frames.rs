@@ -50,8 +50,8 @@ impl ClientFrame<'_> {
             _ => return ClientFrame::Invalid("the type of the frame is neither response.create nor response.cancel"),
         }
         let generates = !members.iter().any(|(name, value)| name == "generate" && value == "false");
-        // A socket always streams, and waits for the answer.
-        members.retain(|(name, _)| !matches!(name.as_ref(), "type" | "generate" | "stream" | "background"));
+        // A socket always streams.
+        members.retain(|(name, _)| !matches!(name.as_ref(), "type" | "generate" | "stream"));
         members.push((Cow::Borrowed("stream"), Cow::Borrowed("true")));
         ClientFrame::Create(CreateFrame { members, generates })
     }

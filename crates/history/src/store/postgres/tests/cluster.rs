@@ -1,6 +1,10 @@
 //! Databases for these tests.
 
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -33,6 +37,38 @@ pub fn named(url: &str, directory: &Path) -> PathBuf {
 pub fn url_of(path: &Path) -> String {
     use secrecy::ExposeSecret as _;
     photofinish_config::config::postgres_url::of(path).unwrap().url.expose_secret().to_owned()
+}
+
+/// The same database through a socket that counts what a client sends: each piece is an exchange. None: the server has no socket file.
+pub fn counted(path: &Path) -> Option<(TempDir, PathBuf, Arc<AtomicU32>)> {
+    let (url, between) = (url_of(path), tempfile::tempdir().unwrap());
+    let server = url.split_once("?host=")?.1.to_owned();
+    let file = |directory: &str| format!("{directory}/.s.PGSQL.5432");
+    let listener = UnixListener::bind(file(between.path().to_str()?)).unwrap();
+    let (exchanges, counts) = (Arc::<AtomicU32>::default(), Arc::<AtomicU32>::default());
+    let (path, told) = (named(&url.replace(&server, between.path().to_str()?), between.path()), exchanges.clone());
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let up = UnixStream::connect(file(&server)).unwrap();
+            let (down, to_client) = (up.try_clone().unwrap(), client.try_clone().unwrap());
+            pass_on(client, up, told.clone());
+            pass_on(down, to_client, counts.clone());
+        }
+    });
+    Some((between, path, exchanges))
+}
+
+fn pass_on(mut from: UnixStream, mut to: UnixStream, count: Arc<AtomicU32>) {
+    std::thread::spawn(move || {
+        let mut piece = vec![0; 1 << 20];
+        while let Ok(length @ 1..) = from.read(&mut piece) {
+            count.fetch_add(1, Relaxed);
+            if to.write_all(&piece[..length]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both);
+    });
 }
 
 /// The name of the database alone.

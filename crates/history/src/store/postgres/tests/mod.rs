@@ -14,7 +14,7 @@ use super::PostgresSession;
 use crate::record::table::Table;
 use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord, sample};
 use crate::store::database::{Connection as Seam, params};
-use cluster::database;
+use cluster::{counted, database};
 use photofinish_base::clock::wall_micros;
 use serde_json::Map;
 
@@ -103,6 +103,27 @@ fn whole_rows_come_back_as_they_were() {
         ));
     }
     assert!(both[0] == both[1]);
+}
+
+#[test]
+fn what_a_start_remembers_takes_few_exchanges() {
+    let Some((directory, server)) = database("pages") else { return };
+    let Some((_between, through, exchanges)) = counted(&server) else { return };
+    let file = directory.path().join("history.db");
+    let records = world::records(11, 6_000);
+    let mut both = Vec::new();
+    for path in [&file, &server] {
+        filled(path, &records);
+        let path = if path == &server { &through } else { path };
+        let upstreams = ["groq/llama".to_owned(), "my-vllm/qwen".to_owned(), "nobody/nothing".to_owned()];
+        let mut recorded = Vec::new();
+        StoreReader::open(path).unwrap().recorded_of(&upstreams, 4_000, |race| recorded.push(race)).unwrap();
+        assert!(recorded.is_sorted_by(|one, next| one.race_id < next.race_id), "each once, oldest first");
+        both.push(recorded);
+    }
+    assert!(both[0] == both[1] && both[0].len() > 2_500, "{}", both[0].len());
+    let exchanges = exchanges.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(exchanges < 50, "{exchanges} exchanges for {} races", both[0].len());
 }
 
 #[test]
