@@ -407,3 +407,21 @@ async fn a_socket_opens_at_the_base_address_too() {
     assert_eq!(Socket::open_at("/v2", &gateway, "ann-token").await.err(), Some(404));
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn a_conversation_is_compacted_over_a_socket() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["what was ", "done"])).await;
+    let gateway = over(&fake).await;
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    socket.send(&asks("hello")).await;
+    let last = socket.until("response.completed").await.pop().unwrap();
+    let trigger = json!({"type": "response.create", "model": "m", "previous_response_id": last["response"]["id"],
+        "store": false, "input": [{"type": "compaction_trigger"}]});
+    socket.send(&trigger).await;
+    let events = socket.until("response.completed").await;
+    let items = events.iter().filter(|event| event["type"] == "response.output_item.done");
+    let kinds: Vec<&Value> = items.map(|event| &event["item"]["type"]).collect();
+    assert_eq!(kinds, ["compaction"]);
+    assert!(String::from_utf8_lossy(&fake.request(1).await.body).contains("hello"));
+    gateway.stop().await;
+}
