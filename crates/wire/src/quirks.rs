@@ -45,6 +45,11 @@ pub(crate) const CODEX_TYPES: [&str; 12] = [
     "tool_search_output",
 ];
 
+/// What is said in place of a tool that was found, where its schema is among the tools anyway.
+pub(crate) fn reference(tool: &str) -> String {
+    format!("{tool} can be called now.")
+}
+
 /// What the system says in the middle of a conversation, for a vendor that takes it only from the user.
 pub(crate) fn reminder(text: &str) -> String {
     format!("<system-reminder>\n{text}\n</system-reminder>")

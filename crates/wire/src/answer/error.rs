@@ -80,9 +80,9 @@ pub fn of_answer(status: u16, headers: &HeaderMap, body: &[u8]) -> ErrorFacts {
             // The provider does not offer the called API, such as embeddings.
             404 | 501 => FailureKind::NotFound,
             408 | 504 => FailureKind::ServerError,
-            413 => of_words(&words, &message)
-                .filter(|kind| *kind == FailureKind::ContextLength)
-                .unwrap_or(FailureKind::TooLarge),
+            // llama.cpp and others count with 500 too.
+            413 | 500 if of_words(&words, &message) == Some(FailureKind::ContextLength) => FailureKind::ContextLength,
+            413 => FailureKind::TooLarge,
             // The account has no money: no waiting ends that.
             429 if lacks_money(&words, &message) => FailureKind::Forbidden,
             // One request exceeds the limit of a minute. Waiting does not help it, and other requests need not wait.

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{PastReasoning, Quirks, UNKNOWN_REASONING, reminder};
+use super::{PastReasoning, Quirks, UNKNOWN_REASONING, reference, reminder};
 use crate::json::values::json;
 use crate::translate::Losses;
 use crate::translate::call_ids::CallIds;
@@ -122,6 +122,23 @@ pub fn think_before_calls(messages: &mut [Value]) -> bool {
         }
     }
     changed
+}
+
+/// The type of blocks that name a tool that was found.
+pub const REFERENCE: &str = "tool_reference";
+
+/// The tools that results name are named in words. Returns whether there were any.
+pub fn say_references(value: &mut Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter_mut().fold(false, |said, item| say_references(item) | said),
+        Value::Object(block) if block.get("type").is_some_and(|kind| kind == REFERENCE) => {
+            let name = block.get("tool_name").and_then(Value::as_str).unwrap_or_default();
+            *value = json!({ "type": "text", "text": reference(name) });
+            true
+        }
+        Value::Object(members) => members.get_mut("content").is_some_and(say_references),
+        _ => false,
+    }
 }
 
 /// What the system says behind other turns becomes the user's. Returns whether anything was changed.
