@@ -237,7 +237,9 @@ impl<'a> Looked<'a> {
         let is_missed = self.has(&["missing", "must", "required", "passed back"]);
         match self.request.surface {
             Surface::Chat => {}
-            Surface::Messages if is_missed && (names_reasoning || self.has(&["passed back"])) => return past(PastReasoning::Wanted),
+            Surface::Messages if is_missed && (names_reasoning || self.has(&["passed back"])) => {
+                return past(PastReasoning::Wanted);
+            }
             _ => return None,
         }
         let calls = || self.messages().iter().filter_map(|message| message["tool_calls"].as_array()).flatten();

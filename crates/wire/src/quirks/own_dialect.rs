@@ -65,7 +65,7 @@ fn fits_history(quirks: &Quirks) -> bool {
 /// Whether the text of a conversation may have something that must be fitted.
 fn may_need_a_fit(conversation: &[u8], quirks: &Quirks) -> bool {
     has(conversation, CALLS)
-        || has(conversation, "\"reasoning_content\"")
+        || ["reasoning_content", "reasoning_details"].iter().any(|name| has(conversation, &format!("\"{name}\"")))
         || reminds(conversation, quirks)
         || (!quirks.developer_turns && has(conversation, "\"developer\""))
 }

@@ -177,11 +177,10 @@ fn chat_history(messages: &mut Value, reasoning: PastReasoning, mut ids: Option<
         }
         changed |= fit(message.get_mut("tool_call_id"), |id| ids.as_mut().map(|ids| ids.result(id)));
         let has_reasoning = message["reasoning_content"].as_str().is_some_and(|text| !text.is_empty());
-        if reasoning == PastReasoning::Never
-            && let Some(members) = message.as_object_mut()
-            && members.shift_remove("reasoning_content").is_some()
-        {
-            losses.lose_if(has_reasoning, "reasoning_content");
+        for name in ["reasoning_content", "reasoning_details"] {
+            let members = message.as_object_mut().filter(|_| reasoning == PastReasoning::Never);
+            let Some(was) = members.and_then(|members| members.shift_remove(name)) else { continue };
+            losses.lose_if(has_reasoning || was.is_array(), name);
             changed = true;
         }
         if reasoning == PastReasoning::Wanted && has_calls && !has_reasoning && message.is_object() {
