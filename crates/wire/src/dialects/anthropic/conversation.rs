@@ -428,7 +428,7 @@ fn common(
         "tool_reference" if block.contains_key("tool_name") => {
             losses.lose_others(block, &place.bracketed, &["type", "tool_name", "cache_control"]);
             let name = string(block, "tool_name", &format!("{}.tool_reference", place.dotted))?;
-            Ok(Some(MessagePart::Text { text: reference(&name), cache: cache(block) }))
+            Ok(Some(MessagePart::Text { text: reference(name), cache: cache(block) }))
         }
         _ => {
             losses.lose(&place.bracketed);

@@ -47,7 +47,7 @@ pub fn is_error_event(event: &SseEvent) -> bool {
 pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
     cleaned(body, taken, |request| {
         let Some(items) = request.get_mut("input").and_then(Value::as_array_mut) else { return false };
-        let remembers = items.iter_mut().fold(false, |any, item| remember(item) || any);
+        let remembers = items.iter_mut().map(remember).filter(|said| *said).count() > 0;
         let before = items.len();
         items.retain(|item| !is_reasoning(item) || !taken.takes(item, &["encrypted_content"]));
         let found = items.len() < before;

@@ -438,28 +438,37 @@ fn a_refusal_of_a_name_teaches_how_long_it_may_be() {
     }
 }
 
-/// Of requests that have no more than what is refused, in the words of threads of 2025 and 2026.
+/// A request that has no more than what is refused; how it is refused, in the words of a thread of 2025 or 2026, which stands before
+/// the row; and what is done.
+type FoundRow = (Surface, Value, &'static str, &'static str);
+
+fn check_found(table: &[FoundRow]) {
+    let wrong = table.iter().filter_map(|(surface, request, words, expected)| {
+        let refusal = if words.starts_with(['{', '[']) { (*words).to_owned() } else { said(words) };
+        let taught = taught_by(*surface, request, &refusal);
+        (taught != *expected).then(|| format!("{words}\n  teaches {taught:?}, not {expected:?}"))
+    });
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), table.len(), wrong.join("\n"));
+}
+
+/// A question with these members.
+fn with(members: Value) -> Value {
+    let mut request = json!({"max_tokens": 9_000, "messages": [{"role": "user", "content": "a"}]});
+    request.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    request
+}
+
+/// A conversation whose answer has these members.
+fn turn(members: Value) -> Value {
+    let mut turn = json!({"role": "assistant", "content": "b"});
+    turn.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    json!({"messages": [{"role": "user", "content": "a"}, turn, {"role": "user", "content": "c"}]})
+}
+
 #[test]
-fn what_was_found_in_public_threads_teaches() {
-    let turn = |members: Value| {
-        let mut turn = json!({"role": "assistant", "content": "b"});
-        turn.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
-        json!({"messages": [{"role": "user", "content": "a"}, turn, {"role": "user", "content": "c"}]})
-    };
-    let with = |members: Value| {
-        let mut request = json!({"max_tokens": 9_000, "messages": [{"role": "user", "content": "a"}]});
-        request.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
-        request
-    };
-    let item = |members: Value| {
-        let mut item = json!({"type": "reasoning", "summary": []});
-        item.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
-        json!({"input": [{"role": "user", "content": "a"}, item]})
-    };
-    let part = |kind: &str, members: Value| json!({"contents": [{"role": "user", "parts": [{ (kind): members }]}]});
-    let system = json!({"role": "system", "content": [], "output_config": {"effort": "high"}});
-    let effort = |level: &str| with(json!({"output_config": {"effort": level}}));
-    let table: Vec<(Surface, Value, &str, &str)> = vec![
+fn refused_chats_of_public_threads_teach() {
+    check_found(&[
         // karthink/gptel#774
         (
             Surface::Chat,
@@ -509,6 +518,13 @@ fn what_was_found_in_public_threads_teaches() {
             "property 'store' is unsupported, did you mean 'stop'?",
             "without store",
         ),
+    ]);
+}
+
+#[test]
+fn refused_settings_of_messages_in_public_threads_teach() {
+    let effort = |level: &str| with(json!({"output_config": {"effort": level}}));
+    check_found(&[
         // MoonshotAI/Kimi-K2#141
         (
             Surface::Messages,
@@ -528,13 +544,6 @@ fn what_was_found_in_public_threads_teaches() {
             effort("xhigh"),
             "This model does not support effort level 'xhigh'. Supported levels: high, low, max, medium.",
             "without output_config.effort",
-        ),
-        // NomaDamas/CozyClay#403
-        (
-            Surface::Messages,
-            with(json!({"messages": [{"role": "user", "content": "a"}, system]})),
-            "messages.1.output_config: Extra inputs are not permitted",
-            "without messages.output_config",
         ),
         (
             Surface::Messages,
@@ -562,6 +571,20 @@ fn what_was_found_in_public_threads_teaches() {
             r#"{"message":"The model returned the following errors: Malformed input request: #: extraneous key [context_management] is not permitted, please reformat your input and try again."}"#,
             "without context_management",
         ),
+    ]);
+}
+
+#[test]
+fn refused_turns_of_messages_in_public_threads_teach() {
+    let system = json!({"role": "system", "content": [], "output_config": {"effort": "high"}});
+    check_found(&[
+        // NomaDamas/CozyClay#403
+        (
+            Surface::Messages,
+            with(json!({"messages": [{"role": "user", "content": "a"}, system]})),
+            "messages.1.output_config: Extra inputs are not permitted",
+            "without messages.output_config",
+        ),
         // Lordymine/opencode-go-cli#7
         (
             Surface::Messages,
@@ -579,6 +602,18 @@ fn what_was_found_in_public_threads_teaches() {
             "messages.0.content.0.tool_result.content.0: Input tag 'tool_reference' found using 'type' does not match any of the expected tags: 'text', 'image'",
             "claude",
         ),
+    ]);
+}
+
+#[test]
+fn refused_items_and_parts_of_public_threads_teach() {
+    let item = |members: Value| {
+        let mut item = json!({"type": "reasoning", "summary": []});
+        item.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        json!({"input": [{"role": "user", "content": "a"}, item]})
+    };
+    let part = |kind: &str, members: Value| json!({"contents": [{"role": "user", "parts": [{ (kind): members }]}]});
+    check_found(&[
         // 1jehuang/jcode#1028
         (
             Surface::Responses,
@@ -600,14 +635,5 @@ fn what_was_found_in_public_threads_teaches() {
             r#"{"error":{"code":400,"message":"Invalid JSON payload received. Unknown name \"id\" at 'contents[0].parts[0].function_response': Cannot find field.","status":"INVALID_ARGUMENT"}}"#,
             "without contents.parts.functionResponse.id",
         ),
-    ];
-    let wrong: Vec<String> = table
-        .iter()
-        .filter_map(|(surface, request, words, expected)| {
-            let refusal = if words.starts_with(['{', '[']) { (*words).to_owned() } else { said(words) };
-            let taught = taught_by(*surface, request, &refusal);
-            (taught != *expected).then(|| format!("{words}\n  teaches {taught:?}, not {expected:?}"))
-        })
-        .collect();
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), table.len(), wrong.join("\n"));
+    ]);
 }
