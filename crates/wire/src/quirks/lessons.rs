@@ -339,8 +339,15 @@ impl<'a> Looked<'a> {
 
     /// How much is thought has a name in each dialect, and vendors say any of them.
     fn effort(&self, places: &BTreeSet<String>) -> Option<String> {
-        const NAMES: [&str; 6] =
-            ["reasoning_effort", "reasoning.effort", "output_config.effort", "thinking", "think", "enable_thinking"];
+        const NAMES: [&str; 7] = [
+            "reasoning_effort",
+            "reasoning.effort",
+            "output_config.effort",
+            "generationConfig.thinkingConfig",
+            "thinking",
+            "think",
+            "enable_thinking",
+        ];
         let is_named = self.refusal.says(&["thinking", "reasoning", "effort", "think"]);
         NAMES.iter().find(|name| is_named && places.contains(**name)).map(|name| (*name).to_owned())
     }
@@ -406,7 +413,7 @@ fn is_called(place: &str, word: &str, marked: bool) -> bool {
     }
     let whole = place_parts.concat();
     match &word_parts[..] {
-        [one] => *one == whole || (one == own && (place_parts.len() == 1 || marked && one.len() > 4)),
+        [one] => *one == whole || (one == own && (place_parts.len() == 1 || marked && one.len() > 3)),
         [first, ..] => word_parts.concat() == whole || last == own && *first == place_parts[0],
         [] => false,
     }
@@ -433,7 +440,10 @@ fn optional(value: &Value, path: &mut Vec<String>, places: &mut BTreeSet<String>
                     let is_id = path[0] == "contents" && name == "id";
                     value.is_null() && name != "content" || is_addition(name) || place == "messages.name" || is_id
                 } else {
-                    let is_part = path.len() == 2 && name != "type" && is_optional(&path[0]);
+                    // The keys of these are the caller's own.
+                    let is_known = !matches!(path[0].as_str(), "metadata" | "labels" | "client_metadata");
+                    let is_of_optional = || (1..path.len()).any(|depth| is_optional(&path[..depth].join(".")));
+                    let is_part = is_known && name != "type" && is_of_optional();
                     !of_items && (is_part || is_optional(&place) || LIMITS.contains(&place.as_str()))
                 };
                 if is_left_out {

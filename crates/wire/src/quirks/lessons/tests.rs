@@ -612,6 +612,7 @@ fn refused_items_and_parts_of_public_threads_teach() {
         item.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
         json!({"input": [{"role": "user", "content": "a"}, item]})
     };
+    let thinks = |config: Value| json!({"contents": [], "generationConfig": {"thinkingConfig": config}});
     let part = |kind: &str, members: Value| json!({"contents": [{"role": "user", "parts": [{ (kind): members }]}]});
     check_found(&[
         // 1jehuang/jcode#1028
@@ -627,6 +628,27 @@ fn refused_items_and_parts_of_public_threads_teach() {
             json!({"input": "a", "reasoning": {"effort": "high"}}),
             "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
             "without reasoning.effort",
+        ),
+        // RooCodeInc/Roo-Code#10700
+        (
+            Surface::Gemini,
+            thinks(json!({"thinkingLevel": "high"})),
+            r#"{"error":{"message":"{\"error\": {\"code\": 400, \"message\": \"Thinking level is not supported for this model.\", \"status\": \"INVALID_ARGUMENT\"}}","code":400,"status":"Bad Request"}}"#,
+            "without generationConfig.thinkingConfig",
+        ),
+        // jenslys/opencode-gemini-auth#14
+        (
+            Surface::Gemini,
+            thinks(json!({"thinkingLevel": "medium"})),
+            "Unable to submit request because thinking_level MEDIUM is not supported by this model. Learn more: https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/gemini",
+            "without generationConfig.thinkingConfig.thinkingLevel",
+        ),
+        // immersive-translate/immersive-translate#2976
+        (
+            Surface::Gemini,
+            thinks(json!({"thinkingBudget": 0})),
+            "thinking_config is not supported.",
+            "without generationConfig.thinkingConfig",
         ),
         // google-gemini/gemini-cli#13972
         (
