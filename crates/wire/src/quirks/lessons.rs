@@ -412,8 +412,14 @@ fn is_called(place: &str, word: &str, marked: bool) -> bool {
         return false;
     }
     let whole = place_parts.concat();
+    // Gemini and Ollama have settings in an object.
+    let is_setting = match &place_parts[..] {
+        [_] => true,
+        [root, _] => matches!(root.as_str(), "generationconfig" | "options"),
+        _ => false,
+    };
     match &word_parts[..] {
-        [one] => *one == whole || (one == own && (place_parts.len() == 1 || marked && one.len() > 3)),
+        [one] => *one == whole || (one == own && (is_setting || marked && one.len() > 3)),
         [first, ..] => word_parts.concat() == whole || last == own && *first == place_parts[0],
         [] => false,
     }

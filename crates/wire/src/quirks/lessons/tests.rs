@@ -659,3 +659,24 @@ fn refused_items_and_parts_of_public_threads_teach() {
         ),
     ]);
 }
+
+#[test]
+fn a_setting_in_an_object_is_named_as_others_are() {
+    let gemini = |config: Value| json!({"contents": [], "generationConfig": config});
+    check_found(&[
+        (
+            Surface::Gemini,
+            gemini(json!({"temperature": 0.3, "topP": 0.9})),
+            "Unable to submit request because temperature must be 1 for this model.",
+            "without generationConfig.temperature",
+        ),
+        (Surface::Gemini, gemini(json!({"seed": 7})), "seed is not supported", "without generationConfig.seed"),
+        (
+            Surface::OllamaChat,
+            json!({"messages": [], "options": {"seed": 7}}),
+            "seed is not supported",
+            "without options.seed",
+        ),
+        (Surface::Gemini, gemini(json!({"stopSequences": ["x"]})), "you may stop the server", ""),
+    ]);
+}
