@@ -72,7 +72,8 @@ fn stream(criterion: &mut Criterion) {
 }
 
 fn translate(dialect: Dialect, surface: Surface, events: &[SseEvent]) -> BytesMut {
-    let (mut reader, mut writer) = (dialect.reader(), surface.writer("model", true, false, &std::sync::Arc::default()));
+    let (mut reader, mut writer) =
+        (dialect.reader(), surface.writer("model", true, false, false, &std::sync::Arc::default()));
     let (mut pieces, mut out) = (Vec::new(), BytesMut::new());
     for event in events {
         reader.read(event, &mut pieces);

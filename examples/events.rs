@@ -46,7 +46,7 @@ fn read_stream(reads: &[Bytes], depth: &str) -> (usize, usize) {
     let mut template: Option<Template> = None;
     let mut scanner = SseScanner::new(EVENT_MAX);
     let (mut reader, mut writer) =
-        (Dialect::OpenAi.reader(), Surface::Chat.writer("model", true, false, &Arc::default()));
+        (Dialect::OpenAi.reader(), Surface::Chat.writer("model", true, false, false, &Arc::default()));
     let (mut pieces, mut out) = (Vec::new(), BytesMut::new());
     let (translates, scans) = (depth == "translate", depth == "scan");
     let follows = translates || depth == "follow";

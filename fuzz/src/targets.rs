@@ -162,7 +162,7 @@ fn streams(dialect: Dialect, bytes: &[u8]) {
 pub fn stream(dialect: Dialect, surface: Surface, bytes: &[u8]) {
     // Answers that are not streamed are one event, and nothing writes them in pieces.
     let untouched = surface.dialect() == dialect || !surface.streams();
-    let (mut reader, mut writer) = (dialect.reader(), surface.writer("model", true, false, &Arc::default()));
+    let (mut reader, mut writer) = (dialect.reader(), surface.writer("model", true, false, false, &Arc::default()));
     let mut growing = surface.growing();
     let mut template: Option<Template> = None;
     let (mut pieces, mut out) = (Vec::new(), BytesMut::new());

@@ -82,6 +82,21 @@ class CodexWebSocket(Codex):
     name, websocket = "codex-websocket", True
 
 
+class CodexCompacted(Codex):
+    """With the gateway as the address of its own provider: there it leaves compaction to the server."""
+
+    name = "codex-compacted"
+
+    def prepare(self):
+        (self.home / "config.toml").write_text("\n".join([
+            f'model = "{self.model}"', f'openai_base_url = "{self.url}/v1"', 'approval_policy = "never"', 'sandbox_mode = "danger-full-access"',
+            "[mcp_servers.sky]", f"command = {json.dumps(sys.executable)}", f"args = [{json.dumps(str(MCP_SERVER))}]"]) + "\n")
+        (self.home / "auth.json").write_text(json.dumps({"OPENAI_API_KEY": TOKEN, "auth_mode": "apikey"}))
+
+    def env(self):
+        return {"CODEX_HOME": str(self.home)}
+
+
 class Claude(Agent):
     name, package, program = "claude-code", "@anthropic-ai/claude-code", "claude"
     models = ("claude-opus-5", "claude-sonnet-5", "claude-opus-4-8", "claude-sonnet-4-5", "claude-haiku-4-5")
@@ -143,7 +158,7 @@ class Qwen(Agent):
         return self.run("--auth-type", "openai", "--yolo", *([] if is_first else ["--continue"]), "-p", prompt)
 
 
-AGENTS = (Codex, Claude, Gemini, OpenCode, Qwen, CodexWebSocket)
+AGENTS = (Codex, Claude, Gemini, OpenCode, Qwen, CodexWebSocket, CodexCompacted)
 
 
 def timed(ask):

@@ -36,6 +36,8 @@ class Runs:
 
     def answer(self, asked, body, always_reasons):
         text = json.dumps(body, ensure_ascii=False)
+        if any(item.get("type") == "compaction_trigger" for item in body.get("input") or [] if isinstance(item, dict)):
+            return Answer([Piece("compaction", "")], "stop", len(text) // 4, 20)
         marks = MARK.findall(text)
         pieces = [Piece("reasoning", "I take the next step. ")] if asked.thinks or always_reasons else []
         name, goal, is_full = marks[-1] if marks else ("", "0", "")

@@ -30,8 +30,9 @@ pub(crate) const UNKNOWN_REASONING: &str = "(The reasoning of this turn is not k
 pub(crate) const BILLING: &str = "x-anthropic-billing-header:";
 
 /// The types of tools and items that Codex sends, and that few servers beside OpenAI's know.
-pub(crate) const CODEX_TYPES: [&str; 11] = [
+pub(crate) const CODEX_TYPES: [&str; 12] = [
     "additional_tools",
+    "compaction_trigger",
     "custom",
     "custom_tool_call",
     "custom_tool_call_output",
@@ -43,6 +44,11 @@ pub(crate) const CODEX_TYPES: [&str; 11] = [
     "tool_search_call",
     "tool_search_output",
 ];
+
+/// What is said in place of a tool that was found, where its schema is among the tools anyway.
+pub(crate) fn reference(tool: &str) -> String {
+    format!("{tool} can be called now.")
+}
 
 /// What the system says in the middle of a conversation, for a vendor that takes it only from the user.
 pub(crate) fn reminder(text: &str) -> String {
@@ -430,9 +436,18 @@ fn plain(name: &str) -> &str {
     name.rsplit_once("anthropic-").map_or(name, |(_, own)| own)
 }
 
-/// One spelling for all hosts: lower case, with `-` between words.
+/// One spelling for all hosts: lower case, with `-` between words, and between the numbers of a version (`k2p6` at Fireworks).
 fn normal(name: &str) -> String {
-    name.chars().map(|c| if matches!(c, '.' | '@' | ':' | '_' | '/') { '-' } else { c.to_ascii_lowercase() }).collect()
+    let parts = |c: char| matches!(c, '.' | '@' | ':' | '_' | '/');
+    let mut normal = name.to_ascii_lowercase().replace(parts, "-");
+    let is_digit = |at: Option<&u8>| at.is_some_and(u8::is_ascii_digit);
+    let of_version = |&at: &usize| {
+        let bytes = normal.as_bytes();
+        bytes[at] == b'p' && is_digit(bytes.get(at + 1)) && is_digit(bytes[..at].last())
+    };
+    let places: Vec<usize> = (0..normal.len()).filter(of_version).collect();
+    places.into_iter().for_each(|at| normal.replace_range(at..=at, "-"));
+    normal
 }
 
 /// Whether `name` matches this pattern, in which `*` matches any text.

@@ -83,6 +83,8 @@ def item_of(piece, ids, signature):
     if piece.kind == "reasoning":
         return {"id": ids("rs_"), "type": "reasoning", "summary": [{"type": "summary_text", "text": piece.text}],
                 "encrypted_content": signature}
+    if piece.kind == "compaction":
+        return {"id": ids("cmp_"), "type": "compaction", "encrypted_content": signature}
     namespace = {"namespace": piece.namespace} if piece.namespace else {}
     if piece.is_custom:
         return {"id": ids("ctc_"), "type": "custom_tool_call", "status": "completed", "call_id": ids("call_"), "name": piece.name,
@@ -98,7 +100,7 @@ def item_events(event, index, item):
     at = {"item_id": item["id"], "output_index": index}
     empty = {"message": {"status": "in_progress", "content": []}, "function_call": {"status": "in_progress", "arguments": ""},
              "reasoning": {"summary": []}, "custom_tool_call": {"status": "in_progress", "input": ""}}
-    yield event("response.output_item.added", output_index=index, item=item | empty[item["type"]])
+    yield event("response.output_item.added", output_index=index, item=item | empty.get(item["type"], {}))
     if item["type"] == "function_call":
         for text in fragments(item["arguments"]):
             yield event("response.function_call_arguments.delta", delta=text, **at)
@@ -114,7 +116,7 @@ def item_events(event, index, item):
             yield event("response.reasoning_summary_text.delta", summary_index=0, delta=text, **at)
         yield event("response.reasoning_summary_text.done", summary_index=0, text=part["text"], **at)
         yield event("response.reasoning_summary_part.done", summary_index=0, part=part, **at)
-    else:
+    elif item["type"] == "message":
         part = item["content"][0]
         yield event("response.content_part.added", content_index=0, part=part | {"text": ""}, **at)
         for text in fragments(part["text"]):

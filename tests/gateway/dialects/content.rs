@@ -77,8 +77,10 @@ fn of_others() -> Vec<(Surface, Dialect, Value, &'static str)> {
         (
             Responses,
             Dialect::OpenAi,
-            items(json!([{"role": "user", "content": "x"}, {"type": "compaction_trigger"}])),
-            "compaction_trigger",
+            items(
+                json!([{"role": "user", "content": "x"}, {"type": "compaction", "encrypted_content": "of a vendor"}]),
+            ),
+            "compaction",
         ),
         (
             Responses,

@@ -1,5 +1,6 @@
 //! Translation between the client's surface and the provider's dialect, over sockets.
 
+mod cases;
 mod content;
 mod demands;
 mod kept;

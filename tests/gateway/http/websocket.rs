@@ -589,3 +589,21 @@ async fn a_job_needs_an_upstream_that_keeps_it_on_a_socket_too() {
     }
     assert_eq!(fake.requests().len(), 1);
 }
+
+#[tokio::test]
+async fn a_conversation_is_compacted_over_a_socket() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["what was ", "done"])).await;
+    let gateway = over(&fake).await;
+    let mut socket = Socket::open(&gateway, "ann-token").await.unwrap();
+    socket.send(&asks("hello")).await;
+    let last = socket.until("response.completed").await.pop().unwrap();
+    let trigger = json!({"type": "response.create", "model": "m", "previous_response_id": last["response"]["id"],
+        "store": false, "input": [{"type": "compaction_trigger"}]});
+    socket.send(&trigger).await;
+    let events = socket.until("response.completed").await;
+    let items = events.iter().filter(|event| event["type"] == "response.output_item.done");
+    let kinds: Vec<&Value> = items.map(|event| &event["item"]["type"]).collect();
+    assert_eq!(kinds, ["compaction"]);
+    assert!(String::from_utf8_lossy(&fake.request(1).await.body).contains("hello"));
+    gateway.stop().await;
+}

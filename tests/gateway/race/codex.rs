@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::answer::{ending, read_response};
-use crate::harness::gateway::Setup;
+use crate::harness::gateway::{Setup, TestGateway};
 use crate::support::{Dialect, FakeProvider, Script};
 
 /// The members of a first request of Codex with `gpt-5.6-sol`: the tools stand in the input, with a free-form one.
@@ -74,4 +74,84 @@ async fn codex_starts_a_responses_and_a_chat_upstream_at_once() {
             assert_eq!(outcomes, ["lost", "won"], "{winner:?}");
         }
     }
+}
+
+/// A conversation with a call, as Codex has it when its context is full.
+fn full_conversation() -> Value {
+    let mut body = with_hosted_tools();
+    let more = json!([
+        {"type": "function_call", "call_id": "c_1", "name": "exec_command", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c_1", "output": "done"},
+    ]);
+    body["input"].as_array_mut().unwrap().extend(more.as_array().unwrap().clone());
+    body
+}
+
+/// Dialects that have no compaction.
+const OTHERS: [Dialect; 4] = [Dialect::OpenAi, Dialect::Anthropic, Dialect::Gemini, Dialect::Ollama];
+
+/// The short form and the whole of an answer to this.
+async fn compacted(gateway: &TestGateway, path: &str, body: &Value) -> (Value, Value) {
+    let response = read_response(&mut gateway.post(path, body).await).await;
+    assert_eq!(response.status, 200, "{}", response.body);
+    let answer = if body["stream"] == true {
+        let events: Vec<Value> = response.events().iter().map(|event| serde_json::from_str(event).unwrap()).collect();
+        let done: Vec<&Value> = events.iter().filter(|event| event["type"] == "response.output_item.done").collect();
+        assert_eq!(done.len(), 1, "Codex takes exactly one item: {done:?}");
+        let last = &events.last().unwrap()["response"];
+        assert_eq!(last["output"], json!([done[0]["item"]]));
+        last.clone()
+    } else {
+        response.json()
+    };
+    (answer["output"][0].clone(), answer)
+}
+
+#[tokio::test]
+async fn codex_compacts_over_upstreams_that_have_no_compaction() {
+    for dialect in OTHERS {
+        let fake =
+            FakeProvider::answering(move |_| Script::of(dialect).whole_stream(&["fixed a.rs, ", "b.rs is left"])).await;
+        let lines = format!("dialect = \"{}\"", dialect.name());
+        let gateway = Setup::new().provider("a", &fake, &lines).start().await;
+        for (path, stream) in [("/v1/responses", true), ("/v1/responses", false), ("/v1/responses/compact", false)] {
+            let mut body = full_conversation();
+            body["stream"] = json!(stream);
+            if path.ends_with("compact") {
+                body["instructions"] = json!("You are Codex.");
+            } else {
+                body["input"].as_array_mut().unwrap().push(json!({"type": "compaction_trigger"}));
+            }
+            let (item, answer) = compacted(&gateway, path, &body).await;
+            assert_eq!(
+                (&item["type"], &answer["status"]),
+                (&json!("compaction"), &json!("completed")),
+                "{dialect:?} {path}"
+            );
+            let object = if path.ends_with("compact") { "response.compaction" } else { "response" };
+            assert_eq!(answer["object"], object);
+            let asked = String::from_utf8_lossy(&fake.requests().last().unwrap().body).into_owned();
+            assert!(asked.contains("Write a summary of this conversation now") && asked.contains("exec_command"));
+            let next = json!({"model": "m", "input": [item, {"role": "user", "content": "go on"}]});
+            assert_eq!(read_response(&mut gateway.post("/v1/responses", &next).await).await.status, 200);
+            let asked = String::from_utf8_lossy(&fake.requests().last().unwrap().body).into_owned();
+            assert!(asked.contains("fixed a.rs, b.rs is left") && !asked.contains("photofinish."), "{asked}");
+        }
+        gateway.stop().await;
+    }
+}
+
+/// OpenAI could not open it.
+#[tokio::test]
+async fn a_short_form_of_the_gateway_s_own_is_text_for_the_vendor() {
+    let fake = FakeProvider::answering(|_| Script::of(Dialect::Responses).whole_stream(&["ok"])).await;
+    let gateway = Setup::new().provider("a", &fake, "dialect = \"responses\"").start().await;
+    let item = |text: &str| json!({"type": "compaction", "id": "cmp_1", "encrypted_content": text});
+    let sealed = item("gAAAA");
+    let next = json!({"model": "m", "input": [item("photofinish.summary.so far"), sealed, {"role": "user", "content": "go on"}]});
+    assert_eq!(read_response(&mut gateway.post("/v1/responses", &next).await).await.status, 200);
+    let input = fake.request(0).await.json()["input"].clone();
+    assert_eq!((&input[0]["role"], &input[1]), (&json!("user"), &sealed));
+    assert!(input[0]["content"].as_str().unwrap().ends_with("\n\nso far"));
+    gateway.stop().await;
 }

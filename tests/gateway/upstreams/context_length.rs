@@ -117,8 +117,12 @@ async fn told(surface: Surface, dialect: &str, status: u16, words: &'static str)
 async fn an_agent_is_told_that_its_prompt_is_too_long_in_the_words_that_it_compacts_at() {
     let vague = r#"{"error":"Your input exceeded this model context window limit"}"#;
     let counted = r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens."}}"#;
+    // Older versions of llama.cpp.
+    let of_server =
+        r#"{"error":{"code":500,"message":"the request exceeds the available context size, try increasing it"}}"#;
     let (chat, messages) = ("dialect = \"openai\"", "dialect = \"anthropic\"");
     for (surface, dialect, status, words, expected) in [
+        (Surface::Messages, chat, 500, of_server, "prompt is too long: the request"),
         (Surface::Messages, chat, 413, vague, "prompt is too long: Your input"),
         (Surface::Messages, chat, 400, counted, "prompt is too long: 9001 tokens > 8192 maximum"),
         (Surface::Messages, messages, 413, vague, "prompt is too long: Your input"),

@@ -163,7 +163,7 @@ async fn whole(
     body: ResponseBody,
     first: Bytes,
     headers: &HeaderMap,
-    response_translation: ResponseTranslation,
+    mut response_translation: ResponseTranslation,
     bounds: &Bounds,
     key: Option<HashedKey>,
     mut guard: Box<AttemptGuard>,

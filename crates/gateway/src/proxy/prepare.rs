@@ -77,11 +77,17 @@ pub async fn prepare(
     let (request, mut race) = preparing.parse(headers, bytes, race).await?;
     let Recalled { request, holders, keeper } = preparing.recall(request, &race).await?;
     race.keeps(keeper.filter(|_| preparing.by.shadow.is_none()));
-    let candidates = match preparing.resolve(headers, &request, holders, &race).await {
+    let (request, candidates) = match preparing.resolve(headers, &request, holders.clone(), &race).await {
         Err(rejection) if rejection.is_unspoken() && request.surface.counts() => {
             return Ok(PreparedRequest::Answered(all_failed::estimate(&request)));
         }
-        candidates => candidates?,
+        // An upstream of another dialect is asked for a summary.
+        Err(rejection) if rejection.is_unspoken() => {
+            let request = Arc::new(request.as_compaction().ok_or(rejection)?);
+            let candidates = preparing.resolve(headers, &request, holders, &race).await?;
+            (request, candidates)
+        }
+        candidates => (request, candidates?),
     };
     if let Some(answer) = ollama::loaded(&request) {
         return Ok(PreparedRequest::Answered(answer));
@@ -162,20 +168,20 @@ impl Preparing<'_> {
 
     /// The upstreams that may serve it, with the request to each.
     async fn resolve(
-        &mut self,
+        &self,
         headers: &HeaderMap,
         request: &Arc<ApiRequest>,
         holders: Option<Holders>,
         race: &ParsedRace<'_>,
     ) -> Result<CandidateSet, Rejection> {
-        let caller = Caller::new(self.live, self.by.user.take(), headers)?;
+        let caller = Caller::new(self.live, self.by.user.clone(), headers)?;
         let mut overrides = overrides::read(headers, caller.user.as_deref())?;
         if let Some(call) = &self.stored {
             overrides.upstreams = Some(call.holders.names(self.live)?);
         }
         overrides.holders = holders;
-        let shadow = self.by.shadow.take();
-        if let Some(shadow) = &shadow {
+        let shadow = &self.by.shadow;
+        if let Some(shadow) = shadow {
             overrides.upstreams = Some(shadow.clone());
         }
         let is_crowded = || self.gateway.load(self.live, race.in_flight()).room() != AdmissionRoom::Enough;

@@ -128,7 +128,11 @@ impl Plain {
                 if reserves(cost, limits) > left {
                     let may_start = is_usual && others <= 0 && cost.least.is_some_and(|least| least <= left);
                     takes = takes.min(left).min(if may_start { i64::MAX } else { i64::MIN });
-                } else if is_usual && others > 0 && reserves(cost, limits) > 0 && exposed + cost.exposed > budget - spent + budget / 2 {
+                } else if is_usual
+                    && others > 0
+                    && reserves(cost, limits) > 0
+                    && exposed + cost.exposed > budget - spent + budget / 2
+                {
                     takes = i64::MIN;
                 }
             }
@@ -205,7 +209,17 @@ fn some_cost(random: &mut Rng) -> AttemptCost {
     let max = if unpriced { 0 } else { usual + random.i64(0..=120) };
     let least = random.bool().then(|| random.i64(0..=usual));
     let (exposed, prompt) = (usual + random.i64(0..=300), random.i64(0..=usual));
-    AttemptCost { usual, max, least, exposed, prompt, token: random.f64() / 4.0, unpriced, own_key, ..AttemptCost::default() }
+    AttemptCost {
+        usual,
+        max,
+        least,
+        exposed,
+        prompt,
+        token: random.f64() / 4.0,
+        unpriced,
+        own_key,
+        ..AttemptCost::default()
+    }
 }
 
 impl Play {

@@ -80,9 +80,9 @@ pub fn of_answer(status: u16, headers: &HeaderMap, body: &[u8]) -> ErrorFacts {
             // The provider does not offer the called API, such as embeddings.
             404 | 501 => FailureKind::NotFound,
             408 | 504 => FailureKind::ServerError,
-            413 => of_words(&words, &message)
-                .filter(|kind| *kind == FailureKind::ContextLength)
-                .unwrap_or(FailureKind::TooLarge),
+            // llama.cpp and others count with 500 too.
+            413 | 500 if of_words(&words, &message) == Some(FailureKind::ContextLength) => FailureKind::ContextLength,
+            413 => FailureKind::TooLarge,
             // The account has no money: no waiting ends that.
             429 if lacks_money(&words, &message) => FailureKind::Forbidden,
             // One request exceeds the limit of a minute. Waiting does not help it, and other requests need not wait.
@@ -407,13 +407,12 @@ pub enum RefusalSubject {
 }
 
 /// Codes that no request can cause.
-const UPSTREAM_WORDS: [&str; 10] = [
+const UPSTREAM_WORDS: [&str; 9] = [
     "model_not_found",
     "model_not_available",
     "model_deprecated",
     "model_decommissioned",
     "insufficient_quota",
-    "insufficient_balance",
     "billing",
     "account_deactivated",
     "organization_restricted",
@@ -468,17 +467,14 @@ const MODEL_PHRASES: [&str; 13] = [
     "end of its life",
     "could not resolve",
 ];
-const ACCOUNT_PHRASES: [&str; 13] = [
+const ACCOUNT_PHRASES: [&str; 10] = [
     "no endpoints found for",
-    "credit balance",
-    "insufficient credits",
-    "insufficient balance",
-    "out of credits",
     "exceeded your current quota",
     "quota exceeded",
     "billing",
     "location is not supported",
     "country, region",
+    "key limit exceeded",
     "key has expired",
     "key expired",
     "reported as leaked",
@@ -493,7 +489,7 @@ pub fn blame(words: &[String], message: &str) -> RefusalSubject {
     if message.starts_with('<') {
         // An HTML page of a proxy before the provider.
         RefusalSubject::Unknown
-    } else if has_word(words, &UPSTREAM_WORDS) {
+    } else if has_word(words, &UPSTREAM_WORDS) || has_word(words, &MONEY_WORDS) {
         RefusalSubject::Upstream
     } else if has_word(words, &REQUEST_WORDS) || says(&REQUEST_PHRASES) {
         RefusalSubject::Request
@@ -541,7 +537,7 @@ pub fn lacks_rights(message: &str) -> bool {
 
 fn concerns_account(message: &str) -> bool {
     let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
-    says(&ACCOUNT_PHRASES) || message.contains("account") && says(&ACCOUNT_STATES)
+    says(&ACCOUNT_PHRASES) || says(&MONEY_PHRASES) || message.contains("account") && says(&ACCOUNT_STATES)
 }
 
 /// Removes quoted text. An apostrophe within a word is not a quote.
@@ -795,6 +791,8 @@ mod blame_tests {
             (&[], "no such model", RefusalSubject::Upstream),
             (&[], "No endpoints found for a/b.", RefusalSubject::Upstream),
             (&["insufficient_quota"], "no", RefusalSubject::Upstream),
+            (&["insufficient_credits"], "No credits left", RefusalSubject::Upstream),
+            (&[], "Key limit exceeded (total limit).", RefusalSubject::Upstream),
             (&[], "Insufficient Balance", RefusalSubject::Upstream),
             (&[], "Your account was flagged", RefusalSubject::Upstream),
             (&[], "User location is not supported for the API use.", RefusalSubject::Upstream),

@@ -89,19 +89,20 @@ impl Surface {
     }
 
     /// Writes a translated answer. `model` is used until the upstream names its own; `legacy_functions`: a chat client
-    /// lists `functions`; `echo` are members of the request that the answer repeats.
+    /// lists `functions`; `compacts`: it is the short form of its conversation; `echo` are members of the request that the answer repeats.
     pub fn writer(
         self,
         model: &str,
         include_usage: bool,
         legacy_functions: bool,
+        compacts: bool,
         echo: &Arc<Map<String, Value>>,
     ) -> Box<dyn WritePieces> {
         match self.dialect() {
             Dialect::OpenAi | Dialect::Bedrock => {
                 Box::new(openai::OpenAiWriter::new(model, include_usage, legacy_functions))
             }
-            Dialect::Responses => Box::new(responses::ResponsesWriter::new(model, echo.clone())),
+            Dialect::Responses => Box::new(responses::ResponsesWriter::new(model, echo.clone()).compacting(compacts)),
             Dialect::Anthropic => Box::new(InTurn::new(anthropic::AnthropicWriter::new(model))),
             Dialect::Ollama => Box::new(InTurn::new(OllamaWriter::new(OllamaForm::of(self), model))),
             Dialect::Gemini => Box::new(InTurn::new(gemini::GeminiWriter::new(model))),

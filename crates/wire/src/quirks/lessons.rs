@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::changes::rename;
-use super::turns::{SYSTEM_ROLES, cache_marks, has_parts};
+use super::turns::{REFERENCE, SYSTEM_ROLES, cache_marks, has_parts};
 use super::{CODEX_TYPES, CallIdForm, PastReasoning, QuirkSet, ResponsesFor, ThinkingForm};
 use crate::answer::error::RefusalWords;
 use crate::dialect::Surface;
@@ -131,6 +131,11 @@ impl<'a> Looked<'a> {
                 let is_budget = self.value["thinking"]["type"] == "enabled" && self.text.contains("adaptive");
                 is_budget.then(|| QuirkSet { thinking: Some(ThinkingForm::Effort), ..none() })
             })
+            .or_else(|| {
+                let refers = self.text.contains(REFERENCE) && self.value["messages"].to_string().contains(REFERENCE);
+                (refers && self.request.surface == Surface::Messages)
+                    .then(|| QuirkSet { claude: Some(false), ..none() })
+            })
             .or_else(|| self.codex_tools())
     }
 
@@ -225,10 +230,17 @@ impl<'a> Looked<'a> {
         exceeds.then(|| QuirkSet { tool_name_max: Some(most as u64), ..QuirkSet::default() })
     }
 
-    /// It names the id of a call, or wants the reasoning of a turn that called.
+    /// It names the id of a call, or wants the reasoning of a turn that called, or refuses it.
     fn calls(&self) -> Option<QuirkSet> {
-        if self.request.surface != Surface::Chat {
-            return None;
+        let past = |form| Some(QuirkSet { past_reasoning: Some(form), ..QuirkSet::default() });
+        let names_reasoning = self.has(&["reasoning_content", "reasoning content"]);
+        let is_missed = self.has(&["missing", "must", "required", "passed back"]);
+        match self.request.surface {
+            Surface::Chat => {}
+            Surface::Messages if is_missed && (names_reasoning || self.has(&["passed back"])) => {
+                return past(PastReasoning::Wanted);
+            }
+            _ => return None,
         }
         let calls = || self.messages().iter().filter_map(|message| message["tool_calls"].as_array()).flatten();
         let is_named =
@@ -241,9 +253,11 @@ impl<'a> Looked<'a> {
         let called = || self.messages().iter().filter(|message| message["tool_calls"].is_array());
         let has = |message: &Value| message["reasoning_content"].as_str().is_some_and(|text| !text.is_empty());
         let lacks = called().any(|message| !has(message));
-        let wants = !called().any(has) || self.has(&["missing", "must", "required", "passed back"]);
-        (self.has(&["reasoning_content", "reasoning content"]) && lacks && wants)
-            .then(|| QuirkSet { past_reasoning: Some(PastReasoning::Wanted), ..QuirkSet::default() })
+        if names_reasoning && lacks && (is_missed || !called().any(has)) {
+            return past(PastReasoning::Wanted);
+        }
+        let is_there = names_reasoning && !is_missed && self.messages().iter().any(has);
+        is_there.then(|| past(PastReasoning::Never)).flatten()
     }
 
     fn names_in_any(&self, name: &str) -> bool {
@@ -309,11 +323,12 @@ impl<'a> Looked<'a> {
             let marked = || words().filter(|(_, marked)| *marked).find_map(|(word, _)| named(word, true));
             let plain = || words().find_map(|(word, _)| named(word, false)).or_else(|| self.effort(&places));
             let at_depth = || {
-                let deep = words().filter(|(word, _)| word.contains('.')).find_map(|(word, _)| named(word, true));
+                let deep = || words().map(|(word, _)| word).filter(|word| word.contains('.'));
                 let roots = || words().map(|(word, _)| word.split(['.', '[']).next().unwrap_or_default());
                 let root = roots().find(|root| is_content(root, self.value)).unwrap_or("nowhere");
                 let quoted = || words().filter(|(word, marked)| *marked && !word.contains(['.', '[']));
-                deep.or_else(|| quoted().find_map(|(word, _)| named(&format!("{root}.{word}"), true)))
+                let in_it = |place: &str| quoted().find_map(|(word, _)| named(&format!("{place}.{word}"), true));
+                deep().find_map(|word| named(word, true)).or_else(|| deep().chain([root]).find_map(in_it))
             };
             if points { at_depth() } else { marked().or_else(plain) }
         })?;
@@ -324,8 +339,15 @@ impl<'a> Looked<'a> {
 
     /// How much is thought has a name in each dialect, and vendors say any of them.
     fn effort(&self, places: &BTreeSet<String>) -> Option<String> {
-        const NAMES: [&str; 6] =
-            ["reasoning_effort", "reasoning.effort", "output_config.effort", "thinking", "think", "enable_thinking"];
+        const NAMES: [&str; 7] = [
+            "reasoning_effort",
+            "reasoning.effort",
+            "output_config.effort",
+            "generationConfig.thinkingConfig",
+            "thinking",
+            "think",
+            "enable_thinking",
+        ];
         let is_named = self.refusal.says(&["thinking", "reasoning", "effort", "think"]);
         NAMES.iter().find(|name| is_named && places.contains(**name)).map(|name| (*name).to_owned())
     }
@@ -390,8 +412,14 @@ fn is_called(place: &str, word: &str, marked: bool) -> bool {
         return false;
     }
     let whole = place_parts.concat();
+    // Gemini and Ollama have settings in an object.
+    let is_setting = match &place_parts[..] {
+        [_] => true,
+        [root, _] => matches!(root.as_str(), "generationconfig" | "options"),
+        _ => false,
+    };
     match &word_parts[..] {
-        [one] => *one == whole || (one == own && (place_parts.len() == 1 || marked && one.len() > 4)),
+        [one] => *one == whole || (one == own && (is_setting || marked && one.len() > 3)),
         [first, ..] => word_parts.concat() == whole || last == own && *first == place_parts[0],
         [] => false,
     }
@@ -415,9 +443,14 @@ fn optional(value: &Value, path: &mut Vec<String>, places: &mut BTreeSet<String>
                 let place = path.join(".");
                 let of_items = is_item(&path[0]);
                 let is_left_out = if of_items && path.len() > 1 {
-                    value.is_null() && name != "content" || is_addition(name) || place == "messages.name"
+                    let is_id = path[0] == "contents" && name == "id";
+                    value.is_null() && name != "content" || is_addition(name) || place == "messages.name" || is_id
                 } else {
-                    !of_items && (is_optional(&place) || LIMITS.contains(&place.as_str()))
+                    // The keys of these are the caller's own.
+                    let is_known = !matches!(path[0].as_str(), "metadata" | "labels" | "client_metadata");
+                    let is_of_optional = || (1..path.len()).any(|depth| is_optional(&path[..depth].join(".")));
+                    let is_part = is_known && name != "type" && is_of_optional();
+                    !of_items && (is_part || is_optional(&place) || LIMITS.contains(&place.as_str()))
                 };
                 if is_left_out {
                     places.insert(place);

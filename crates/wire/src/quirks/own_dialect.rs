@@ -7,7 +7,9 @@ use serde_json::Value;
 
 use super::changes::{RequestChanges, remove, rename};
 use super::repeats::{fold_results, may_repeat_results};
-use super::turns::{SYSTEM_ROLES, cache_marks, fit_turns, limit_marks, remind, think_before_calls};
+use super::turns::{
+    REFERENCE, SYSTEM_ROLES, cache_marks, fit_turns, limit_marks, remind, say_references, think_before_calls,
+};
 use super::{BILLING, CallIdForm, PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingOff};
 use crate::dialect::Surface;
 use crate::dialects::claude;
@@ -63,7 +65,7 @@ fn fits_history(quirks: &Quirks) -> bool {
 /// Whether the text of a conversation may have something that must be fitted.
 fn may_need_a_fit(conversation: &[u8], quirks: &Quirks) -> bool {
     has(conversation, CALLS)
-        || has(conversation, "\"reasoning_content\"")
+        || ["reasoning_content", "reasoning_details"].iter().any(|name| has(conversation, &format!("\"{name}\"")))
         || reminds(conversation, quirks)
         || (!quirks.developer_turns && has(conversation, "\"developer\""))
 }
@@ -352,6 +354,12 @@ impl Rewriter<'_, '_> {
     fn without_claudes(&mut self, quirks: &Quirks) {
         self.losses.lose_if(self.text("context_management").is_some(), "context_management");
         self.remove("context_management");
+        if self.text("messages").is_some_and(|text| has(text.as_bytes(), REFERENCE))
+            && let Some(mut messages) = self.value("messages")
+            && say_references(&mut messages)
+        {
+            self.put("messages", &messages);
+        }
         let takes_effort = matches!(quirks.thinking, ThinkingForm::Effort | ThinkingForm::Either);
         let Some(Value::Object(mut config)) = self.value("output_config").filter(|_| !takes_effort) else { return };
         if config.shift_remove("effort").is_some() {

@@ -387,7 +387,7 @@ fn called(thought: &str, signature: &str) -> Value {
 
 #[test]
 fn a_vendor_that_wants_thoughts_back_gets_one_with_each_call_in_either_dialect() {
-    for model in ["deepseek-v4-pro", "kimi-k2.6"] {
+    for model in ["deepseek-v4-pro", "kimi-k2.6", "accounts/fireworks/models/kimi-k2p6"] {
         let (own, _) = changed(Surface::Messages, &called("", ""), claude(model), &RequestChanges::default());
         assert_eq!(own, called(UNKNOWN_REASONING, ""), "{model}");
         let kept = called("so", "s");
@@ -411,6 +411,20 @@ fn a_vendor_that_wants_thoughts_back_gets_one_with_each_call_in_either_dialect()
 }
 
 #[test]
+fn who_knows_no_references_to_tools_gets_them_in_words() {
+    let found = |block: Value| {
+        let result = json!({ "type": "tool_result", "tool_use_id": "c", "content": [block] });
+        json!({ "messages": [{ "role": "user", "content": [result] }] })
+    };
+    let block = json!({ "type": "tool_reference", "tool_name": "f" });
+    let said = json!({ "type": "text", "text": "f can be called now." });
+    for (model, expected) in [("qwen3.6", &said), ("claude-opus-5", &block)] {
+        let (sent, _) = changed(Surface::Messages, &found(block.clone()), claude(model), &RequestChanges::default());
+        assert_eq!(sent, found(expected.clone()), "{model}");
+    }
+}
+
+#[test]
 fn a_vendor_that_never_takes_reasoning_gets_none() {
     let groq = Quirks { past_reasoning: PastReasoning::Never, ..Quirks::default() };
     let said = |more: Value| {
@@ -418,9 +432,9 @@ fn a_vendor_that_never_takes_reasoning_gets_none() {
         turn.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         json!({ "messages": [{ "role": "user", "content": "x" }, turn, { "role": "user", "content": "y" }] })
     };
-    let body = said(json!({ "reasoning_content": "so" }));
+    let body = said(json!({ "reasoning_content": "so", "reasoning_details": [{ "data": "x" }] }));
     let (its, lost) = changed(Surface::Chat, &body, groq, &RequestChanges::default());
-    assert_eq!((its, lost), (said(json!({})), vec!["reasoning_content".to_owned()]));
+    assert_eq!((its, lost.join(" ")), (said(json!({})), "reasoning_content reasoning_details".to_owned()));
     assert_eq!(changed(Surface::Chat, &body, Quirks::default(), &RequestChanges::default()).0, body);
 }
 

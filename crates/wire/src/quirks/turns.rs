@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{PastReasoning, Quirks, UNKNOWN_REASONING, reminder};
+use super::{PastReasoning, Quirks, UNKNOWN_REASONING, reference, reminder};
 use crate::json::values::json;
 use crate::translate::Losses;
 use crate::translate::call_ids::CallIds;
@@ -124,6 +124,23 @@ pub fn think_before_calls(messages: &mut [Value]) -> bool {
     changed
 }
 
+/// The type of blocks that name a tool that was found.
+pub const REFERENCE: &str = "tool_reference";
+
+/// The tools that results name are named in words. Returns whether there were any.
+pub fn say_references(value: &mut Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter_mut().fold(false, |said, item| say_references(item) | said),
+        Value::Object(block) if block.get("type").is_some_and(|kind| kind == REFERENCE) => {
+            let name = block.get("tool_name").and_then(Value::as_str).unwrap_or_default();
+            *value = json!({ "type": "text", "text": reference(name) });
+            true
+        }
+        Value::Object(members) => members.get_mut("content").is_some_and(say_references),
+        _ => false,
+    }
+}
+
 /// What the system says behind other turns becomes the user's. Returns whether anything was changed.
 pub fn remind(messages: &mut Value, losses: &mut Losses) -> bool {
     let is_system = |message: &Value| message["role"].as_str().is_some_and(|role| SYSTEM_ROLES.contains(&role));
@@ -160,11 +177,10 @@ fn chat_history(messages: &mut Value, reasoning: PastReasoning, mut ids: Option<
         }
         changed |= fit(message.get_mut("tool_call_id"), |id| ids.as_mut().map(|ids| ids.result(id)));
         let has_reasoning = message["reasoning_content"].as_str().is_some_and(|text| !text.is_empty());
-        if reasoning == PastReasoning::Never
-            && let Some(members) = message.as_object_mut()
-            && members.shift_remove("reasoning_content").is_some()
-        {
-            losses.lose_if(has_reasoning, "reasoning_content");
+        for name in ["reasoning_content", "reasoning_details"] {
+            let members = message.as_object_mut().filter(|_| reasoning == PastReasoning::Never);
+            let Some(was) = members.and_then(|members| members.shift_remove(name)) else { continue };
+            losses.lose_if(has_reasoning || was.is_array(), name);
             changed = true;
         }
         if reasoning == PastReasoning::Wanted && has_calls && !has_reasoning && message.is_object() {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
 
-use super::state::{add, items as listed, referred};
+use super::state::{TRIGGER, add, items as listed, referred};
 use super::{ApiRequest, InvalidRequest};
 use crate::dialect::{PassedCall, Surface};
 use crate::json::raw_members::{raw_members, written};
@@ -47,6 +47,25 @@ impl ApiRequest {
         }
         let job = Surface::Passed(PassedCall::Background);
         Ok(ApiRequest { ambiguous: request.ambiguous, ..ApiRequest::parse_call(job, request.body, None, false)? })
+    }
+
+    /// A call for the short form of a conversation, as a request that translates. None: it is none.
+    pub fn as_compaction(&self) -> Option<ApiRequest> {
+        if self.surface != Surface::Passed(PassedCall::Compaction) {
+            return None;
+        }
+        let mut items = self.own_input(|_| None, |_| true).ok()?.items;
+        add(&mut items, json!({ "type": TRIGGER }).to_string().as_bytes());
+        let input = [b"[", items.as_slice(), b"]"].concat();
+        let mut members = raw_members(&self.body)?;
+        members.retain(|(name, _)| !["input", "store", "stream"].contains(&&**name));
+        for (name, value) in [("input", str::from_utf8(&input).ok()?), ("store", "false")] {
+            members.push((Cow::Borrowed(name), Cow::Borrowed(value)));
+        }
+        let mut made = ApiRequest::parse(Surface::Responses, written(&members).into()).ok()?;
+        made.ambiguous.clone_from(&self.ambiguous);
+        made.state.echo.put("object", Some("response.compaction"));
+        Some(made)
     }
 
     /// Its method, and its path behind the base URL. None: it posts to the path of its surface.

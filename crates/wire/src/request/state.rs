@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use memchr::memmem;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -23,9 +24,14 @@ pub struct StateUse {
     /// `store` is false.
     pub unstored: bool,
     pub background: bool,
+    /// It may ask for a short form of its conversation.
+    pub compacts: bool,
     /// Members of a translated answer that differ from those of the request: its earlier state was put into the input.
     pub echo: Map<String, Value>,
 }
+
+/// The type of the item with which a client asks for a short form of the conversation.
+pub(super) const TRIGGER: &str = "compaction_trigger";
 
 #[derive(Deserialize)]
 struct ConversationReference {
@@ -51,6 +57,7 @@ impl StateUse {
 
     pub(super) fn look_at_input(&mut self, input: &[u8]) {
         self.refers = items(input).is_some_and(refers);
+        self.compacts = memmem::find(input, TRIGGER.as_bytes()).is_some();
     }
 }
 

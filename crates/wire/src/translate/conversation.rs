@@ -19,6 +19,8 @@ pub struct Conversation {
     pub parallel_tool_calls: Option<bool>,
     /// The caller lists `functions`, the predecessor of tools: an answer has one call at most.
     pub legacy_functions: bool,
+    /// It asks for a short form of itself, with which it is continued (Responses).
+    pub compacts: bool,
     pub format: Option<Format>,
     /// How much the model thinks before it answers, and whether the thoughts are shown.
     pub reasoning: Option<Reasoning>,

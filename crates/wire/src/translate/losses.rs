@@ -357,17 +357,18 @@ pub(crate) fn is_optional(name: &str) -> bool {
 /// Whether an item of the conversation, or a tool, is the same without this member.
 pub(crate) fn is_addition(name: &str) -> bool {
     const CARRIES: [&str; 5] = ["id", "name", "role", "description", "thinking_blocks"];
-    const OF_TOOLS: [&str; 8] = [
+    const ADDED: [&str; 9] = [
         "allowed_callers",
         "defer_loading",
         "detail",
         "eager_input_streaming",
         "input_examples",
+        "output_config",
         "scope",
         "strict",
         "ttl",
     ];
-    OF_TOOLS.contains(&name) || !CARRIES.contains(&name) && BY_NAME.contains_key(format!(".{name}").as_str())
+    ADDED.contains(&name) || !CARRIES.contains(&name) && BY_NAME.contains_key(format!(".{name}").as_str())
 }
 
 static BY_NAME: LazyLock<HashMap<&str, LossClass>> =

@@ -41,4 +41,4 @@ pub use losses::Losses;
 pub use piece::{AnswerPiece, Citation, FinishReason, PARAGRAPH};
 pub use said::{SaidAnswer, SaidCall};
 pub use streams::{ReadPieces, WritePieces};
-pub use tool_names::ToolNames;
+pub use tool_names::{NameRestorer, ToolNames};

@@ -14,6 +14,7 @@ use crate::answer::asked::AskedAnswer;
 use crate::client_error::Invalid;
 use crate::dialect::{AnswerForm, Dialect, Surface};
 use crate::dialects::embeddings::{self, EmbeddingForm, EmbeddingRequest};
+use crate::dialects::responses;
 use crate::quirks::{self, Lesson, Quirks, RefusedRequest, RequestChanges, TranslationOptions};
 use crate::request::ApiRequest;
 use crate::request::prefix::Prefix;
@@ -38,6 +39,8 @@ pub struct RequestTranslation {
     pub(super) names: Arc<ToolNames>,
     /// The caller lists `functions` instead of tools, so that an answer has a `function_call`.
     pub(super) legacy_functions: bool,
+    /// The answer is the short form of its conversation.
+    pub(super) compacts: bool,
     /// Members of the request that a translated answer repeats.
     pub(super) echo: Arc<Map<String, Value>>,
     /// How an answer with embeddings is translated back.
@@ -96,6 +99,7 @@ impl RequestTranslation {
             surface: request.surface,
             dialect: request.surface.dialect(),
             legacy_functions: request.legacy_functions,
+            compacts: false,
             request,
             losses,
             customs: HashSet::new(),
@@ -122,8 +126,11 @@ impl RequestTranslation {
         let written = plain.as_ref().unwrap_or(conversation);
         let most = options.quirks.tool_name_max_in(dialect);
         let fitted = most.and_then(|most| ToolNames::fit(written, most));
-        let (fitted, names) = fitted.map_or((None, ToolNames::default()), |(fitted, names)| (Some(fitted), names));
+        let (fitted, mut names) = fitted.map_or((None, ToolNames::default()), |(fitted, names)| (Some(fitted), names));
         let written = fitted.as_ref().unwrap_or(written);
+        if surface == Surface::Responses {
+            names.also(responses::own_names(conversation));
+        }
         let mut body = written_for(dialect, written, options, &mut lost);
         if let (Dialect::Anthropic | Dialect::Bedrock, Some(mut most)) = (dialect, options.quirks.cache_marks) {
             for place in ["/messages", "/system", "/tools", "/toolConfig/tools"] {
@@ -144,6 +151,7 @@ impl RequestTranslation {
             customs,
             names: Arc::new(names),
             legacy_functions: conversation.legacy_functions,
+            compacts: conversation.compacts,
             echo: conversation.echo.clone(),
             embedding: None,
             _lease: None,

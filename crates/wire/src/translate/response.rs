@@ -1,8 +1,6 @@
 //! Translates an upstream's answer for the caller, event by event. Passes it through if the caller uses the same
 //! dialect.
 
-use std::sync::Arc;
-
 use bytes::{Bytes, BytesMut};
 
 use crate::PayloadKind;
@@ -19,15 +17,17 @@ use crate::stream::framing::{FrameDecoder, Framing};
 use crate::stream::mended;
 use crate::stream::sse::SseEvent;
 use crate::translate::request::RequestTranslation;
-use crate::translate::{AnswerCalls, AnswerPiece, Customs, ReadPieces, SaidAnswer, ToolNames, WritePieces};
+use crate::translate::{AnswerCalls, AnswerPiece, Customs, NameRestorer, ReadPieces, SaidAnswer, WritePieces};
 
 /// The state of one attempt's answer: the called surface, the upstream's dialect, and the translation.
 pub struct ResponseTranslation {
     surface: Surface,
     dialect: Dialect,
     legacy_functions: bool,
+    /// Not every call that is read is written.
+    leaves_calls_out: bool,
     /// Tools of an untranslated answer that went up under other names. None: none did.
-    names: Option<Arc<ToolNames>>,
+    names: Option<NameRestorer>,
     /// None if the upstream speaks the caller's dialect, and for embeddings.
     translation: Option<AnswerTranslation>,
     /// How the answer of another dialect becomes the caller's, and the upstream's model.
@@ -76,6 +76,7 @@ impl ResponseTranslation {
     pub fn new(request_translation: &RequestTranslation, model: &str, include_usage: bool) -> ResponseTranslation {
         let (surface, dialect) = (request_translation.surface(), request_translation.dialect());
         let legacy_functions = request_translation.legacy_functions;
+        let compacts = request_translation.compacts;
         let is_conversation = request_translation.is_translated() && surface.is_translated();
         let customs = &request_translation.customs;
         let translation = is_conversation.then(|| AnswerTranslation {
@@ -89,7 +90,7 @@ impl ResponseTranslation {
                 dialect,
                 kept_in_debug(AnswerCalls::taking_text(customs.clone(), request_translation.names.clone())),
             ),
-            writer: surface.writer(model, include_usage, legacy_functions, &request_translation.echo),
+            writer: surface.writer(model, include_usage, legacy_functions, compacts, &request_translation.echo),
             pieces: Vec::new(),
             items: 0,
             bytes: 0,
@@ -102,7 +103,8 @@ impl ResponseTranslation {
             surface,
             dialect,
             legacy_functions,
-            names: Some(request_translation.names.clone()).filter(|names| !is_conversation && !names.is_empty()),
+            leaves_calls_out: legacy_functions || compacts,
+            names: NameRestorer::of(&request_translation.names).filter(|_| !is_conversation),
             translation,
             embedding,
             asked: request_translation.asked_answer(),
@@ -131,8 +133,8 @@ impl ResponseTranslation {
     }
 
     /// The upstream's bytes, with the client's names of its tools: of an event, or of a whole answer that is not translated.
-    pub fn named(&self, text: Bytes) -> Bytes {
-        match &self.names {
+    pub fn named(&mut self, text: Bytes) -> Bytes {
+        match &mut self.names {
             Some(names) => names.restored(&text),
             None => text,
         }
@@ -314,7 +316,7 @@ impl ResponseTranslation {
     pub fn agrees_with(&mut self, whole: &[u8]) -> bool {
         let surface = self.surface;
         // A client of `functions` gets the first call alone.
-        let is_compared = self.keeps_calls && !self.legacy_functions;
+        let is_compared = self.keeps_calls && !self.leaves_calls_out;
         let Some(read) = self.read_calls().filter(|calls| is_compared && !calls.is_empty()) else { return true };
         let events = surface.dialect().events_of_whole(surface, whole).unwrap_or_default();
         read.agree(&written_calls(surface, events))
@@ -348,7 +350,7 @@ impl ResponseTranslation {
         let mut out = BytesMut::new();
         translation.end(&mut out);
         #[cfg(debug_assertions)]
-        translation.check_written(self.surface, self.legacy_functions, &out);
+        translation.check_written(self.surface, self.leaves_calls_out, &out);
         out.freeze()
     }
 }
@@ -387,10 +389,10 @@ impl AnswerTranslation {
 
     /// Whether what was written has the calls that were read.
     #[cfg(debug_assertions)]
-    fn check_written(&mut self, surface: Surface, legacy_functions: bool, end: &[u8]) {
+    fn check_written(&mut self, surface: Surface, leaves_calls_out: bool, end: &[u8]) {
         self.written.extend_from_slice(end);
         let read = std::mem::take(self.reader.calls());
-        let is_compared = !read.is_empty() && !read.is_broken() && !self.is_overfull() && !legacy_functions;
+        let is_compared = !read.is_empty() && !read.is_broken() && !self.is_overfull() && !leaves_calls_out;
         let written = self.written.split().freeze();
         debug_assert!(!is_compared || read.agree(&written_calls(surface, written)), "a call is written as it was read");
     }

@@ -21,6 +21,9 @@ const CALL: &str = "call.";
 /// Likewise: encrypted reasoning.
 const REDACTED: &str = "redacted.";
 
+/// Before a short form of a conversation.
+const SUMMARY: &str = "photofinish.summary.";
+
 photofinish_base::named! {
     /// A vendor that makes signatures and accepts them back.
     pub enum SignatureOwner {
@@ -92,6 +95,16 @@ pub fn held(owner: SignatureOwner, text: &str) -> SignatureUse {
     } else {
         SignatureUse::Thought(text.to_owned())
     }
+}
+
+/// A short form of a conversation, for the place where OpenAI has it encrypted. Every vendor may read it.
+pub fn of_summary(text: &str) -> String {
+    format!("{SUMMARY}{text}")
+}
+
+/// The short form of a conversation, if the gateway had it made.
+pub fn summary(encrypted: &str) -> Option<&str> {
+    encrypted.strip_prefix(SUMMARY)
 }
 
 /// Appends more of the same signature.

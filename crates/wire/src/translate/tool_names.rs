@@ -1,8 +1,9 @@
 //! Names of tools that a vendor takes, for those of a request that are too long for it or have other characters, and back. Not for
 //! which vendor takes which: see `quirks`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use serde_json::Value;
@@ -10,6 +11,9 @@ use serde_json::Value;
 use super::call_ids::{fitted, suffixed};
 use super::outgoing::called_names;
 use super::{Conversation, MessagePart, ToolChoice};
+use crate::json::numbers::parse;
+use crate::json::values::json;
+use crate::stream::sse::SseEvent;
 
 /// The names of one request that go up as others. Which name becomes which depends on nothing but the names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,6 +69,13 @@ impl ToolNames {
         Some((fitted, names))
     }
 
+    /// A model may call these tools, the second of each pair, by other names too.
+    pub fn also(&mut self, others: Vec<(String, String)>) {
+        for (other, name) in others {
+            self.asked.entry(other).or_insert(name);
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.sent.is_empty()
     }
@@ -81,8 +92,13 @@ impl ToolNames {
         self.asked.get(name).map_or(name, String::as_str)
     }
 
+    /// Whether it is a piece of a name that went up.
+    fn begins(&self, piece: &str) -> bool {
+        !piece.is_empty() && self.asked.keys().any(|sent| sent.len() > piece.len() && sent.starts_with(piece))
+    }
+
     /// Bytes of an answer in JSON, with the client's names of its tools.
-    pub fn restored(&self, text: &Bytes) -> Bytes {
+    fn restored(&self, text: &Bytes) -> Bytes {
         let (mut out, mut from) = (BytesMut::new(), 0);
         for range in names_in(text) {
             let name = std::str::from_utf8(&text[range.clone()]).ok().and_then(|name| self.asked.get(name));
@@ -101,11 +117,70 @@ impl ToolNames {
     }
 }
 
-/// Where the texts of members called `name` stand in JSON, between their quotes. Within a text its quotes would be escaped.
+/// Puts the client's names of tools back into one answer, whose chunks may have them in pieces.
+#[derive(Debug)]
+pub struct NameRestorer {
+    names: Arc<ToolNames>,
+    /// The names so far, by the numbers of the choice and the call.
+    begun: BTreeMap<(u64, u64), String>,
+}
+
+impl NameRestorer {
+    /// None: no name went up as another.
+    pub fn of(names: &Arc<ToolNames>) -> Option<NameRestorer> {
+        (!names.is_empty()).then(|| NameRestorer { names: names.clone(), begun: BTreeMap::new() })
+    }
+
+    /// An event, or a whole answer.
+    pub fn restored(&mut self, text: &Bytes) -> Bytes {
+        let is_piece = |range| std::str::from_utf8(&text[range]).is_ok_and(|name| self.names.begins(name));
+        if self.begun.is_empty() && !names_in(text).any(is_piece) {
+            return self.names.restored(text);
+        }
+        let event = SseEvent { raw: text.clone() };
+        let Some(mut chunk) = event.fields().data.and_then(|data| parse(&data).ok()) else {
+            return self.names.restored(text);
+        };
+        for choice in chunk["choices"].as_array_mut().into_iter().flatten() {
+            self.restore(choice);
+        }
+        format!("data: {chunk}\n\n").into()
+    }
+
+    /// A piece of a name is held until the name is whole, or known to be another.
+    fn restore(&mut self, choice: &mut Value) {
+        let (of, has_ended) = (choice["index"].as_u64().unwrap_or(0), !choice["finish_reason"].is_null());
+        for call in choice["delta"]["tool_calls"].as_array_mut().into_iter().flatten() {
+            let number = call["index"].as_u64().unwrap_or(0);
+            let Some(function) = call["function"].as_object_mut() else { continue };
+            let piece = function.get("name").and_then(Value::as_str).unwrap_or_default();
+            let name = self.begun.remove(&(of, number)).unwrap_or_default() + piece;
+            let says = function.get("arguments").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+            if self.names.begins(&name) && !says && !has_ended {
+                function.shift_remove("name");
+                self.begun.insert((of, number), name);
+            } else if !name.is_empty() {
+                function.insert("name".to_owned(), self.names.asked(&name).into());
+            }
+        }
+        let left = self.begun.extract_if((of, 0)..=(of, u64::MAX), |_, _| has_ended);
+        let left = left.map(|((_, number), name)| json!({ "index": number, "function": { "name": name } }));
+        let left: Vec<Value> = left.collect();
+        if !left.is_empty() {
+            choice["delta"]["tool_calls"] = left.into();
+        }
+    }
+}
+
+/// Where the texts of members called `name` or `namespace` stand in JSON, between their quotes. Within a text its quotes would be
+/// escaped.
 fn names_in(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
-    const NAME: &[u8] = b"\"name\"";
+    const NAME: &[u8] = b"\"name";
     memchr::memmem::find_iter(text, NAME).filter_map(|at| {
-        let start = skip(text, skip(text, at + NAME.len(), b" \t\r\n"), b":");
+        let rest = &text[at + NAME.len()..];
+        let quote = if rest.starts_with(b"space") { b"space".len() } else { 0 };
+        let behind = (rest.get(quote) == Some(&b'"')).then_some(at + NAME.len() + quote + 1)?;
+        let start = skip(text, skip(text, behind, b" \t\r\n"), b":");
         let start = skip(text, start, b" \t\r\n");
         let start = (text.get(start) == Some(&b'"')).then_some(start + 1)?;
         Some(start..start + memchr::memchr(b'"', &text[start..])?)
@@ -145,7 +220,7 @@ pub(crate) fn each_name(value: &mut Value, each: &mut dyn FnMut(&mut String)) {
             for (member, value) in members {
                 match (member.as_str(), value) {
                     ("name", Value::String(_)) if speaks => {}
-                    ("name" | "tool_name", Value::String(name)) => each(name),
+                    ("name" | "namespace" | "tool_name", Value::String(name)) => each(name),
                     ("allowedFunctionNames", Value::Array(names)) => {
                         let names = names.iter_mut().filter_map(|name| match name {
                             Value::String(name) => Some(name),

@@ -231,8 +231,6 @@ impl Rejection {
             surface.path(),
             surface.dialect().as_str(),
         );
-        let compacts = losses.deciding().any(|name| name == "compaction_trigger");
-        let message = message + if compacts { COMPACTS_ITSELF } else { "" };
         let first = losses.deciding().next().map(|name| Cow::Owned(name.to_owned()));
         Rejection::new(super::code::NOT_TRANSLATABLE, message).on(first)
     }
@@ -523,10 +521,6 @@ pub fn all_cooling_down(cooling: Vec<(String, CooldownState)>) -> Rejection {
     rejection.0.unspoken = lacks_call;
     rejection
 }
-
-/// For Codex: only its own `openai` provider leaves compaction to the server, as an item that nobody else can make.
-const COMPACTS_ITSELF: &str = ". Codex compacts by itself, over any upstream, if the gateway is a provider of its own in its \
-    configuration ([model_providers.NAME]) instead of an address of its provider openai";
 
 /// Maximum upstreams in a message; `error.attempts` has all.
 const TOLD_MAX: usize = 4;

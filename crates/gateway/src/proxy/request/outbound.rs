@@ -14,7 +14,7 @@ use photofinish_wire::client_error::Invalid;
 use photofinish_wire::quirks::{self, Lesson, RequestChanges};
 use photofinish_wire::request::opening;
 use photofinish_wire::translate::Conversation;
-use photofinish_wire::{ApiRequest, Dialect, Losses, RequestTranslation, Surface, TranslationOptions};
+use photofinish_wire::{ApiRequest, Dialect, Losses, PassedCall, RequestTranslation, Surface, TranslationOptions};
 
 /// The translations of one request.
 pub struct Outbound<'a> {
@@ -83,7 +83,10 @@ impl<'a> Outbound<'a> {
         lessons: impl Fn(Surface) -> Vec<Lesson>,
     ) -> Result<Option<Arc<RequestTranslation>>, Rejection> {
         let provider = &upstream.provider;
-        let Some(spoken) = upstream.spoken_for(self.request.surface) else {
+        // Who does not know what Codex sends has no compaction either.
+        let is_compaction = self.request.surface == Surface::Passed(PassedCall::Compaction);
+        let has_call = !is_compaction || upstream.quirks(Dialect::Responses).codex_tools;
+        let Some(spoken) = upstream.spoken_for(self.request.surface).filter(|_| has_call) else {
             self.unspoken(provider);
             self.leave_out([upstream.name()], LeftOutReason::Dialect);
             return Ok(None);

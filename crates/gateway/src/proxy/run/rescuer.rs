@@ -44,7 +44,8 @@ struct RescueTurn {
 /// Attempts at the rest of one answer: each may be billed for all of it.
 const CONTINUED_MAX: usize = 4;
 
-/// Whether a broken answer to this request is continued. Several answers in one stream are not.
+/// Whether a broken answer to this request is continued. Several answers in one stream are not, nor is the short form of a
+/// conversation: its client has nothing of it yet.
 pub fn may_rescue(candidates: &CandidateSet, request: &ApiRequest) -> bool {
     let has_next = match candidates.settings.rescue {
         RescuePolicy::Off => false,
@@ -52,7 +53,7 @@ pub fn may_rescue(candidates: &CandidateSet, request: &ApiRequest) -> bool {
         RescuePolicy::Replay => candidates.list.len() > 1 && request.len() <= REPLAYED_MAX,
         RescuePolicy::Continue => true,
     };
-    has_next && request.n_choices.is_none_or(|choices| choices == 1)
+    has_next && request.n_choices.is_none_or(|choices| choices == 1) && !request.state.compacts
 }
 
 impl AnswerRescuer {

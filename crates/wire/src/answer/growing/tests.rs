@@ -36,7 +36,7 @@ fn a_long_answer_is_whole_on_every_surface() {
     let text = |index: usize| format!("{} ", index % 10);
     let expected: String = (0..LONG).map(text).collect();
     for surface in SURFACES {
-        let (mut writer, mut out) = (surface.writer("m", true, false, &Default::default()), BytesMut::new());
+        let (mut writer, mut out) = (surface.writer("m", true, false, false, &Default::default()), BytesMut::new());
         writer.write(AnswerPiece::Thinking { index: 0, block: 0, text: "hm".to_owned() }, &mut out);
         (0..LONG).for_each(|index| writer.write(AnswerPiece::Text { index: 0, text: text(index) }, &mut out));
         writer.end(&mut out);

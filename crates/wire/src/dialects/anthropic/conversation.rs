@@ -11,7 +11,7 @@ use crate::client_error::Invalid;
 use crate::json::Json;
 use crate::json::numbers::parse;
 use crate::json::values::json;
-use crate::quirks::BILLING;
+use crate::quirks::{BILLING, reference};
 use crate::translate::signature::{SignatureOwner, SignatureUse, held};
 use crate::translate::{
     CacheHint, Conversation, ConversationTurn, Document, Effort, Format, Image, Losses, MessagePart, Reasoning,
@@ -428,7 +428,7 @@ fn common(
         "tool_reference" if block.contains_key("tool_name") => {
             losses.lose_others(block, &place.bracketed, &["type", "tool_name", "cache_control"]);
             let name = string(block, "tool_name", &format!("{}.tool_reference", place.dotted))?;
-            Ok(Some(MessagePart::Text { text: format!("{name} can be called now."), cache: cache(block) }))
+            Ok(Some(MessagePart::Text { text: reference(name), cache: cache(block) }))
         }
         _ => {
             losses.lose(&place.bracketed);

@@ -335,6 +335,10 @@ pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>
 
 fn clean(message: &mut Value, taken: RemovedReasoning) -> bool {
     let mut found = false;
+    if let (RemovedReasoning::All, Some(members)) = (taken, message.as_object_mut()) {
+        let plain = ["reasoning_content", "reasoning"].map(|name| members.shift_remove(name).is_some());
+        found = plain.contains(&true);
+    }
     for name in ["reasoning_details", "thinking_blocks", "content"] {
         let Some(Value::Array(entries)) = message.get_mut(name) else { continue };
         let before = entries.len();

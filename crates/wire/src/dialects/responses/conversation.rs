@@ -12,7 +12,7 @@ use crate::translate::members::{
     ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, ObjectMembers, STRING, TypeRule, check_types, kind_of, kind_of_text,
     missing, objects, wrong_type, wrong_value,
 };
-use crate::translate::signature::{SignatureOwner, SignatureUse, held, own};
+use crate::translate::signature::{SignatureOwner, SignatureUse, held, own, summary};
 use crate::translate::{
     Audio, Conversation, ConversationTurn, Document, Effort, Format, Image, Losses, MessagePart, Reasoning,
     ReasoningPart, Role, Source, Tool, ToolCall, ToolChoice, ToolResult,
@@ -71,6 +71,9 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     read_tools(request.objects("tools")?, is_codex, &mut conversation)?;
     if let Some(choice) = request.take("tool_choice") {
         conversation.tool_choice = tool_choice(choice, &mut conversation.losses)?;
+    }
+    if conversation.compacts {
+        ask_for_summary(&mut conversation);
     }
     // Every vendor allows parallel calls by default.
     conversation.parallel_tool_calls = request.boolean("parallel_tool_calls")?.filter(|parallel| !*parallel);
@@ -133,6 +136,30 @@ pub(super) const SEARCH: &str = "tool_search";
 const FOUND: &str = "tool_search_output";
 /// The shell of the client, without a schema. Other dialects have it as a function with the members of its action.
 pub(super) const SHELL: &str = "local_shell";
+
+/// Short forms of a conversation.
+pub(super) const COMPACTIONS: [&str; 3] = ["compaction", "compaction_summary", "context_compaction"];
+
+/// What asks for one.
+const SUMMARIZE: &str = "Write a summary of this conversation now. Another assistant goes on with the task and sees this summary instead \
+    of the conversation. Say what the user asked for, in the user's words where they matter; what was done, found and decided, with \
+    names of files, commands and values that are needed again; what the user wants or forbids; and what is left to do, step by step. \
+    Call no tool, and answer with nothing but the summary.";
+/// Before one that is read.
+const SUMMARIZED: &str =
+    "The conversation so far was replaced by this summary of it. Go on from it, and do not repeat what is done.";
+
+/// The conversation ends with a question for its short form.
+fn ask_for_summary(conversation: &mut Conversation) {
+    let parts = vec![MessagePart::Text { text: SUMMARIZE.to_owned(), cache: None }];
+    conversation.turns.push(ConversationTurn { role: Role::User, parts });
+    conversation.tool_choice = Some(ToolChoice::None).filter(|_| !conversation.tools.is_empty());
+}
+
+/// What is said in place of a short form that the gateway had made.
+pub(super) fn remembered(encrypted: &str) -> Option<String> {
+    summary(encrypted).map(|text| format!("{SUMMARIZED}\n\n{text}"))
+}
 
 /// Members that the answer repeats, as far as they fit.
 fn echo_of(body: &Map<String, Value>) -> Map<String, Value> {
@@ -271,7 +298,7 @@ fn tool_choice(value: Value, losses: &mut Losses) -> Result<Option<ToolChoice>, 
 
 fn read_text(mut text: ObjectMembers, conversation: &mut Conversation) -> Result<(), Invalid> {
     if let Some(format) = text.object("format")? {
-        conversation.format = read_format(format, &mut conversation.losses)?;
+        conversation.format = read_format(format, &mut conversation.losses)?.filter(|_| !conversation.compacts);
     }
     conversation.verbosity = text.string("verbosity")?.filter(|word| word != "medium");
     text.tell_rest(&mut conversation.losses);
@@ -353,6 +380,8 @@ impl ItemReader<'_> {
             "local_shell_call" if item.text("call_id").is_some() => self.shell(&mut item)?,
             "local_shell_call_output" => self.shell_output(&mut item)?,
             "reasoning" => self.reasoning(&mut item)?,
+            "compaction_trigger" => self.conversation.compacts = true,
+            kind if COMPACTIONS.contains(&kind) && self.summary(&mut item) => {}
             "tool_search_call" if item.text("call_id").is_some() => self.search(&mut item)?,
             FOUND if item.text("call_id").is_some() => self.found(&mut item)?,
             _ if RUN_BY_VENDOR.contains(&kind.as_str()) || kind == FOUND => {
@@ -433,6 +462,15 @@ impl ItemReader<'_> {
         let (name, parts) = (Some(SEARCH.to_owned()), vec![MessagePart::Text { text, cache: None }]);
         self.conversation.add_result(ToolResult { call_id, name, parts, ..ToolResult::default() });
         Ok(())
+    }
+
+    /// False: another vendor made it, and nobody else can open it.
+    fn summary(&mut self, item: &mut ObjectMembers) -> bool {
+        let Some(text) = item.text("encrypted_content").and_then(remembered) else { return false };
+        item.take("encrypted_content");
+        let parts = vec![MessagePart::Text { text, cache: None }];
+        self.conversation.turns.push(ConversationTurn { role: Role::User, parts });
+        true
     }
 
     fn message(&mut self, item: &mut ObjectMembers) -> Result<(), Invalid> {
@@ -707,6 +745,18 @@ impl CallForm {
     pub fn is_whole(self) -> bool {
         matches!(self, CallForm::Search | CallForm::Shell)
     }
+}
+
+/// The own names of tools in namespaces, each with its joined one: some models call a tool by its own. Not those that several
+/// tools have.
+pub fn own_names(conversation: &Conversation) -> Vec<(String, String)> {
+    let known = Namespaces::of(&conversation.echo).names;
+    let is_alone = |own: &String| {
+        let alike = known.values().filter(|(_, other)| other == own);
+        alike.count() == 1 && conversation.tools.iter().all(|tool| tool.name != *own)
+    };
+    let own = known.iter().filter(|(_, (_, own))| is_alone(own));
+    own.map(|(joined, (_, own))| (own.clone(), joined.clone())).collect()
 }
 
 impl Namespaces {

@@ -14,7 +14,8 @@ mod writer;
 
 use serde_json::Value;
 
-pub use conversation::{check, conversation};
+use conversation::{COMPACTIONS, remembered};
+pub use conversation::{check, conversation, own_names};
 pub use read::read;
 pub use reader::ResponsesReader;
 pub use request::request;
@@ -22,6 +23,7 @@ pub use whole::{ResponseWhole, events_of_whole};
 pub use writer::{OpenMessage, ResponsesWriter, error_event, error_event_behind};
 
 use crate::client_error::{ErrorShape, Invalid};
+use crate::json::values::json;
 use crate::stream::event_reader::{EventData, data_of};
 use crate::stream::sse::SseEvent;
 use crate::translate::signature::{RemovedReasoning, cleaned};
@@ -45,14 +47,23 @@ pub fn is_error_event(event: &SseEvent) -> bool {
 pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
     cleaned(body, taken, |request| {
         let Some(items) = request.get_mut("input").and_then(Value::as_array_mut) else { return false };
+        let remembers = items.iter_mut().map(remember).filter(|said| *said).count() > 0;
         let before = items.len();
         items.retain(|item| !is_reasoning(item) || !taken.takes(item, &["encrypted_content"]));
         let found = items.len() < before;
         if found && taken == RemovedReasoning::All {
             items.iter_mut().for_each(unname);
         }
-        found
+        found || remembers && taken == RemovedReasoning::Foreign
     })
+}
+
+/// A short form that the gateway had made becomes what a user says: the vendor cannot open it.
+fn remember(item: &mut Value) -> bool {
+    let is_compaction = COMPACTIONS.iter().any(|kind| item["type"] == *kind);
+    let text = item["encrypted_content"].as_str().filter(|_| is_compaction).and_then(remembered);
+    let said = text.map(|text| json!({ "type": "message", "role": "user", "content": text }));
+    said.map(|said| *item = said).is_some()
 }
 
 fn is_reasoning(item: &Value) -> bool {

@@ -18,7 +18,7 @@ use crate::dialects::responses::conversation::{CallForm, Namespaces};
 use crate::dialects::responses::{ErrorShape, SseEvent};
 use crate::json::numbers::object;
 use crate::json::values::{PutMember, json};
-use crate::translate::signature::{SignatureOwner, UNSIGNED, append, of_call, of_redacted, own, shown};
+use crate::translate::signature::{SignatureOwner, UNSIGNED, append, of_call, of_redacted, of_summary, own, shown};
 use crate::translate::{AnswerPiece, Citation, FinishReason, WritePieces};
 
 /// Writes one stream.
@@ -41,6 +41,8 @@ pub struct ResponsesWriter {
     finish: Option<FinishReason>,
     /// The message with the audio, once there is any. It stays open to the end.
     sound: Option<OpenSound>,
+    /// The short form of the conversation so far. None: it is an answer.
+    summary: Option<String>,
 }
 
 /// The open item, if it is not a call.
@@ -60,6 +62,14 @@ impl WritePieces for ResponsesWriter {
             return self.start(out);
         }
         self.start(out);
+        if let Some(summary) = &mut self.summary
+            && !matches!(piece, AnswerPiece::Finish { .. } | AnswerPiece::Usage(_))
+        {
+            if let AnswerPiece::Text { index: 0, text } = piece {
+                summary.push_str(&text);
+            }
+            return;
+        }
         match piece {
             AnswerPiece::Text { index: 0, text } => self.say(OutputText::Text, &text, out),
             AnswerPiece::Refusal { index: 0, text } => self.say(OutputText::Refusal, &text, out),
@@ -93,6 +103,12 @@ impl WritePieces for ResponsesWriter {
         self.close(status, out);
         for call in std::mem::take(&mut self.calls).into_values() {
             self.close_call(call, status, out);
+        }
+        if let Some(text) = self.summary.take().filter(|text| !text.trim().is_empty()) {
+            let (index, id) = self.reserve("cmp");
+            let item = json!({ "id": id, "type": "compaction", "encrypted_content": of_summary(text.trim()) });
+            self.added(index, item.clone(), out);
+            self.done(index, item, out);
         }
         if let Some(sound) = self.sound.take() {
             let (index, item) = sound.close(&mut self.numbered, out);
@@ -134,7 +150,13 @@ impl ResponsesWriter {
             usage: None,
             finish: None,
             sound: None,
+            summary: None,
         }
+    }
+
+    /// The same for an answer that is the short form of its conversation: one item.
+    pub fn compacting(self, compacts: bool) -> ResponsesWriter {
+        ResponsesWriter { summary: compacts.then(String::new), ..self }
     }
 
     fn start(&mut self, out: &mut BytesMut) {

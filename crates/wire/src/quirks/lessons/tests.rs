@@ -64,6 +64,10 @@ fn taught(surface: Surface, refusal: &str) -> String {
         Surface::Responses => responses(),
         _ => chat(),
     };
+    taught_by(surface, &request, refusal)
+}
+
+fn taught_by(surface: Surface, request: &Value, refusal: &str) -> String {
     let betas = if surface == Surface::Messages { BETAS.to_vec() } else { Vec::new() };
     let body = request.to_string();
     let request =
@@ -432,4 +436,247 @@ fn a_refusal_of_a_name_teaches_how_long_it_may_be() {
     ] {
         assert_eq!(most(surface, &body, words), expected, "{words}");
     }
+}
+
+/// A request that has no more than what is refused; how it is refused, in the words of a thread of 2025 or 2026, which stands before
+/// the row; and what is done.
+type FoundRow = (Surface, Value, &'static str, &'static str);
+
+fn check_found(table: &[FoundRow]) {
+    let wrong = table.iter().filter_map(|(surface, request, words, expected)| {
+        let refusal = if words.starts_with(['{', '[']) { (*words).to_owned() } else { said(words) };
+        let taught = taught_by(*surface, request, &refusal);
+        (taught != *expected).then(|| format!("{words}\n  teaches {taught:?}, not {expected:?}"))
+    });
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), table.len(), wrong.join("\n"));
+}
+
+/// A question with these members.
+fn with(members: Value) -> Value {
+    let mut request = json!({"max_tokens": 9_000, "messages": [{"role": "user", "content": "a"}]});
+    request.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    request
+}
+
+/// A conversation whose answer has these members.
+fn turn(members: Value) -> Value {
+    let mut turn = json!({"role": "assistant", "content": "b"});
+    turn.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    json!({"messages": [{"role": "user", "content": "a"}, turn, {"role": "user", "content": "c"}]})
+}
+
+#[test]
+fn refused_chats_of_public_threads_teach() {
+    check_found(&[
+        // karthink/gptel#774
+        (
+            Surface::Chat,
+            turn(json!({"reasoning": "t"})),
+            "'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2' : property 'reasoning' is unsupported, did you mean 'role'?)]",
+            "without past reasoning",
+        ),
+        // CherryHQ/cherry-studio#16790
+        (
+            Surface::Chat,
+            turn(json!({"reasoning_content": "t"})),
+            r#"{"message":"messages.2.assistant.reasoning_content: property 'messages.2.assistant.reasoning_content' is unsupported","type":"invalid_request_error","param":"validation_error","code":"wrong_api_format"}"#,
+            "past_reasoning",
+        ),
+        // nomtek/mistralai_client_dart#44
+        (
+            Surface::Chat,
+            turn(json!({"name": "me"})),
+            r#"{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body","messages",0,"user","name"],"msg":"Extra inputs are not permitted","input":null}]},"type":"invalid_request_error"}"#,
+            "without messages.name",
+        ),
+        // mistralai/mistral-vibe#1117
+        (
+            Surface::Chat,
+            with(json!({"reasoning_effort": "medium"})),
+            "reasoning_effort medium is not one of ['low', 'high', 'max']",
+            "without reasoning_effort",
+        ),
+        // BerriAI/litellm#6456
+        (
+            Surface::Chat,
+            with(json!({"parallel_tool_calls": false})),
+            "litellm.UnsupportedParamsError: anthropic does not support parameters: {'parallel_tool_calls': False}, for model=m. To drop these, set `litellm.drop_params=True`",
+            "without parallel_tool_calls",
+        ),
+        // microsoft/vscode#282170
+        (
+            Surface::Chat,
+            with(json!({"top_p": 0.9, "temperature": 1.0})),
+            r#"{"error":{"message":"Unsupported parameter: 'top_p' is not supported with this model.","code":"invalid_request_body"}}"#,
+            "without top_p",
+        ),
+        // fanenr/chatbot#21
+        (
+            Surface::Chat,
+            with(json!({"store": true, "stop": ["x"]})),
+            "property 'store' is unsupported, did you mean 'stop'?",
+            "without store",
+        ),
+    ]);
+}
+
+#[test]
+fn refused_settings_of_messages_in_public_threads_teach() {
+    let effort = |level: &str| with(json!({"output_config": {"effort": level}}));
+    check_found(&[
+        // MoonshotAI/Kimi-K2#141
+        (
+            Surface::Messages,
+            with(json!({"thinking": {"type": "disabled"}})),
+            "invalid thinking: only type=enabled is allowed for this model",
+            "without thinking",
+        ),
+        // BerriAI/litellm#27168
+        (
+            Surface::Messages,
+            with(json!({"thinking": {"type": "adaptive"}})),
+            "adaptive thinking is not supported on this model",
+            "without thinking",
+        ),
+        (
+            Surface::Messages,
+            effort("xhigh"),
+            "This model does not support effort level 'xhigh'. Supported levels: high, low, max, medium.",
+            "without output_config.effort",
+        ),
+        (
+            Surface::Messages,
+            with(json!({"thinking": {"type": "adaptive", "block_binding": "x"}})),
+            "thinking.adaptive.block_binding: Extra inputs are not permitted",
+            "without thinking.block_binding",
+        ),
+        // workglow-dev/libs#746
+        (
+            Surface::Messages,
+            with(json!({"temperature": 0.0, "thinking": {"type": "enabled", "budget_tokens": 2_000}})),
+            "`temperature` may only be set to 1 when thinking is enabled",
+            "without temperature",
+        ),
+        (
+            Surface::Messages,
+            with(json!({"tool_choice": {"type": "any"}, "thinking": {"type": "enabled", "budget_tokens": 2_000}})),
+            "Thinking may not be enabled when tool_choice forces tool use.",
+            "forced_tools",
+        ),
+        // BerriAI/litellm#7416
+        (
+            Surface::Messages,
+            with(json!({"context_management": {"edits": []}})),
+            r#"{"message":"The model returned the following errors: Malformed input request: #: extraneous key [context_management] is not permitted, please reformat your input and try again."}"#,
+            "without context_management",
+        ),
+    ]);
+}
+
+#[test]
+fn refused_turns_of_messages_in_public_threads_teach() {
+    let system = json!({"role": "system", "content": [], "output_config": {"effort": "high"}});
+    check_found(&[
+        // NomaDamas/CozyClay#403
+        (
+            Surface::Messages,
+            with(json!({"messages": [{"role": "user", "content": "a"}, system]})),
+            "messages.1.output_config: Extra inputs are not permitted",
+            "without messages.output_config",
+        ),
+        // Lordymine/opencode-go-cli#7
+        (
+            Surface::Messages,
+            with(
+                json!({"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "i", "name": "f", "input": {}}]}]}),
+            ),
+            r#"{"type":"error","error":{"type":"api_error","message":"Provider returned error","metadata":{"raw":"{\"error\":{\"message\":\"thinking is enabled but reasoning_content is missing in assistant tool call message at index 8\"}}"}}}"#,
+            "past_reasoning",
+        ),
+        // the words of servers whose schema of results has text and images alone
+        (
+            Surface::Messages,
+            with(json!({"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i",
+                "content": [{"type": "tool_reference", "tool_name": "f"}]}]}]})),
+            "messages.0.content.0.tool_result.content.0: Input tag 'tool_reference' found using 'type' does not match any of the expected tags: 'text', 'image'",
+            "claude",
+        ),
+    ]);
+}
+
+#[test]
+fn refused_items_and_parts_of_public_threads_teach() {
+    let item = |members: Value| {
+        let mut item = json!({"type": "reasoning", "summary": []});
+        item.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        json!({"input": [{"role": "user", "content": "a"}, item]})
+    };
+    let thinks = |config: Value| json!({"contents": [], "generationConfig": {"thinkingConfig": config}});
+    let part = |kind: &str, members: Value| json!({"contents": [{"role": "user", "parts": [{ (kind): members }]}]});
+    check_found(&[
+        // 1jehuang/jcode#1028
+        (
+            Surface::Responses,
+            item(json!({"status": "completed"})),
+            r#"{"error":{"code":"unknown_parameter","message":"Unknown parameter: 'input[1].status'.","param":"input[1].status","type":"invalid_request_error"}}"#,
+            "without input.status",
+        ),
+        // BerriAI/litellm#27091
+        (
+            Surface::Responses,
+            json!({"input": "a", "reasoning": {"effort": "high"}}),
+            "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
+            "without reasoning.effort",
+        ),
+        // RooCodeInc/Roo-Code#10700
+        (
+            Surface::Gemini,
+            thinks(json!({"thinkingLevel": "high"})),
+            r#"{"error":{"message":"{\"error\": {\"code\": 400, \"message\": \"Thinking level is not supported for this model.\", \"status\": \"INVALID_ARGUMENT\"}}","code":400,"status":"Bad Request"}}"#,
+            "without generationConfig.thinkingConfig",
+        ),
+        // jenslys/opencode-gemini-auth#14
+        (
+            Surface::Gemini,
+            thinks(json!({"thinkingLevel": "medium"})),
+            "Unable to submit request because thinking_level MEDIUM is not supported by this model. Learn more: https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/gemini",
+            "without generationConfig.thinkingConfig.thinkingLevel",
+        ),
+        // immersive-translate/immersive-translate#2976
+        (
+            Surface::Gemini,
+            thinks(json!({"thinkingBudget": 0})),
+            "thinking_config is not supported.",
+            "without generationConfig.thinkingConfig",
+        ),
+        // google-gemini/gemini-cli#13972
+        (
+            Surface::Gemini,
+            part("functionResponse", json!({"id": "i", "name": "f", "response": {}})),
+            r#"{"error":{"code":400,"message":"Invalid JSON payload received. Unknown name \"id\" at 'contents[0].parts[0].function_response': Cannot find field.","status":"INVALID_ARGUMENT"}}"#,
+            "without contents.parts.functionResponse.id",
+        ),
+    ]);
+}
+
+#[test]
+fn a_setting_in_an_object_is_named_as_others_are() {
+    let gemini = |config: Value| json!({"contents": [], "generationConfig": config});
+    check_found(&[
+        (
+            Surface::Gemini,
+            gemini(json!({"temperature": 0.3, "topP": 0.9})),
+            "Unable to submit request because temperature must be 1 for this model.",
+            "without generationConfig.temperature",
+        ),
+        (Surface::Gemini, gemini(json!({"seed": 7})), "seed is not supported", "without generationConfig.seed"),
+        (
+            Surface::OllamaChat,
+            json!({"messages": [], "options": {"seed": 7}}),
+            "seed is not supported",
+            "without options.seed",
+        ),
+        (Surface::Gemini, gemini(json!({"stopSequences": ["x"]})), "you may stop the server", ""),
+    ]);
 }

@@ -155,7 +155,7 @@ fn stream(surface: Surface, dialect: Dialect, pieces: &[AnswerPiece]) -> Bytes {
         Dialect::Ollama => Surface::OllamaChat,
         Dialect::Bedrock => return frames(pieces),
     };
-    let (mut writer, mut out) = (writer.writer("m", true, false, &Default::default()), BytesMut::new());
+    let (mut writer, mut out) = (writer.writer("m", true, false, false, &Default::default()), BytesMut::new());
     pieces.iter().for_each(|piece| writer.write(piece.clone(), &mut out));
     writer.end(&mut out);
     out.freeze()

@@ -228,7 +228,7 @@ fn a_character_that_a_server_cuts_is_whole_on_every_surface() {
         for surface in SURFACES {
             let (mut reader, mut pieces) = (dialect.reader(), Vec::new());
             cut(dialect, &stream).iter().for_each(|event| reader.read(event, &mut pieces));
-            let (mut writer, mut out) = (surface.writer("m", true, false, &Default::default()), BytesMut::new());
+            let (mut writer, mut out) = (surface.writer("m", true, false, false, &Default::default()), BytesMut::new());
             pieces.into_iter().for_each(|piece| writer.write(piece, &mut out));
             writer.end(&mut out);
             let text = String::from_utf8(out.to_vec()).unwrap();

@@ -102,7 +102,7 @@ pub(super) fn through(dialect: Dialect, surface: Surface, answer: &Value) -> Val
     while let Some(event) = decoder.next_event().unwrap() {
         reader.read(&event, &mut pieces);
     }
-    let (mut writer, mut out) = (surface.writer("asked", true, false, &Default::default()), BytesMut::new());
+    let (mut writer, mut out) = (surface.writer("asked", true, false, false, &Default::default()), BytesMut::new());
     pieces.into_iter().for_each(|piece| writer.write(piece, &mut out));
     writer.end(&mut out);
     let (mut growing, mut decoder) = (surface.growing(), surface.dialect().framing().decoder(1 << 20));

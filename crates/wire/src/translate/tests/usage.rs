@@ -178,7 +178,7 @@ fn told(surface: Surface, answer: Bytes) -> Usage {
 
 fn translated(mut reader: Box<dyn ReadPieces>, events: &[Bytes], surface: Surface) -> Bytes {
     let (mut writer, mut out, mut pieces) =
-        (surface.writer("m", true, false, &Arc::default()), BytesMut::new(), Vec::new());
+        (surface.writer("m", true, false, false, &Arc::default()), BytesMut::new(), Vec::new());
     events.iter().for_each(|raw| reader.read(&SseEvent { raw: raw.clone() }, &mut pieces));
     pieces.into_iter().for_each(|piece| writer.write(piece, &mut out));
     writer.end(&mut out);

@@ -78,6 +78,19 @@ fn a_call_gets_the_tool_s_own_names_back() {
 }
 
 #[test]
+fn a_model_may_call_a_tool_by_its_own_name() {
+    let two = with_tools(
+        &json!([namespace("a", &["read", "both"]), namespace("b", &["both", "f"]), { "type": "function", "name": "f" }]),
+    );
+    for (called, namespace) in [("read", Some("a")), ("a__both", Some("a")), ("both", None), ("f", None)] {
+        for item in items_of_a_call(&two, called) {
+            assert_eq!(item.get("namespace").and_then(Value::as_str), namespace, "{item}");
+            assert_eq!(item["name"], called.trim_start_matches("a__"));
+        }
+    }
+}
+
+#[test]
 fn a_long_name_is_shortened_and_found_again() {
     let long = ["w".repeat(60), format!("{}x", "w".repeat(60)), "é".repeat(40)];
     let body = with_tools(&json!([namespace("mcp__sky", &long.each_ref().map(String::as_str))]));

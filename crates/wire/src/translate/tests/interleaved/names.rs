@@ -1,10 +1,12 @@
 //! Tools whose names the upstream does not take: no such name goes up, and every client gets its own ones back.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::*;
-use crate::translate::ToolNames;
 use crate::translate::tool_names::{each_name, fits};
+use crate::translate::{NameRestorer, ToolNames};
 
 const LONG: &str = "mcp__a_server_with_quite_a_long_name__and_a_tool_whose_name_is_as_long_as_its_use/";
 
@@ -127,4 +129,62 @@ fn names_that_are_alike_stay_apart_and_are_the_same_each_time() {
     assert_ne!(up(&beside, &one), taken, "another tool has that name");
     assert_eq!(beside.asked(&taken), taken);
     assert_eq!((made(&["f", "g-h_9"]), made(&["a.b"]).is_some()), (None, true));
+}
+
+/// A name that came in pieces is put back where it is whole, and another one that begins alike is not lost.
+#[test]
+fn a_name_in_pieces_is_put_back_in_the_client_s_own_dialect() {
+    let names = Arc::new(ToolNames::of([LONG, "n"].into_iter(), 64).unwrap());
+    let mut sent = LONG.to_owned();
+    names.send(&mut sent);
+    let chunk = |function: Value, finish: Option<&str>| {
+        let calls = json!([{"index": 1, "function": function}]);
+        let delta = if function.is_null() { json!({}) } else { json!({"tool_calls": calls}) };
+        let chunk = json!({"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
+        Bytes::from(format!("data: {chunk}\n\n"))
+    };
+    let named = |name: &str| json!({"name": name, "arguments": ""});
+    let told = |pieces: Vec<Bytes>| {
+        let mut restorer = NameRestorer::of(&names).unwrap();
+        let told: Vec<Bytes> = pieces.iter().map(|piece| restorer.restored(piece)).collect();
+        let mut calls = String::new();
+        for event in told {
+            let data: Value = serde_json::from_slice(event.strip_prefix(b"data: ").unwrap().trim_ascii()).unwrap();
+            for call in data["choices"][0]["delta"]["tool_calls"].as_array().into_iter().flatten() {
+                assert_eq!(call["index"], 1);
+                for member in ["name", "arguments"] {
+                    calls += call["function"][member].as_str().unwrap_or_default();
+                }
+            }
+        }
+        calls
+    };
+    let arguments = || chunk(json!({"arguments": "{}"}), None);
+    let end = || chunk(Value::Null, Some("tool_calls"));
+    let (one, two) = sent.split_at(9);
+    let (three, four) = two.split_at(30);
+    assert_eq!(told(vec![chunk(named(one), None), chunk(named(two), None), arguments(), end()]), format!("{LONG}{{}}"));
+    let in_three =
+        vec![chunk(named(one), None), chunk(named(three), None), chunk(named(four), None), arguments(), end()];
+    assert_eq!(told(in_three), format!("{LONG}{{}}"));
+    assert_eq!(told(vec![chunk(named("n"), None), arguments(), end()]), "n{}", "its own name begins the other");
+    assert_eq!(told(vec![chunk(named("n"), None), end()]), "n", "and it has no arguments");
+    assert_eq!(told(vec![chunk(named(&sent), None), arguments(), end()]), format!("{LONG}{{}}"));
+}
+
+#[test]
+fn the_name_of_a_namespace_goes_up_and_comes_back_as_another() {
+    let body = json!({ "model": "m", "input": [
+        { "type": "function_call", "call_id": "c", "namespace": LONG, "name": "f", "arguments": "{}" },
+        { "role": "user", "content": "x" },
+    ], "tools": [{ "type": "namespace", "name": LONG, "tools": [{ "type": "function", "name": "f" }] }] });
+    let mut options = TranslationOptions::of_model(Dialect::Responses, "m");
+    options.quirks.tool_name_max = Some(64);
+    let request = requested(Surface::Responses, &body.to_string(), Dialect::Responses, &options);
+    let sent: Value =
+        serde_json::from_slice(&request.body_for("m", crate::dialect::AnswerForm::Plain).joined()).unwrap();
+    let name = sent["tools"][0]["name"].as_str().unwrap();
+    assert!(fits(name, 64) && sent["input"][0]["namespace"] == name, "{sent}");
+    let item = |namespace: &str| Bytes::from(json!({ "item": { "name": "f", "namespace": namespace } }).to_string());
+    assert_eq!(ResponseTranslation::new(&request, "m", false).named(item(name)), item(LONG));
 }
