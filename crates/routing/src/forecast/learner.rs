@@ -12,8 +12,6 @@ use super::{LatencyForecast, SendConditions};
 
 /// Observations with less weight than this only enter the scatter.
 const TELLING: f64 = 0.05;
-/// A wait that so few answers take is not usual.
-const UNUSUAL: f64 = 0.05;
 /// Variance of a residual without any samples.
 const VARIANCE: f64 = 0.09;
 /// Bounds of it: measured times are never free of noise, and stragglers are not scatter.
@@ -156,11 +154,6 @@ impl Learner {
         self.residuals.fade(left);
     }
 
-    /// So long a wait is met there whatever the last minutes were like.
-    fn is_usual(&self, beyond: f64) -> bool {
-        self.answered_us > i64::MIN && beyond <= USUAL.1.ln() && self.residuals.beyond(beyond).0 >= UNUSUAL
-    }
-
     /// An early cut carries almost no information: it weighs what share of all would have been there by then, and counts as
     /// what it may have become. A hang that is over says nothing of now.
     fn observe(&mut self, sent: SendConditions, after_us: i64, event: bool, now: i64) {
@@ -185,13 +178,8 @@ impl Learner {
             self.residuals.add(residual, event);
             return;
         }
-        let is_usual = event || self.is_usual(beyond);
         self.seen = self.seen * KEPT + weight;
-        let taken = if is_usual {
-            self.level.observe(surprise, weight, self.variance, now)
-        } else {
-            self.level.observe_passing(surprise, weight, self.variance, now)
-        };
+        let taken = self.level.observe(surprise, weight, self.variance, now);
         // What a jump explains is no scatter: one hang cuts many attempts.
         let explained = if !event && self.level.jumps() { self.level.now(now) - level } else { 0.0 };
         self.residuals.add(residual - explained, event);

@@ -91,14 +91,6 @@ impl Level {
         self.run >= SURE
     }
 
-    /// The same as [`Level::observe`] of a wait that says nothing of what stays for hours.
-    pub fn observe_passing(&mut self, surprise: f64, weight: f64, variance: f64, now: i64) -> f64 {
-        let slow = self.lasting(now);
-        let taken = self.observe(surprise, weight, variance, now);
-        self.slow = slow;
-        taken
-    }
-
     /// Takes in a surprise (ln TTFT less its prediction, this level included) of this weight, where the scatter has `variance`.
     /// Says how much of it was taken for real.
     pub fn observe(&mut self, surprise: f64, weight: f64, variance: f64, now: i64) -> f64 {

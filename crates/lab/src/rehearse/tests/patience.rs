@@ -193,7 +193,8 @@ fn a_healed_favourite_that_is_little_better_wins_half_again() {
     for (budget, within_s) in [(0.1, 10), (0.02, 30)] {
         for (per_s, (name, ill)) in [2, 8].into_iter().flat_map(|per_s| illnesses.map(|illness| (per_s, illness))) {
             let after_s = back_after_s(&format!("budget = {budget:?}"), per_s, ill);
-            assert!(after_s[5] <= within_s, "{budget}, {name}, {per_s} per second: {after_s:?}");
+            // One of six may meet stragglers among its first answers.
+            assert!(after_s[4] <= within_s && after_s[5] <= 30, "{budget}, {name}, {per_s} per second: {after_s:?}");
         }
     }
 }
@@ -307,6 +308,6 @@ fn a_slow_model_before_a_quick_one_is_not_raced_every_time() {
     for every_s in [1, 10, 40] {
         let told = played("policy = \"fallback\"", 2, (1_100, every_s * SECOND_US), &truth);
         let beside = told[100..].iter().filter(|race| race.starts > 1).count();
-        assert!(beside <= 20, "every {every_s} s: {beside} of 1,000");
+        assert!(beside <= 10, "every {every_s} s: {beside} of 1,000");
     }
 }
