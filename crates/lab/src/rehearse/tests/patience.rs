@@ -160,8 +160,11 @@ fn a_healed_favourite_is_found_again() {
     }
 }
 
+/// What an attempt at an ill upstream becomes.
+type Illness = fn(&Dispatch) -> SimulatedResponse;
+
 /// After how many seconds one of 600 ms that was ill for a minute wins half of twenty requests against one of 760 ms, by seed.
-fn back_after_s(lines: &str, per_s: i64, ill: fn(&Dispatch) -> SimulatedResponse) -> Vec<i64> {
+fn back_after_s(lines: &str, per_s: i64, ill: Illness) -> Vec<i64> {
     let ill_until = 180 * SECOND_US;
     let after_s = |seed: usize| {
         let truth = |dispatch: &Dispatch| {
@@ -185,7 +188,7 @@ fn back_after_s(lines: &str, per_s: i64, ill: fn(&Dispatch) -> SimulatedResponse
 
 #[test]
 fn a_healed_favourite_that_is_little_better_wins_half_again() {
-    let illnesses: [(&str, fn(&Dispatch) -> SimulatedResponse); 3] = [
+    let illnesses: [(&str, Illness); 3] = [
         ("fails", |_| SimulatedResponse::Fails { after_us: 50 * MS }),
         ("hangs", |_| SimulatedResponse::Hangs),
         ("slow", |dispatch| about(dispatch, 3_000.0)),
