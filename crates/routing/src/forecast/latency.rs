@@ -19,7 +19,7 @@ const UNKNOWN: f64 = 2.5;
 const FORGOTTEN_US: f64 = 86_400e6;
 
 /// The least and the most of a high quantile of what is usual, in usual medians. After a hang the quantile alone would be far too high.
-const USUAL: (f64, f64) = (2.0, 8.0);
+pub(crate) const USUAL: (f64, f64) = (2.0, 8.0);
 
 /// What is usual at an upstream, by its answers alone.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! Learns from every attempt at one upstream, winner or loser. Not for deciding: decisions read the [`LatencyForecast`].
 
 use super::breaks::Breaks;
-use super::latency::{UsualSpeed, fresh};
+use super::latency::{USUAL, UsualSpeed, fresh};
 use super::level::{CLAMP, Level};
 use super::load::LoadSlope;
 use super::residuals::{KEPT, LazyShape, Residuals};
@@ -155,7 +155,7 @@ impl Learner {
     }
 
     /// An early cut carries almost no information: it weighs what share of all would have been there by then, and counts as
-    /// what it may have become.
+    /// what it may have become. A hang that is over says nothing of now.
     fn observe(&mut self, sent: SendConditions, after_us: i64, event: bool, now: i64) {
         if after_us <= 0 {
             return;
@@ -169,12 +169,20 @@ impl Learner {
             let (survival, expected) = self.residuals.beyond(residual);
             (1.0 - survival, expected)
         };
-        self.residuals.add(residual, event);
+        let beyond = residual + level - self.level.lasting(now);
+        // It waited longer than stragglers do, and the upstream has been well since: it hung before that.
+        if !event && beyond > USUAL.1.ln() && now.saturating_sub(after_us) < self.answered_us {
+            return;
+        }
         if weight < TELLING {
+            self.residuals.add(residual, event);
             return;
         }
         self.seen = self.seen * KEPT + weight;
         let taken = self.level.observe(surprise, weight, self.variance, now);
+        // What a jump explains is no scatter: one hang cuts many attempts.
+        let explained = if !event && self.level.jumps() { self.level.now(now) - level } else { 0.0 };
+        self.residuals.add(residual - explained, event);
         let deviations = CLAMP * self.variance.sqrt();
         let usual = surprise.clamp(-deviations, deviations);
         let variance = self.variance + VARIANCE_RATE * weight * (usual * usual - self.variance);

@@ -96,6 +96,13 @@ impl Level {
     pub fn observe(&mut self, surprise: f64, weight: f64, variance: f64, now: i64) -> f64 {
         self.pass(now);
         let deviation = variance.sqrt();
+        // Slow ones come by chance, and quick ones do not: one answer as usual ends a jump up.
+        let most = SURPRISE * deviation;
+        if weight > TELLING && self.fast > most && surprise < -most && self.fast + surprise < most {
+            (self.fast, self.fast_variance) = (0.0, STATIONARY);
+            (self.run, self.confirmed) = (0, 0);
+            return surprise;
+        }
         if weight > TELLING {
             self.count(surprise, deviation, now);
         }
@@ -145,7 +152,7 @@ impl Level {
     }
 
     /// The present observations belong to a jump.
-    fn jumps(&self) -> bool {
+    pub fn jumps(&self) -> bool {
         self.run.abs() >= SURE || self.run.abs() >= RUN && self.run_until - self.run_since >= APART_US
     }
 
@@ -198,6 +205,18 @@ mod tests {
         told(&mut apart, 0.0, 1, 61);
         told(&mut apart, 1.6, 1, 62);
         assert!(apart.now(62 * SECOND) < 0.4, "two that do not follow each other are none: {apart:?}");
+    }
+
+    #[test]
+    fn one_answer_as_usual_ends_a_jump_up_and_one_that_is_only_quicker_does_not() {
+        let mut jumped = Level::new();
+        told(&mut jumped, 0.0, 60, 0);
+        told(&mut jumped, 2.0, 6, 60);
+        let (mut well, mut quicker) = (jumped, jumped);
+        told(&mut well, 0.1, 1, 66);
+        assert!(well.now(66 * SECOND).abs() < 0.1, "{well:?}");
+        told(&mut quicker, 1.2, 1, 66);
+        assert!(quicker.now(66 * SECOND) > 1.2, "{quicker:?}");
     }
 
     #[test]

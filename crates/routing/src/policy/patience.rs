@@ -53,12 +53,6 @@ impl PolicyState {
         forecast.usual_p95_us(sent, now_us)
     }
 
-    /// What is usual at this candidate's upstream, and no more than its slowest: see
-    /// [`LatencyForecast::usual_p95_us`](crate::forecast::LatencyForecast::usual_p95_us).
-    pub(super) fn usual_p95_us(&self, candidate: usize, now_us: i64) -> Option<i64> {
-        self.forecast(candidate).usual_p95_us(self.parts.candidates[candidate].conditions(), now_us)
-    }
-
     /// It has room, no rate limit was met there lately, it does not fail often, and no attempt waits there longer than usual. Those
     /// that cool down are no candidates.
     pub(super) fn is_usable(&self, candidate: usize, now_us: i64) -> bool {

@@ -15,6 +15,8 @@ const IN_PLACE: f64 = 0.5;
 /// The least and the most of that time, µs.
 const BESIDE_US: (f64, f64) = (1e6, 15e6);
 const IN_PLACE_US: (f64, f64) = (5e6, 300e6);
+/// Of its usual median the median of one that is slower than drift explains.
+const UNUSUAL: f64 = 2.0;
 
 impl PolicyState {
     /// Adds a revisit to this plan of a policy that learns, if one is due.
@@ -40,12 +42,8 @@ impl PolicyState {
             let away_us = now_us.saturating_sub(forecast.answered_us()) as f64;
             now_us.saturating_sub(last_us) as f64 >= (share * away_us).clamp(least, most)
         };
-        let is_unusual = |candidate: usize| {
-            let usual_us = self.usual_p95_us(candidate, now_us);
-            usual_us.is_some_and(|usual_us| (usual_us as f64) < self.median_now_us(candidate, now_us))
-        };
-        // It would lead if it were as usual, and is slower than it sometimes is, or was so several times in a row: with few requests
-        // a hang counts among what is sometimes. Less is drift: upstreams that are nearly alike lose and win the lead all the time, and
+        let is_unusual = |candidate: usize| self.median_now_us(candidate, now_us) > UNUSUAL * usual_us(candidate);
+        // It would lead if it were as usual, and is far slower, or was so several times in a row. Less is drift: upstreams that are nearly alike lose and win the lead all the time, and
         // asking each of them again cost two points of p99 at a budget of 2 %.
         let lost = |candidate: &usize| {
             let state = &self.parts.candidates[*candidate];

@@ -160,21 +160,45 @@ fn a_healed_favourite_is_found_again() {
     }
 }
 
+/// What an attempt at an ill upstream becomes.
+type Illness = fn(&Dispatch) -> SimulatedResponse;
+
+/// After how many seconds one of 600 ms that was ill for a minute wins half of twenty requests against one of 760 ms, by seed.
+fn back_after_s(lines: &str, per_s: i64, ill: Illness) -> Vec<i64> {
+    let ill_until = 180 * SECOND_US;
+    let after_s = |seed: usize| {
+        let truth = |dispatch: &Dispatch| {
+            let mut drawn = *dispatch;
+            drawn.request.id += 100_000 * seed;
+            match (dispatch.upstream, (ill_until - 60 * SECOND_US..ill_until).contains(&dispatch.at_us)) {
+                (0, true) => ill(&drawn),
+                (0, false) => about(&drawn, 600.0),
+                _ => about(&drawn, 760.0),
+            }
+        };
+        let told = played(lines, 2, (per_s as usize * 330, SECOND_US / per_s), &truth);
+        let is_half = |races: &[Told]| races.iter().filter(|race| race.winner == Some(0)).count() >= races.len() / 2;
+        let back = told.windows(20).find(|races| races[0].at_us >= ill_until && is_half(races));
+        back.map_or(i64::MAX, |races| (races[0].at_us - ill_until) / SECOND_US)
+    };
+    let mut all: Vec<i64> = (1..7).map(after_s).collect();
+    all.sort_unstable();
+    all
+}
+
 #[test]
 fn a_healed_favourite_that_is_little_better_wins_half_again() {
-    let ill = 120 * SECOND_US..180 * SECOND_US;
-    for (hangs, per_s) in [(false, 2), (false, 8), (true, 2)] {
-        let truth = |dispatch: &Dispatch| match (dispatch.upstream, ill.contains(&dispatch.at_us)) {
-            (0, true) if hangs => SimulatedResponse::Hangs,
-            (0, true) => about(dispatch, 3_000.0),
-            (0, false) => about(dispatch, 600.0),
-            _ => about(dispatch, 760.0),
-        };
-        let told = played("policy = \"adaptive\"\nbudget = 0.1", 2, (per_s * 250, SECOND_US / per_s as i64), &truth);
-        let is_half = |races: &[Told]| races.iter().filter(|race| race.winner == Some(0)).count() >= races.len() / 2;
-        let back = told.windows(20).find(|races| races[0].at_us >= ill.end && is_half(races));
-        let after_s = back.map(|races| (races[0].at_us - ill.end) / SECOND_US);
-        assert!(after_s.is_some_and(|after_s| after_s <= 10), "hangs {hangs}, {per_s} per second: {after_s:?}");
+    let illnesses: [(&str, Illness); 3] = [
+        ("fails", |_| SimulatedResponse::Fails { after_us: 50 * MS }),
+        ("hangs", |_| SimulatedResponse::Hangs),
+        ("slow", |dispatch| about(dispatch, 3_000.0)),
+    ];
+    for (budget, within_s) in [(0.1, 10), (0.02, 30)] {
+        for (per_s, (name, ill)) in [2, 8].into_iter().flat_map(|per_s| illnesses.map(|illness| (per_s, illness))) {
+            let after_s = back_after_s(&format!("budget = {budget:?}"), per_s, ill);
+            // One of six may meet stragglers among its first answers.
+            assert!(after_s[4] <= within_s && after_s[5] <= 30, "{budget}, {name}, {per_s} per second: {after_s:?}");
+        }
     }
 }
 

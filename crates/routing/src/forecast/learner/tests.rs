@@ -179,6 +179,20 @@ fn a_hang_that_lasts_teaches_nothing_of_what_is_usual() {
 }
 
 #[test]
+fn a_hang_of_before_says_nothing_once_one_that_was_sent_later_is_answered() {
+    let mut learner = steady(600);
+    (0..12).for_each(|request| learner.censored(sent(1000.0, 0), 3 * SECOND, (600 + request) * SECOND));
+    learner.first_token(sent(1000.0, 0), 300_000, 620 * SECOND);
+    let well_us = learner.forecast().median_us(sent(1000.0, 0), 620 * SECOND);
+    assert!(well_us < 400_000.0, "one answer as usual: {well_us}");
+    // They were sent during the hang, and are given up only now.
+    (0..12).for_each(|request| learner.censored(sent(1000.0, 0), 30 * SECOND, (621 + request) * SECOND));
+    let forecast = learner.forecast();
+    assert!(forecast.median_us(sent(1000.0, 0), 633 * SECOND) < 400_000.0);
+    assert!(forecast.shape.get().survival(1.5) < 0.01, "{}", forecast.shape.get().survival(1.5));
+}
+
+#[test]
 fn one_that_has_only_failed_stays_unknown() {
     let mut learner = Learner::new();
     for request in 0..10 {
