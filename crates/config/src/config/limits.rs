@@ -298,7 +298,7 @@ mod tests {
             assert_eq!(config.limits.is_empty(), !limits_alone, "{text}");
             assert_ne!(*config.limits, Limits::default(), "{text}");
         }
-        let day = Budget { day: Some(1), month: None };
+        let day = Budget { day: Some(1), ..Budget::default() };
         assert!(!Limits { budget: day, ..Limits::default() }.is_empty());
         assert!(Limits::default().is_empty());
     }
