@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::estimate::cost::CostSum;
-use crate::estimate::cost::CostSum;
 use crate::record::sample;
 use crate::report::question::from_pairs;
 use crate::report::usage::{self, UsageAnswer, UsageQuestion};
