@@ -396,3 +396,19 @@ async fn weeks_and_all_time_are_periods_too() {
         gateway.stop().await;
     }
 }
+
+#[tokio::test]
+async fn a_client_that_leaves_is_charged_for_what_came() {
+    let fake = FakeProvider::answering(|_| Script::sse().role().token("word ").token("word ").until_closed()).await;
+    let gateway = priced(&[&fake], &format!("{ANN}budget.day = 100")).start().await;
+    for left in 0..5 {
+        let mut client = send(&gateway, "ann", CHAT, &of_ann(Some(20_000))).await;
+        assert_eq!(client.head().await.status, 200);
+        client.event().await.unwrap();
+        client.close();
+        fake.closed(left).await;
+    }
+    let spent = spent(&gateway, &user("ann")).await;
+    assert!(spent <= 5 * 2_000 * TOKEN, "five long requests that were left at once are not {} USD", spent as f64 / 1e9);
+    gateway.stop().await;
+}

@@ -193,7 +193,18 @@ struct ReservedAttempt {
     ordinal: i64,
     cost: AttemptCost,
     reserved: [i64; LEVELS_MAX],
+    /// What came of it costs so much, with some more.
+    grown: i64,
     is_booked: bool,
+}
+
+impl ReservedAttempt {
+    /// What it counts as at a level if nobody knows its cost: what it reserved; of a caller whose usual answer is not known yet, the usual
+    /// one of the model, or what came.
+    fn likely(&self, place: usize, limits: &Limits) -> i64 {
+        let unknown = self.cost.least.filter(|_| limits.reserve == Reserve::Usual);
+        unknown.map_or(self.reserved[place], |least| least.max(self.grown).min(self.reserved[place]))
+    }
 }
 
 impl Hold {
@@ -237,7 +248,7 @@ impl Hold {
             level.subject.note(used);
         }
         state.first = None;
-        state.attempts.push(ReservedAttempt { ordinal, cost, reserved, is_booked: false });
+        state.attempts.push(ReservedAttempt { ordinal, cost, reserved, grown: 0, is_booked: false });
         Some(AttemptReservation { of: Some((self.clone(), ordinal)), grows_at: 0 })
     }
 
@@ -246,6 +257,7 @@ impl Hold {
         let attempt = state.attempts.iter_mut().find(|attempt| attempt.ordinal == ordinal && !attempt.is_booked);
         let Some(attempt) = attempt else { return };
         let grown = attempt.cost.grown(tokens);
+        attempt.grown = grown;
         for (place, LimitLevel { limits, .. }) in self.levels.0.iter().enumerate() {
             let is_usual = limits.reserve == Reserve::Usual && !attempt.cost.is_free(limits);
             let more = grown - attempt.reserved[place];
@@ -293,7 +305,9 @@ impl Hold {
             let (cost, is_estimate) = match known {
                 _ if attempt.cost.is_free(&level.limits) => (0, false),
                 KnownCost::Exact(cost) => (cost.saturating_sub(attempt.cost.paid_at(&level.limits)), false),
-                KnownCost::Within(least, most) => (reserved.min(most.unwrap_or(i64::MAX)).max(least), true),
+                KnownCost::Within(least, most) => {
+                    (attempt.likely(place, &level.limits).min(most.unwrap_or(i64::MAX)).max(least), true)
+                }
             };
             let exposed = attempt.cost.exposes(&level.limits);
             self.in_periods(place, |period| {

@@ -36,6 +36,7 @@ struct PlainAttempt {
     reserved: Vec<i64>,
     exposed: Vec<i64>,
     grows_at: u64,
+    grown: i64,
     /// What it cost at each level, and whether that is an estimate.
     booked: Option<Vec<(i64, bool)>>,
 }
@@ -324,7 +325,7 @@ impl Play {
             let exposed = request.limits.iter().map(|limits| if free(cost, limits) { 0 } else { cost.exposed });
             let (reserved, exposed) = (expected.unwrap(), exposed.collect());
             request.first = None;
-            request.attempts.push(PlainAttempt { cost, reserved, exposed, grows_at: 0, booked: None });
+            request.attempts.push(PlainAttempt { cost, reserved, exposed, grows_at: 0, grown: 0, booked: None });
             running.reservations.push((running.started, cost, reservation));
             running.started += 1;
         }
@@ -343,6 +344,7 @@ impl Play {
             attempt.grows_at = tokens + 128;
             let AttemptCost { prompt, token, max, .. } = attempt.cost;
             let grown = max.min(prompt + ((tokens + 256) as f64 * token).ceil() as i64);
+            attempt.grown = grown;
             for (reserved, limits) in attempt.reserved.iter_mut().zip(limits) {
                 *reserved = if is_usual(attempt.cost, limits) { grown.max(*reserved) } else { *reserved };
             }
@@ -412,14 +414,26 @@ impl Play {
     }
 }
 
+impl PlainAttempt {
+    /// What it counts as at each level, if nobody knows its cost.
+    fn likely(&self, limits: &[Limits]) -> Vec<i64> {
+        let of = |(limits, reserved): (&Limits, &i64)| match self.cost.least {
+            Some(least) if limits.reserve == Reserve::Usual => least.max(self.grown).min(*reserved),
+            _ => *reserved,
+        };
+        limits.iter().zip(&self.reserved).map(of).collect()
+    }
+}
+
 impl Plain {
     fn book(&mut self, request: usize, ordinal: usize, cost: AttemptCost, known: KnownCost) {
         let request = &mut self.requests[request];
         let attempt = &mut request.attempts[ordinal];
-        let booked = request.limits.iter().zip(&attempt.reserved).map(|(limits, reserved)| match known {
+        let likely = attempt.likely(&request.limits);
+        let booked = request.limits.iter().zip(&likely).map(|(limits, likely)| match known {
             _ if free(cost, limits) => (0, false),
             KnownCost::Exact(cost) => (cost, false),
-            KnownCost::Within(least, most) => (reserved.min(&most.unwrap_or(i64::MAX)).max(&least).to_owned(), true),
+            KnownCost::Within(least, most) => (likely.min(&most.unwrap_or(i64::MAX)).max(&least).to_owned(), true),
         });
         attempt.booked = Some(booked.collect());
     }
@@ -433,7 +447,7 @@ impl Plain {
         }
         request.has_stream = false;
         for attempt in request.attempts.iter_mut().filter(|attempt| attempt.booked.is_none()) {
-            attempt.booked = Some(attempt.reserved.iter().map(|reserved| (*reserved, true)).collect());
+            attempt.booked = Some(attempt.likely(&request.limits).into_iter().map(|likely| (likely, true)).collect());
         }
     }
 }
