@@ -427,7 +427,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
         let Some(mut answering) = attempt.0.take() else { return };
         let upstream = answering.dispatch.upstream;
         let Some(candidate) = self.candidates.iter().position(|place| place.upstream == upstream) else { return };
-        let is_watched = self.driver.as_ref().is_some_and(|driver| driver.is_watched(candidate));
+        let is_watched = self.driver.as_ref().is_some_and(|driver| driver.runs_on(candidate));
         if is_watched || self.candidates[candidate].begun.is_some() {
             answering.record();
             let timeout = self.stage.borrow().upstreams[upstream].first_token;

@@ -191,6 +191,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
                 last: place.last,
                 trial: place.trial,
                 started: None,
+                is_new: false,
             }
         };
         let settings = &stage.settings;

@@ -39,6 +39,8 @@ pub struct CandidateState {
     pub trial: bool,
     /// Its latest start. The current in-flight count includes that attempt, so predictions use this instead.
     pub started: Option<SendConditions>,
+    /// Hardly anything was seen of it before its latest start.
+    pub is_new: bool,
 }
 
 /// A candidate's shared statistics at one moment.

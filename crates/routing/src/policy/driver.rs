@@ -66,7 +66,10 @@ impl PolicyDriver {
         if reason == StartReason::Hedge && !is_rescue {
             self.state.reasons.add(DecisionReason::Hedged);
         }
+        let learns = rules(self.state.parts.settings.policy).tries_unknown();
+        let is_new = learns && self.state.forecast(candidate).is_new();
         let state = &mut self.state.parts.candidates[candidate];
+        state.is_new = is_new;
         // A breaker's trial comes on top of the budget, like what replaces a failed or a late attempt.
         if ordinal > 0 && !is_rescue && reason != StartReason::Fallback && !state.trial {
             race_budget.chose(ordinal);
@@ -265,9 +268,14 @@ impl PolicyDriver {
         self.state.parts.look == Some(candidate)
     }
 
-    /// It runs on to its first token if it loses.
+    /// It was started to be looked at.
     pub fn is_watched(&self, candidate: usize) -> bool {
         self.state.beside == Some(candidate) || self.is_look(candidate)
+    }
+
+    /// It runs on to its first token if it loses: it is looked at, or hardly anything was seen of it.
+    pub fn runs_on(&self, candidate: usize) -> bool {
+        self.is_watched(candidate) || self.state.parts.candidates[candidate].is_new
     }
 
     /// When the first attempt of a plan is late.

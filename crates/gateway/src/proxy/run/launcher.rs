@@ -219,7 +219,7 @@ impl Launcher {
         self.outcome_reporter.note(starting.candidate, sent);
         let observer_spec = self.policy.observer(starting);
         let is_trial = self.trials.iter().any(|(candidate, _)| *candidate == starting.candidate);
-        let is_watched = is_trial || self.policy.driver.is_watched(starting.candidate);
+        let is_watched = is_trial || self.policy.driver.runs_on(starting.candidate);
         // The times of token counts and of rescues are not comparable with those of answers.
         let tells = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
         let mut upstream = candidate.upstream.clone();
@@ -365,7 +365,7 @@ impl Launcher {
         let trial = self.take_trial(candidate);
         let is_billed = self.is_billed_anyway(candidate);
         let is_audited =
-            trial.is_some() || self.policy.driver.is_watched(candidate) || fastrand::f64() < self.settings.audit;
+            trial.is_some() || self.policy.driver.runs_on(candidate) || fastrand::f64() < self.settings.audit;
         // One that is audited runs to its first token, however late that comes.
         let owns_connection = attempt.owns_connection() && !is_audited;
         if let Some((place, time)) = self.enter_drain(&self.waiting(candidate), owns_connection) {
@@ -592,6 +592,7 @@ impl RacePolicy {
                 first_token: candidate.upstream.timeouts.first_token,
                 trial: candidate.trial,
                 started: None,
+                is_new: false,
                 known,
             }
         };

@@ -152,6 +152,7 @@ fn driver(learning: &Arc<Learning>, race: &str, others: &[&str], plain: bool) ->
         first_token: Duration::from_secs(3),
         trial: false,
         started: None,
+        is_new: false,
     };
     PolicyDriver::new(PolicyDriverParts {
         settings,
@@ -409,5 +410,18 @@ fn a_loser_ends_soon_if_its_first_token_is_due_and_its_answer_is_short() {
         let now_us = learning.now_us() + loser.waited_us;
         let found = driver.ends_within(&loser, tokens_max, Duration::from_millis(50), now_us);
         assert_eq!(found, ends, "{loser:?} {tokens_max:?}");
+    }
+}
+
+#[test]
+fn an_upstream_of_which_nothing_is_seen_runs_on_under_a_policy_that_learns() {
+    for (policy, learns) in [("adaptive", true), ("fallback", false), ("race", false), ("weighted", false)] {
+        let (learning, taught) = (Arc::new(Learning::stopped()), taught(by_streams));
+        for (known, learning) in [(false, &learning), (true, &taught)] {
+            let mut driver = driver(learning, &format!("policy = \"{policy}\""), &[], false);
+            driver.plan(learning.now_us());
+            driver.started(0, (0, StartReason::First), learning, PrefixBlocks::default(), 0);
+            assert_eq!(driver.runs_on(0), learns && !known, "{policy}, known: {known}");
+        }
     }
 }
