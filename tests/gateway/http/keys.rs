@@ -104,7 +104,8 @@ async fn a_key_is_shown_once_counts_at_once_and_is_taken_back_at_once() {
 async fn a_key_that_replaces_another_goes_on_with_its_limits() {
     let fake = fake().await;
     let served = served(&fake).await;
-    let (mut id, mut key) = made(&served, json!({ "user": "ann", "rpm": { "requests": 1, "burst": 3 } })).await;
+    let (mut id, mut key) =
+        made(&served, json!({ "user": "ann", "name": "ci", "rpm": { "requests": 1, "burst": 3 } })).await;
     for left in [2, 1, 0] {
         assert_eq!(status(&served, &key).await, 200, "{left} are left");
         let rotated = asked(&served, "POST", &format!("/api/keys/{id}/rotate"), json!({ "grace": "1h" })).await.json();
@@ -154,7 +155,7 @@ async fn what_is_wrong_is_named_and_nothing_is_made() {
         ("/api/users", json!({ "name": "bob", "admin": "yes" }), 400, "admin"),
         ("/api/teams", json!({ "name": "search" }), 409, "config.toml"),
         ("/api/teams", json!({ "name": "a\u{7}b" }), 400, "name"),
-        ("/api/teams", json!({ "name": "other", "budget": { "week": 5 } }), 400, "week"),
+        ("/api/teams", json!({ "name": "other", "budget": { "year": 5 } }), 400, "year"),
     ] {
         let answer = asked(&served, "POST", path, body.clone()).await;
         assert_eq!((answer.status, answer.body.contains(words)), (status, true), "{path} {body}: {}", answer.body);

@@ -15,7 +15,7 @@ const BLUR: f64 = 0.2;
 /// An upstream is unknown until it has this weight of samples or more launches.
 const UNKNOWN: f64 = 2.5;
 /// An upstream of which nothing is seen in so many attempts is not waited for any more.
-const NEW_FOR: f64 = 10.0;
+const NEW_LAUNCHES: f64 = 10.0;
 /// What was learnt starts to fade when an upstream was unused for this time, and then fades with this time constant, µs. A shorter
 /// time would also make upstreams forget that are seldom the best, and their slope would be chance.
 const FORGOTTEN_US: f64 = 86_400e6;
@@ -144,7 +144,7 @@ impl LatencyForecast {
 
     /// Hardly anything was seen of it yet. An attempt that is cut at once teaches nothing.
     pub fn is_new(&self) -> bool {
-        self.seen < UNKNOWN && self.launches < NEW_FOR
+        self.seen < UNKNOWN && self.launches < NEW_LAUNCHES
     }
 
     fn is_seen(&self, now: i64) -> bool {

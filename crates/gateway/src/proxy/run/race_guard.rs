@@ -40,6 +40,9 @@ use photofinish_routing::money::RaceBudget;
 use photofinish_routing::policy::DecisionReasons;
 use photofinish_wire::{ApiRequest, Surface};
 
+/// Rows of refusals of one caller with one code in a minute; further ones are counted, so that a flood does not fill the history.
+const ROWS_MAX: u32 = 20;
+
 /// Not `Clone`: two guards would report one race twice.
 pub struct RaceGuard {
     surface: Surface,
@@ -76,7 +79,7 @@ pub struct RaceGuard {
     trace: Option<Arc<RaceTrace>>,
     /// Requests that were refused lately.
     refused_requests: Arc<MinuteCounts<(ShareHolder, &'static str)>>,
-    /// A request like others of this caller, which were refused within the same minute: counted, and no row.
+    /// A request like many others of this caller that were refused within the same minute: counted, and no row.
     is_refused_again: bool,
     /// Held until the response body ends.
     place: RequestPlace,
@@ -313,7 +316,7 @@ impl RaceGuard {
         });
         if self.outcome == Some(RaceOutcome::Rejected) && self.hold.is_none() && self.is_of_client() {
             let of = (self.place.holder(), rejection.code());
-            self.is_refused_again = self.refused_requests.count(of, Instant::now()).0 > 1;
+            self.is_refused_again = self.refused_requests.count(of, Instant::now()).0 > ROWS_MAX;
         }
     }
 
