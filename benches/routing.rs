@@ -72,7 +72,7 @@ fn learning(criterion: &mut Criterion) {
 fn limits(_: &mut Criterion) {
     let book = UsageBook::default();
     let rate = |per_minute| Some(Rate { per_minute, burst: per_minute });
-    let budget = Budget { day: Some(1 << 60), month: Some(1 << 60) };
+    let budget = Budget { day: Some(1 << 60), month: Some(1 << 60), ..Budget::default() };
     let limits = Limits { rpm: rate(1 << 29), tpm: rate(1 << 39), streams: Some(1 << 19), budget, ..Limits::default() };
     let config = Config { limits: Arc::new(limits.clone()), ..config() };
     let team = Team { name: "team".to_owned(), limits: config.limits.clone() };
@@ -122,7 +122,7 @@ fn user(config: &Config, number: usize) -> User {
         keys: BTreeMap::new(),
         team: Some("team".to_owned()),
         limits: config.limits.clone(),
-        key: Some(Arc::new(IssuedKey { id: format!("key-{number}"), limits: config.limits.clone() })),
+        key: Some(Arc::new(IssuedKey { id: format!("key-{number}"), first: None, limits: config.limits.clone() })),
     }
 }
 

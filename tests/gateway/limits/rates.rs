@@ -157,5 +157,5 @@ async fn of_refusals_that_repeat_few_in_a_minute_have_a_row() {
     assert_eq!(ask(&gateway, "ann", &unknown).await.status, 404);
     let rows = gateway.stop().await.races;
     let of = |name: &str| rows.iter().filter(|row| row["caller"] == name && row["outcome"] == "rejected").count();
-    assert_eq!((of("ann"), of("bob"), rows.len()), (41, 3, 45));
+    assert_eq!((of("ann"), of("bob"), rows.len()), (61, 3, 65));
 }

@@ -86,7 +86,7 @@ mod tests {
             (json!({ "rpm": 0 }), "\"rpm\" in the user"),
             (json!({ "rpm": -1 }), "\"rpm\" in the user"),
             (json!({ "rpm": "many" }), "\"rpm\" in the user"),
-            (json!({ "budget": { "week": 1 } }), "unknown key \"week\""),
+            (json!({ "budget": { "year": 1 } }), "unknown key \"year\""),
             (json!({ "streams": 1e300 }), "\"streams\" in the user"),
             (json!({ "models": ["a b"] }), "\"models\" in the user"),
             (json!({ "models": [["a"]] }), "\"models\" in the user"),

@@ -45,8 +45,10 @@ impl CostBounds {
     }
 }
 
-/// The three series of one sum: name, help, and what a sample of it is.
-pub(super) const BOUNDS: [(&str, &str, fn(&CostBounds) -> f64); 3] = [
+/// One series of a sum: name, help, and what a sample of it is.
+type BoundSeries = (&'static str, &'static str, fn(&CostBounds) -> f64);
+
+pub(super) const BOUNDS: [BoundSeries; 3] = [
     ("usd_total", "their lower bounds, as in cost_usd_min. What has no price adds nothing.", |cost| cost.min),
     ("usd_max_total", "their upper bounds; the lower one of what nothing bounds.", |cost| cost.max),
     ("open_total", "how many attempts nothing bounds from above, a count.", |cost| cost.open as f64),

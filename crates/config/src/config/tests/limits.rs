@@ -70,7 +70,10 @@ fn bad_limits_are_told_with_their_place() {
         ),
         ("limits.budget.day = -1.5", "2:21: bad value -1.5 for \"day\" in budget of [limits]"),
         ("limits.budget.month = 1e12", "2:23: bad value 1e12 for \"month\" in budget of [limits]"),
-        ("limits.budget.week = 1", "2:15: unknown key \"week\" in budget of [limits]; expected one of day, month"),
+        (
+            "limits.budget.year = 1",
+            "2:15: unknown key \"year\" in budget of [limits]; expected one of day, week, month, total",
+        ),
         ("limits.models = [\"a b\"]", "2:18: bad value \"a b\" for \"models\" in [limits]; expected names of models"),
         (
             "limits.reserve = \"maximum\"",

@@ -41,7 +41,7 @@ use photofinish_routing::policy::DecisionReasons;
 use photofinish_wire::{ApiRequest, Surface};
 
 /// Rows of refusals of one caller with one code in a minute; further ones are counted, so that a flood does not fill the history.
-const ROWS_MAX: u32 = 20;
+const ROWS_MAX: u32 = 30;
 
 /// Not `Clone`: two guards would report one race twice.
 pub struct RaceGuard {

@@ -126,9 +126,13 @@ async fn usage_is_the_sum_of_the_rows() {
         ("model,user", "model || '/' || coalesce(caller, '')"),
     ] {
         let sql = format!(
-            "SELECT {columns}, count(*), sum(CAST(round(coalesce(cost.cost_usd_min, 0.0) * 1e9) AS INTEGER)), \
-                    sum(CASE WHEN cost.extra THEN CAST(round(coalesce(cost.cost_usd_min, 0.0) * 1e9) AS INTEGER) ELSE 0 END) \
-             FROM attempt JOIN (SELECT race_id, ordinal, cost_usd_min, extra FROM attempt_cost) AS cost USING (race_id, ordinal) LEFT JOIN race ON race.race_id = attempt.race_id WHERE coalesce(source, 'client') = 'client' \
+            "SELECT {columns}, count(*), \
+                    CAST(round(sum(CAST(round(coalesce(cost.cost_usd_min, 0.0) * 1e12) AS INTEGER)) / 1e3) AS INTEGER), \
+                    CAST(round(sum(CASE WHEN cost.extra \
+                             THEN CAST(round(coalesce(cost.cost_usd_min, 0.0) * 1e12) AS INTEGER) ELSE 0 END) / 1e3) AS INTEGER) \
+             FROM attempt JOIN (SELECT race_id, ordinal, cost_usd_min, extra FROM attempt_cost) AS cost \
+                 USING (race_id, ordinal) LEFT JOIN race ON race.race_id = attempt.race_id \
+             WHERE coalesce(source, 'client') = 'client' \
              GROUP BY 1 ORDER BY 1"
         );
         let expected: Vec<(Option<String>, i64, i64, i64)> =
