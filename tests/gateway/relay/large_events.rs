@@ -86,19 +86,24 @@ async fn images_that_clients_are_slow_to_take_are_bounded_by_memory() {
     let fake = FakeProvider::answering(|_| image(SIZE)).await;
     let gateway = pair.over(&[&fake]).server("memory = \"66MiB\"").start().await;
     let (path, body) = (pair.surface.path_for("m", true), pair.surface.body("m", true));
-    let mut clients = Vec::new();
-    let mut statuses = Vec::new();
-    for _ in 0..4 {
+    // Each holds its image, but for what the buffers of its socket took, and a further one needs the memory of two while it is read.
+    let (mut clients, mut refused) = (Vec::new(), false);
+    while !refused && clients.len() < 9 {
         let mut client = gateway.post(&path, &body).await;
         let head = client.head().await;
-        statuses.push(head.status);
-        clients.push((client, head));
+        refused = head.status == 503;
+        if !refused {
+            assert_eq!(head.status, 200);
+            clients.push((client, head));
+        }
     }
-    // Each holds its image, but for what the buffers of its socket took, and a further one needs the memory of two while it is read.
-    assert_eq!(statuses, [200, 200, 200, 503]);
-    let (mut first, head) = clients.remove(0);
-    assert!(first.body(&head).await.unwrap().len() > SIZE);
-    assert_eq!(read_response(&mut gateway.post(&path, &body).await).await.status, 200, "what was taken is given back");
-    drop((clients, first));
+    assert!(refused && clients.len() >= 3, "{} were let in", clients.len());
+    let mut served = false;
+    while !served && let Some((mut client, head)) = clients.pop() {
+        assert!(client.body(&head).await.unwrap().len() > SIZE);
+        served = read_response(&mut gateway.post(&path, &body).await).await.status == 200;
+    }
+    assert!(served, "what was taken is given back");
+    drop(clients);
     gateway.stop().await;
 }
