@@ -161,8 +161,10 @@ async fn enter_in_turn(
         let now = LimitClock { us: gateway.learning().now_us(), wall_us: wall_micros() };
         admit(levels.clone(), tokens, costs, now)
     };
+    // What costs nothing waits for nobody.
+    let is_paid = costs.iter().all(|cost| cost.max > 0 && !cost.own_key);
     let lines = gateway.budget_lines();
-    let held = match lines.waited_in(&levels) {
+    let held = match lines.waited_in(&levels).filter(|_| is_paid) {
         Some(level) => level,
         None => match ask() {
             Err(refusal) if refusal.is_held() => refusal.level,
