@@ -412,3 +412,26 @@ async fn a_client_that_leaves_is_charged_for_what_came() {
     assert!(spent <= 5 * 2_000 * TOKEN, "five long requests that were left at once are not {} USD", spent as f64 / 1e9);
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn a_list_of_prompts_teaches_how_long_each_answer_is() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let fake = FakeProvider::answering(move |request| match request.number {
+        0..30 => answer(50),
+        _ => Script::sse().role().wait(&open).token("x").finish("stop").usage(10, 50).done().end(),
+    })
+    .await;
+    let gateway = priced(&[&fake], &format!("{ANN}budget.day = 10")).start().await;
+    let asks = json!({"model": "m", "stream": true, "prompt": ["x", "x", "x", "x", "x"]});
+    for _ in 0..30 {
+        assert_eq!(read_response(&mut send(&gateway, "ann", "/v1/completions", &asks).await).await.status, 200);
+    }
+    spent(&gateway, &user("ann")).await;
+    let mut client = send(&gateway, "ann", "/v1/completions", &asks).await;
+    fake.request(30).await;
+    assert_eq!(usage(&gateway, &user("ann")).periods[0].reserved, 50 * TOKEN, "five answers of ten tokens");
+    gate.open();
+    assert_eq!(read_response(&mut client).await.status, 200);
+    gateway.stop().await;
+}

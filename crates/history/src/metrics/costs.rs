@@ -49,9 +49,11 @@ impl CostBounds {
 type BoundSeries = (&'static str, &'static str, fn(&CostBounds) -> f64);
 
 pub(super) const BOUNDS: [BoundSeries; 3] = [
-    ("usd_total", "their lower bounds, as in cost_usd_min. What has no price adds nothing.", |cost| cost.min),
-    ("usd_max_total", "their upper bounds; the lower one of what nothing bounds.", |cost| cost.max),
-    ("open_total", "how many attempts nothing bounds from above, a count.", |cost| cost.open as f64),
+    ("usd_total", "Lower bounds (cost_usd_min) of the US dollars", |cost| cost.min),
+    ("usd_max_total", "Upper bounds, or the lower one where nothing bounds an attempt, of the US dollars", |cost| {
+        cost.max
+    }),
+    ("open_total", "Attempts that nothing bounds from above, of the US dollars", |cost| cost.open as f64),
 ];
 
 /// What one upstream cost, by the label of the requested model; there are few.
@@ -93,7 +95,7 @@ pub(super) fn render<S>(upstreams: &NamedSeries<S>, costs: fn(&S) -> &ModelCosts
         ("extra_cost", "of these that losers cost, which is the price of racing", |cost| &cost.extra),
     ] {
         for (series, help, sample) in BOUNDS {
-            let help = format!("US dollars {whose}, by upstream and requested model: {help}");
+            let help = format!("{help} {whose}, by upstream and requested model.");
             text.family(&format!("{name}_{series}"), "counter", &help);
             for (upstream, costs) in upstreams.iter().map(|(upstream, series)| (upstream, costs(series))) {
                 for (model, cost) in &*costs.0.lock().unwrap_or_else(PoisonError::into_inner) {

@@ -348,11 +348,7 @@ fn render_users(users: &NamedSeries<UserMetrics>, text: &mut MetricsText) {
         }
     }
     for (series, help, sample) in BOUNDS {
-        text.family(
-            &format!("user_cost_{series}"),
-            "counter",
-            &format!("US dollars that a user's attempts cost: {help}"),
-        );
+        text.family(&format!("user_cost_{series}"), "counter", &format!("{help} that a user's attempts cost."));
         for (user, of) in users.iter() {
             let cost = *of.cost.lock().unwrap_or_else(PoisonError::into_inner);
             if cost.max > 0.0 || cost.open > 0 {

@@ -14,7 +14,7 @@ use http::StatusCode;
 use photofinish_base::memory::Lease;
 use photofinish_base::pace::aside;
 use photofinish_gateway::proxy::{Client, Gateway, Rejection, SocketMessage};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio_util::io::poll_read_buf;
 use tungstenite::protocol::CloseFrame;
 use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
@@ -219,7 +219,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FrameSocket<S> {
         self.send(Frame::message(text, OpCode::Data(Data::Text), true)).await
     }
 
-    /// Pings and pongs, too.
+    /// # Errors
+    /// The client has left.
     pub async fn send(&mut self, frame: Frame) -> Result<(), SocketEnd> {
         self.queue(frame);
         poll_fn(|context| self.poll_flush(context)).await
@@ -232,7 +233,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FrameSocket<S> {
         let _ = poll_fn(|context| Pin::new(&mut self.stream).poll_shutdown(context)).await;
         // What the client sends meanwhile would reset the connection, and it would never read why.
         let rest = async {
-            while has_read(&mut self.stream, &mut self.read).await {
+            while matches!(self.stream.read_buf(&mut self.read).await, Ok(1..)) {
                 self.read.clear();
             }
         };
@@ -256,12 +257,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FrameSocket<S> {
         }
         Pin::new(&mut self.stream).poll_flush(context).map_err(|_| SocketEnd::Gone)
     }
-}
-
-/// Whether something was read.
-async fn has_read<S: AsyncRead + Unpin>(stream: &mut S, buffer: &mut BytesMut) -> bool {
-    buffer.reserve(READ_MAX);
-    matches!(poll_fn(|context| poll_read_buf(Pin::new(&mut *stream), context, buffer)).await, Ok(1..))
 }
 
 const NO_FRAME: SocketEnd = SocketEnd::Closed(CloseCode::Protocol, "the frame is not of RFC 6455");

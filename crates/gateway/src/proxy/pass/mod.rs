@@ -24,7 +24,7 @@ use super::gateway::Gateway;
 use super::refusals::rejection::{FailedUpstream, Rejection};
 use super::request::body::{discard, is_awaited};
 use super::run::answer;
-use super::run::gate::enter;
+use super::run::gate::{AnswerKind, enter};
 use super::run::race_guard::RaceGuard;
 use super::run::running::response_of;
 use crate::attempt::{ExchangeSpec, PassSpec, PassedStream};
@@ -216,7 +216,7 @@ impl Passing {
         let cost = AttemptCost { unpriced: true, own_key, ..AttemptCost::default() };
         let now = LimitClock { us: gateway.learning().now_us(), wall_us: guard.started_at() };
         let (admission, _) = enter(gateway, levels, 0, &[cost], now)?;
-        guard.admitted(gateway, &admission, (0, 0));
+        guard.admitted(gateway, &admission, AnswerKind::NONE);
         admission.reserve(name, 0, || cost).ok_or_else(Rejection::internal)
     }
 

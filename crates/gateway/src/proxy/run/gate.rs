@@ -28,12 +28,24 @@ const PART_OF_ASKED: f64 = 10.0;
 /// Answers that become so many times longer than usual still cost no more than half a budget too much.
 const FAR_LONGER: f64 = 15.0;
 
+/// Whose answers, and how many of them one request asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerKind {
+    /// As hashes.
+    caller_and_model: (u64, u64),
+    answers: f64,
+}
+
+impl AnswerKind {
+    /// Of a request whose answer teaches nothing.
+    pub const NONE: AnswerKind = AnswerKind { caller_and_model: (0, 0), answers: 1.0 };
+}
+
 /// What the attempts of one request reserve.
 pub struct Gate {
     admission: Admission,
     answer: AnswerBounds,
-    /// The caller and the model.
-    of: (u64, u64),
+    of: AnswerKind,
     job: Option<JobCost>,
     /// It asks for what is stored, which was charged when it was made.
     is_call: bool,
@@ -103,15 +115,21 @@ impl Gate {
     ) -> Result<Gate, Rejection> {
         if levels.is_empty() || request.surface.counts() {
             let answer = AnswerBounds { usual: 0.0, own: None, asked: None, choices: 1.0, for_hour: false };
-            return Ok(Gate { admission: Admission::unlimited(), answer, of: (0, 0), job: None, is_call: false });
+            return Ok(Gate {
+                admission: Admission::unlimited(),
+                answer,
+                of: AnswerKind::NONE,
+                job: None,
+                is_call: false,
+            });
         }
         let mut model = DefaultHasher::new();
         candidates.model.hash(&mut model);
-        let of = (caller, model.finish());
+        let of = AnswerKind { caller_and_model: (caller, model.finish()), answers: request.answers() };
         let learning = gateway.learning();
         let budget = learning.cost_budget(&candidates.model, candidates.settings.budget, candidates.basis.is_money());
         let usual = budget.lock().unwrap_or_else(PoisonError::into_inner).answer_p95();
-        let answer = AnswerBounds::of(request, usual, gateway.usage().lengths().of(of));
+        let answer = AnswerBounds::of(request, usual, gateway.usage().lengths().of(of.caller_and_model));
         let costs: Vec<AttemptCost> =
             candidates.list.iter().map(|candidate| cost(learning, answer, candidate, request.len())).collect();
         let input = candidates.list.iter().map(|candidate| input(learning, candidate, request.len()));
@@ -121,8 +139,8 @@ impl Gate {
         Ok(Gate { admission, answer, of, job: candidates.job.clone(), is_call: request.call().is_some() })
     }
 
-    /// The caller and the model, of which its answer tells how long they are.
-    pub fn of(&self) -> (u64, u64) {
+    /// Of what its answer teaches the length.
+    pub fn of(&self) -> AnswerKind {
         self.of
     }
 
@@ -230,12 +248,11 @@ pub struct GatePayer {
     hold: Arc<Hold>,
     learning: Arc<Learning>,
     lengths: Arc<AnswerLengths>,
-    of: (u64, u64),
+    of: AnswerKind,
 }
 
 impl GatePayer {
-    /// `of`: the caller and the model.
-    pub fn new(gateway: &Gateway, hold: Arc<Hold>, of: (u64, u64)) -> GatePayer {
+    pub fn new(gateway: &Gateway, hold: Arc<Hold>, of: AnswerKind) -> GatePayer {
         let (learning, lengths) = (gateway.learning().clone(), gateway.usage().lengths().clone());
         GatePayer { hold, learning, lengths, of }
     }
@@ -250,11 +267,8 @@ impl RacePayer for GatePayer {
                 self.hold.book(row.ordinal, KnownCost::of(row));
                 tokens += race.map_or(0, |race| delivered(race, row));
                 // What its client left early was shorter than it is.
-                if let Some(race) =
-                    race.filter(|race| race.outcome == RaceOutcome::Ok && race.winner == Some(row.ordinal))
-                {
-                    let choices = race.n_choices.unwrap_or(1).max(1).unsigned_abs();
-                    self.lengths.add(self.of, output(row) / choices);
+                if race.is_some_and(|race| is_whole_answer(race, row)) {
+                    self.lengths.add(self.of.caller_and_model, (output(row) as f64 / self.of.answers).ceil() as u64);
                 }
             }
         }
@@ -269,6 +283,12 @@ fn delivered(race: &RaceRecord, row: &AttemptRecord) -> u64 {
     }
     let input = row.input_tokens.unwrap_or(race.input_tokens_estimate);
     input.max(0).unsigned_abs() + output(row)
+}
+
+/// It is all that its client asked for: what was left, or finished by another upstream, was longer.
+fn is_whole_answer(race: &RaceRecord, row: &AttemptRecord) -> bool {
+    let is_alone = race.winner == Some(row.ordinal) && race.rescued_by.is_none();
+    race.outcome == RaceOutcome::Ok && is_alone && output(row) > 0
 }
 
 fn output(row: &AttemptRecord) -> u64 {

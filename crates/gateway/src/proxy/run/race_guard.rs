@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tracing::{Level, enabled};
 
-use super::gate::GatePayer;
+use super::gate::{AnswerKind, GatePayer};
 use super::limit_headers;
 use crate::proxy::door::load::ShedReason;
 use crate::proxy::door::minute_counts::MinuteCounts;
@@ -239,8 +239,8 @@ impl RaceGuard {
         self.trace.as_ref()
     }
 
-    /// Its caller's limits let it begin. `of`: the caller and the model.
-    pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission, of: (u64, u64)) {
+    /// Its caller's limits let it begin. `of`: what its answer teaches the length of.
+    pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission, of: AnswerKind) {
         if let Some(hold) = admission.hold() {
             self.recorder.paid_by(Arc::new(GatePayer::new(gateway, hold.clone(), of)));
             self.hold = Some(hold.clone());
@@ -430,7 +430,7 @@ impl<'g> ParsedRace<'g> {
     }
 
     /// See [`RaceGuard::admitted`].
-    pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission, of: (u64, u64)) {
+    pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission, of: AnswerKind) {
         self.0.admitted(gateway, admission, of);
     }
 
