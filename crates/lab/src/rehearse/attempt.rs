@@ -354,6 +354,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
                 reason: starting.reason,
                 concurrent: attempts.iter().any(is_running),
                 trial,
+                ran_on: false,
                 sent: SendConditions { uncached_tokens: prompt.uncached, in_flight: before },
                 after_us: at_us - request.at_us,
                 first_token_us: None,
@@ -430,6 +431,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
         let is_watched = self.driver.as_ref().is_some_and(|driver| driver.runs_on(candidate));
         if is_watched || self.candidates[candidate].begun.is_some() {
             answering.record();
+            self.shared.borrow_mut().attempts[answering.ordinal].ran_on = true;
             let timeout = self.stage.borrow().upstreams[upstream].first_token;
             let now_us = self.learning.now_us();
             let limit = self.driver.as_ref().map_or(timeout, |driver| driver.runs_on_for(candidate, now_us));

@@ -18,7 +18,6 @@ use photofinish_base::clock::SECOND_US;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::Policy;
 use photofinish_gateway::proxy::{Client, Gateway, serve};
-use photofinish_history::reason::DecisionReason;
 use photofinish_history::record::{AttemptOutcome, StartReason};
 use photofinish_history::recorder::{AttemptStep, RaceObserver, Recorder};
 use photofinish_history::store::Record;
@@ -30,7 +29,7 @@ use scenario::{BEGIN_US, Scenario};
 
 /// Compared seeds per policy.
 const COMPARED: usize = 8;
-/// A lost trial or look runs on to its first token. The rehearsal records its end when it loses, the gateway when it ends.
+/// A lost trial, a look or one of which hardly anything is known runs on to its first token. The rehearsal records its end when it loses, the gateway when it ends.
 const RAN_ON: &str = "ran on";
 
 /// The decisions of one race. Times are microseconds since the request.
@@ -64,7 +63,6 @@ fn rehearsed(scenario: &Scenario) -> Option<(Vec<Decided>, Arc<Learning>)> {
         let at_us = race.request.at_us;
         let mut happens = |at_us: i64| ties |= !moments.insert(at_us / 1_000);
         happens(at_us);
-        let looks = race.reasons.contains(DecisionReason::Look);
         let attempts = race.attempts.iter().map(|attempt| {
             if attempt.reason == StartReason::Hedge {
                 happens(at_us + attempt.after_us);
@@ -82,7 +80,7 @@ fn rehearsed(scenario: &Scenario) -> Option<(Vec<Decided>, Arc<Learning>)> {
                 at_us: attempt.after_us,
                 end: match attempt.end {
                     AttemptEnd::Won => "won",
-                    AttemptEnd::Lost if attempt.trial || looks => RAN_ON,
+                    AttemptEnd::Lost if attempt.ran_on => RAN_ON,
                     AttemptEnd::Lost => "lost",
                     AttemptEnd::TimedOut => "timed out",
                     AttemptEnd::Failed => "failed",

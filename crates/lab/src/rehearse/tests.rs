@@ -228,19 +228,23 @@ impl SimulatedWorld for Apart {
 
 #[test]
 fn stragglers_do_not_drive_it_from_the_quickest() {
-    for budget in [0.0, 0.02, 0.1] {
-        let mut world = Apart(upstreams(5));
-        let rehearsal = Rehearsal::new(settings(&format!("budget = {budget:.2}")), 1);
-        let requests = (0..3_000).map(|id| SimulatedRequest {
-            id,
-            at_us: id as i64 * SECOND_US / 15,
-            output_tokens: 20,
-            whole: false,
-        });
-        let mut first = [0; 5];
-        let mut count = |outcome: &PlayedRace<'_>| first[outcome.attempts[0].upstream] += 1;
-        rehearsal.run(requests, &mut world, &mut count);
-        assert!(first[0] > 2_700, "{budget}: {first:?}");
+    // With two attempts in a hundred the worlds differ much: in a third of them another one leads for some hundred requests.
+    for (budget, least) in [(0.0, 2_700), (0.02, 2_400), (0.1, 2_850)] {
+        let favoured = |seed: u64| {
+            let rehearsal = Rehearsal::new(settings(&format!("budget = {budget:.2}")), seed);
+            let requests = (0..3_000).map(|id| SimulatedRequest {
+                id,
+                at_us: id as i64 * SECOND_US / 15,
+                output_tokens: 20,
+                whole: false,
+            });
+            let mut first = 0;
+            let mut count = |outcome: &PlayedRace<'_>| first += i32::from(outcome.attempts[0].upstream == 0);
+            rehearsal.run(requests, &mut Apart(upstreams(5)), &mut count);
+            first
+        };
+        let mean = (1..=24).map(favoured).sum::<i32>() / 24;
+        assert!(mean > least, "{budget}: {mean} of 3000");
     }
 }
 

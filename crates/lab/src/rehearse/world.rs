@@ -146,8 +146,10 @@ pub struct PlayedAttempt {
     pub reason: StartReason,
     /// Another attempt of its race ran when it started.
     pub concurrent: bool,
-    /// Its breaker was open: it tested the upstream. If it lost, it ran on to its first token, and its end is that of the race.
+    /// Its breaker was open: it tested the upstream.
     pub trial: bool,
+    /// It lost and ran on to its first token. Its end is that of the race.
+    pub ran_on: bool,
     pub sent: SendConditions,
     /// Its start, microseconds after the request.
     pub after_us: i64,
