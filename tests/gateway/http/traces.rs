@@ -2,19 +2,27 @@
 //! each attribute says: see `traces` of the crate `serve`.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use async_trait::async_trait;
+use flate2::read::GzDecoder;
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
+use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Attribute;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tonic::codec::CompressionEncoding;
 
 use crate::harness::answer::{advance_clock_until, read_response, silent};
 use crate::harness::gateway::{Row, Setup, TestGateway};
 use crate::harness::process;
-use crate::support::{FakeProvider, Script, soon};
+use crate::support::{FakeProvider, Request, Script, soon};
 
 const CHAT: &str = "/v1/chat/completions";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -37,12 +45,22 @@ fn spans(collector: &FakeProvider) -> Vec<Span> {
     for request in collector.requests() {
         assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/v1/traces"));
         assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
-        let read = ExportTraceServiceRequest::decode(request.body).unwrap();
+        let read = read(&request);
         let scopes = read.resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
         spans.extend(scopes.flat_map(|scope| scope.spans));
     }
     spans.sort_by_key(|span| span.kind);
     spans
+}
+
+/// What it got in one call.
+fn read(request: &Request) -> ExportTraceServiceRequest {
+    let mut body = request.body.to_vec();
+    if request.header("content-encoding") == Some("gzip") {
+        body.clear();
+        GzDecoder::new(&request.body[..]).read_to_end(&mut body).unwrap();
+    }
+    ExportTraceServiceRequest::decode(&*body).unwrap()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -105,7 +123,8 @@ async fn every_row_is_a_span_in_the_trace_of_the_client() {
         assert_eq!((request.header("tracestate"), request.header("baggage")), (Some("vendor=1"), None));
         let failure = row["failure"].as_str();
         assert_eq!(attributes(span).get("error.type").map(String::as_str), failure);
-        assert_eq!(span.status.is_some(), failure.is_some(), "a loser is no error: {row:?}");
+        let is_error = span.status.as_ref().unwrap().code == 2;
+        assert_eq!(is_error, failure.is_some(), "a loser is no error: {row:?}");
         assert_eq!(attributes(span)["photofinish.outcome"], row["outcome"].as_str().unwrap());
     }
     let ends: Vec<_> = rows.attempts.iter().map(|row| row["outcome"].as_str().unwrap()).collect();
@@ -185,7 +204,7 @@ async fn a_collector_that_hangs_costs_no_request_and_holds_up_no_end() {
 async fn what_a_collector_does_not_take_is_counted_and_what_it_takes_later_is_sent_again() {
     let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
     let refused = [0xa, 2, 8, 1];
-    let answers = move |request: &crate::support::Request| match request.number {
+    let answers = move |request: &Request| match request.number {
         0 => Script::status(500, &[], ""),
         1 => Script::status(429, &[("retry-after", "0")], ""),
         2 => Script::status(503, &[], ""),
@@ -239,7 +258,8 @@ async fn the_program_follows_the_variables_and_tells_no_key() {
     let setup = process::Setup::new(&config)
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{}", collector.addr()))
         .env("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Basic%20planted")
-        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
+        .env("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
         .env("OTEL_SERVICE_NAME", "edge");
     let served = setup.serve().await;
     let mut client = served.asking("m").await;
@@ -250,10 +270,48 @@ async fn the_program_follows_the_variables_and_tells_no_key() {
     assert_eq!(spans(&collector).len(), 2, "what waited is sent at the end");
     let request = collector.request(0).await;
     assert_eq!(request.header("authorization"), Some("Basic planted"));
-    let sent = ExportTraceServiceRequest::decode(request.body).unwrap();
+    assert_eq!(request.header("content-encoding"), Some("gzip"));
+    let sent = read(&request);
     let resource = sent.resource_spans[0].resource.as_ref().unwrap();
     let name = resource.attributes.iter().find(|pair| pair.key == "service.name").unwrap();
     assert_eq!(name.value.as_ref().unwrap().value, Some(Attribute::StringValue("edge".to_owned())));
     let log = served.process.log();
-    assert!(log.contains("OTEL_EXPORTER_OTLP_PROTOCOL asks for grpc") && !log.contains("planted"), "{log}");
+    assert!(log.contains("OTEL_EXPORTER_OTLP_PROTOCOL asks for http/json") && !log.contains("planted"), "{log}");
+}
+
+/// A collector that speaks gRPC, and tells what it gets with the header `authorization`.
+struct GrpcCollector(mpsc::UnboundedSender<(Option<String>, ExportTraceServiceRequest)>);
+
+#[async_trait]
+impl TraceService for GrpcCollector {
+    async fn export(
+        &self,
+        request: tonic::Request<ExportTraceServiceRequest>,
+    ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
+        let key = request.metadata().get("authorization").map(|key| key.to_str().unwrap().to_owned());
+        self.0.send((key, request.into_inner())).unwrap();
+        Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+#[tokio::test]
+async fn traces_go_by_grpc_too() {
+    let (sender, mut got) = mpsc::unbounded_channel();
+    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let incoming = tonic::transport::server::TcpIncoming::from(listener);
+    let service = TraceServiceServer::new(GrpcCollector(sender)).accept_compressed(CompressionEncoding::Gzip);
+    let server = tokio::spawn(tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming));
+    let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
+    let setup = Setup::over(&[&fake]).table(&format!(
+        "[otlp]\nendpoint = \"http://{address}\"\nprotocol = \"grpc\"\nheaders = {{ authorization = \"Basic planted\" }}"
+    ));
+    let gateway = setup.start().await;
+    assert_eq!(ask(&gateway, &[]).await, 200);
+    let sink = gateway.gateway().span_sink().unwrap().clone();
+    gateway.stop().await;
+    let (key, request) = got.recv().await.unwrap();
+    assert_eq!((key.as_deref(), sink.dropped()), (Some("Basic planted"), 0));
+    assert_eq!(request.resource_spans[0].scope_spans[0].spans.len(), 2);
+    server.abort();
 }

@@ -7,16 +7,28 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 
 use super::http_address::HttpAddress;
-use super::keys::{self, keys, own};
+use super::keys::{self, choice, keys, own};
+use super::names::names;
 use super::problem::{LocatedProblem, shown};
 use super::reader::{ReaderScope, TomlTable};
 use super::request::{header_table, headers_schema};
 
+names! {
+    /// How traces are sent, by OpenTelemetry's names.
+    pub enum OtlpProtocol {
+        /// Protocol Buffers over HTTP.
+        Http = "http/protobuf",
+        /// Protocol Buffers over gRPC.
+        Grpc = "grpc",
+    }
+}
+
 /// Where traces go, and of which requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Otlp {
-    /// With its path.
+    /// With its path, which gRPC does not use.
     pub address: HttpAddress,
+    pub protocol: OtlpProtocol,
     /// They may hold a key.
     pub headers: HeaderMap,
     pub sampler: TraceSampler,
@@ -50,9 +62,12 @@ keys! {
     /// `[otlp]`
     #[derive(Clone)]
     pub(super) struct OtlpKeys {
-        /// The collector that gets a trace of each request, by OTLP over HTTP; `/v1/traces` is appended. Without it the variables
+        /// The collector that gets a trace of each request, by OTLP; over HTTP `/v1/traces` is appended. Without it the variables
         /// `OTEL_EXPORTER_OTLP_…` say where.
         endpoint: Option<HttpAddress> = own(read_endpoint, |_| keys::text("https?://[^#@?]+"));
+        /// How: `http/protobuf` (the usual port is 4318) or `grpc` (4317). Without it `OTEL_EXPORTER_OTLP_PROTOCOL` says how, else
+        /// `http/protobuf`.
+        protocol: Option<OtlpProtocol> = choice();
         /// Headers for the collector, such as `authorization`.
         headers: HeaderMap = own(read_headers, headers_schema), or HeaderMap::new();
     }
@@ -135,9 +150,15 @@ impl OtlpKeys {
             let read = if is_whole { HttpAddress::parse(&text) } else { behind(&text) };
             read.inspect_err(|why| wrong(&name, why)).ok()
         })?;
-        if let Some((protocol, name)) = either("PROTOCOL").filter(|(protocol, _)| protocol != "http/protobuf") {
-            wrong(&name, &format!("asks for {}, and traces are sent as http/protobuf", shown(&protocol)));
-        }
+        let protocol = self.protocol.or_else(|| {
+            let (text, name) = either("PROTOCOL")?;
+            let known = OtlpProtocol::ALL.into_iter().find(|protocol| protocol.as_str() == text);
+            if known.is_none() {
+                wrong(&name, &format!("asks for {}, and traces are sent as http/protobuf or grpc", shown(&text)));
+            }
+            known
+        });
+        let protocol = protocol.unwrap_or(OtlpProtocol::Http);
         let mut headers = HeaderMap::new();
         if let Some((text, name)) = either("HEADERS") {
             for (key, value) in pairs(&text) {
@@ -158,7 +179,7 @@ impl OtlpKeys {
         let share = variable("OTEL_TRACES_SAMPLER_ARG");
         let sampler = sampler(variable("OTEL_TRACES_SAMPLER").as_deref(), share.as_deref(), wrong);
         let attributes = variable("OTEL_RESOURCE_ATTRIBUTES").map(|text| pairs(&text).collect()).unwrap_or_default();
-        Some(Otlp { address, headers, sampler, service_name: variable("OTEL_SERVICE_NAME"), attributes })
+        Some(Otlp { address, protocol, headers, sampler, service_name: variable("OTEL_SERVICE_NAME"), attributes })
     }
 }
 
@@ -234,6 +255,19 @@ mod tests {
     }
 
     #[test]
+    fn the_protocol_is_that_of_the_file_then_of_the_variable() {
+        let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+        let file = "[otlp]\nprotocol = \"http/protobuf\"";
+        for (text, variables, expected) in [
+            ("", vec![ENDPOINT], OtlpProtocol::Http),
+            ("", vec![ENDPOINT, grpc], OtlpProtocol::Grpc),
+            (file, vec![ENDPOINT, grpc], OtlpProtocol::Http),
+        ] {
+            assert_eq!(otlp(text, &variables).unwrap().protocol, expected, "{text} {variables:?}");
+        }
+    }
+
+    #[test]
     fn headers_come_from_both_and_are_shown_nowhere() {
         let text = "otlp.headers = { authorization = \"Basic ${PLANTED}\" }";
         let variables = [
@@ -274,7 +308,7 @@ mod tests {
     fn a_wrong_variable_is_told_and_does_not_count() {
         for (name, value, told) in [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317", "is no URL"),
-            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "asks for grpc"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "asks for http/json"),
             ("OTEL_TRACES_SAMPLER", "sometimes", "is \"sometimes\""),
         ] {
             let variables = if name == ENDPOINT.0 { vec![(name, value)] } else { vec![ENDPOINT, (name, value)] };

@@ -188,7 +188,9 @@ impl ReplicaTask {
             .map(|other| (other.number, serde_json::from_str(&other.report.uses).unwrap_or_default()))
             .collect();
         if heard.is_older {
-            tracing::warn!("the database has an older state than this gateway left: what it has spent is told again");
+            tracing::warn!(
+                "the database is older than what this gateway wrote last (a failover or a backup?); the gateway writes its spent amounts again"
+            );
         }
         // A failover may have lost budgets that were written after the last exchange.
         if std::mem::take(&mut self.has_failed) || heard.is_older {

@@ -1,9 +1,9 @@
-//! Traces for OpenTelemetry: spans of finished races wait in bounded batches, and a task sends them to the collector.
+//! Traces for OpenTelemetry: spans of finished races wait within a bound, and a task exports them by OpenTelemetry's own code.
 //!
 //! No request waits for a collector. What it does not take, and what has no room, is dropped and counted. Not for the headers of
 //! requests: see `proxy::trace`.
 
-mod encode;
+mod export;
 mod names;
 mod spans;
 #[cfg(test)]
@@ -14,52 +14,40 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, HeaderValue};
+use opentelemetry_sdk::trace::SpanData;
 use tokio::sync::Notify;
 
-use encode::Message;
+use export::Collector;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{Config, Otlp};
+use photofinish_config::config::Config;
 use photofinish_gateway::proxy::{Gateway, RaceTrace, SpanSink};
 use photofinish_history::recorder::EndedRace;
-use photofinish_transport::upstream::{Endpoint, GetLimits, WholeAnswer};
 
-/// Bytes of spans in one request to the collector.
-const BATCH_MAX: usize = 1 << 20;
-/// Batches that wait; what comes when they are full is dropped.
-const BATCHES_MAX: usize = 16;
+/// Bytes of the spans that wait, as [`spans::size`] counts them; a race that comes when there is no room is dropped.
+const WAITING_MAX: usize = 16 << 20;
+/// Spans in one request to the collector, as the SDK has it.
+const BATCH_MAX: usize = 512;
 /// How long a batch waits for more spans.
 const COLLECT_FOR: Duration = Duration::from_secs(1);
-/// What one call may take.
-const LIMITS: GetLimits = GetLimits { time: Duration::from_secs(10), bytes: 64 << 10 };
-/// Calls for one batch, while the collector says that it may take it later, or nothing.
-const TRIES_MAX: u32 = 4;
-/// From the first of them to the second; then twice as long each time.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// The longest such pause, whatever the collector asks for.
-const AGAIN_MAX: Duration = Duration::from_secs(30);
 
 /// Spans that wait. Requests put them here.
 #[derive(Debug, Default)]
 struct SpanQueue {
-    waiting: Mutex<VecDeque<Batch>>,
+    waiting: Mutex<WaitingSpans>,
     /// The first span came, or a batch is full.
     changed: Notify,
     dropped: AtomicU64,
 }
 
-#[derive(Debug)]
-struct Batch {
-    /// The `spans` fields of a scope.
-    bytes: Vec<u8>,
-    spans: u64,
+#[derive(Debug, Default)]
+struct WaitingSpans {
+    spans: VecDeque<SpanData>,
+    bytes: usize,
 }
 
 impl SpanSink for SpanQueue {
     fn ended(&self, trace: &RaceTrace, config: &Config, race: &EndedRace<'_>) {
-        let (bytes, spans) = spans::spans(trace, config, race);
-        self.add(bytes.bytes(), spans);
+        self.add(spans::spans(trace, config, race));
     }
 
     fn dropped(&self) -> u64 {
@@ -68,33 +56,35 @@ impl SpanSink for SpanQueue {
 }
 
 impl SpanQueue {
-    /// The spans of one race stay together.
-    fn add(&self, bytes: &[u8], spans: u64) {
+    /// The spans of one race wait together, or none of them does.
+    fn add(&self, spans: Vec<SpanData>) {
+        let bytes: usize = spans.iter().map(spans::size).sum();
         let mut waiting = self.waiting();
-        let has_room = waiting.back().is_some_and(|batch| batch.bytes.len() + bytes.len() <= BATCH_MAX);
-        if !has_room {
-            if waiting.len() >= BATCHES_MAX || bytes.len() > BATCH_MAX {
-                self.drop_spans(spans);
-                return;
-            }
-            waiting.push_back(Batch { bytes: Vec::with_capacity(BATCH_MAX), spans: 0 });
+        if waiting.bytes + bytes > WAITING_MAX {
+            return self.drop_spans(spans.len());
+        }
+        let (before, after) = (waiting.spans.len(), waiting.spans.len() + spans.len());
+        waiting.bytes += bytes;
+        waiting.spans.extend(spans);
+        if before == 0 || before < BATCH_MAX && after >= BATCH_MAX {
             self.changed.notify_one();
         }
-        if let Some(batch) = waiting.back_mut() {
-            batch.bytes.extend_from_slice(bytes);
-            batch.spans += spans;
-        }
     }
 
-    fn take(&self) -> Option<Batch> {
-        self.waiting().pop_front()
+    /// Empty: nothing waits.
+    fn take(&self) -> Vec<SpanData> {
+        let mut waiting = self.waiting();
+        let count = waiting.spans.len().min(BATCH_MAX);
+        let batch: Vec<SpanData> = waiting.spans.drain(..count).collect();
+        waiting.bytes -= batch.iter().map(spans::size).sum::<usize>();
+        batch
     }
 
-    fn drop_spans(&self, spans: u64) {
-        self.dropped.fetch_add(spans, Ordering::Relaxed);
+    fn drop_spans(&self, spans: usize) {
+        self.dropped.fetch_add(spans as u64, Ordering::Relaxed);
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, VecDeque<Batch>> {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, WaitingSpans> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -113,11 +103,13 @@ impl Traces {
         let exporter = Exporter {
             gateway: gateway.clone(),
             queue: queue.clone(),
-            tasks: tasks.clone(),
+            // Tells one run of the gateway from another.
+            instance: uuid::Uuid::now_v7().to_string(),
+            collector: None,
             is_taken: true,
             under_way: 0,
         };
-        tasks.spawn(exporter.run());
+        tasks.spawn(exporter.run(tasks.clone()));
         Traces { tasks, queue }
     }
 
@@ -138,19 +130,19 @@ impl Traces {
 struct Exporter {
     gateway: Arc<Gateway>,
     queue: Arc<SpanQueue>,
-    tasks: Shutdown,
+    instance: String,
+    /// The one of the latest batch.
+    collector: Option<Collector>,
     /// The collector took the last batch.
     is_taken: bool,
     /// Spans of the batch that is being sent.
-    under_way: u64,
+    under_way: usize,
 }
 
 impl Exporter {
-    async fn run(mut self) {
-        // Tells one run of the gateway from another.
-        let instance = uuid::Uuid::now_v7().to_string();
-        let cancelled = self.tasks.cancelled();
-        let mut draining = std::pin::pin!(self.tasks.draining());
+    async fn run(mut self, tasks: Shutdown) {
+        let cancelled = tasks.cancelled();
+        let mut draining = std::pin::pin!(tasks.draining());
         let queue = self.queue.clone();
         let sending = async {
             loop {
@@ -161,106 +153,52 @@ impl Exporter {
                     }
                     () = &mut draining => {}
                 }
-                while let Some(batch) = queue.take() {
-                    self.under_way = batch.spans;
-                    self.send(&batch, &instance).await;
+                loop {
+                    let batch = queue.take();
+                    if batch.is_empty() {
+                        break;
+                    }
+                    self.under_way = batch.len();
+                    self.send(batch).await;
                     self.under_way = 0;
                 }
-                if self.tasks.is_draining() {
+                if tasks.is_draining() {
                     return;
                 }
             }
         };
         tokio::select! { () = sending => {}, () = cancelled => {} }
-        self.queue.drop_spans(self.under_way);
-        while let Some(batch) = self.queue.take() {
-            self.queue.drop_spans(batch.spans);
-        }
+        let waiting = std::mem::take(&mut *self.queue.waiting());
+        self.queue.drop_spans(self.under_way + waiting.spans.len());
     }
 
-    async fn send(&mut self, batch: &Batch, instance: &str) {
-        let Some(otlp) = self.gateway.live().config.otlp.clone() else { return self.queue.drop_spans(batch.spans) };
-        let origin = otlp.address.origin();
-        match self.try_to_send(batch, &otlp, instance).await {
+    async fn send(&mut self, batch: Vec<SpanData>) {
+        let count = batch.len();
+        let Some(otlp) = self.gateway.live().config.otlp.clone() else { return self.queue.drop_spans(count) };
+        let origin = otlp.address.origin().to_owned();
+        if self.collector.as_ref().is_none_or(|collector| *collector.otlp() != otlp) {
+            self.collector = None;
+        }
+        let sent = match &mut self.collector {
+            Some(collector) => collector.export(batch).await,
+            none => match Collector::new(otlp, self.gateway.client().clone(), &self.instance) {
+                Ok(collector) => none.insert(collector).export(batch).await,
+                Err(why) => Err(why),
+            },
+        };
+        match sent {
             Ok(refused) => {
-                self.queue.drop_spans(refused.min(batch.spans));
+                self.queue.drop_spans(refused.min(count));
                 if !std::mem::replace(&mut self.is_taken, true) {
                     tracing::info!("the collector of traces at {origin} takes them again");
                 }
             }
             Err(why) => {
-                self.queue.drop_spans(batch.spans);
+                self.queue.drop_spans(count);
                 if std::mem::replace(&mut self.is_taken, false) {
                     tracing::warn!("traces are lost: the collector at {origin} does not take them: {why}");
                 }
             }
         }
     }
-
-    /// The number of spans that the collector refused.
-    ///
-    /// # Errors
-    /// Why it did not take the batch.
-    async fn try_to_send(&self, batch: &Batch, otlp: &Otlp, instance: &str) -> Result<u64, String> {
-        let body = encode::request(resource(otlp, instance).bytes(), &batch.bytes);
-        let body = bytes::Bytes::from(body);
-        let (mut pause, mut tried) = (AGAIN_AFTER, 0);
-        loop {
-            let (why, wait) = match self.call(otlp, body.clone()).await {
-                Ok(answer) if answer.status.is_success() => return Ok(encode::refused(&answer.body)),
-                Ok(answer) => {
-                    let why = format!("it answered with the status {}", answer.status.as_u16());
-                    // Those that the protocol allows to be sent again.
-                    if ![429, 502, 503, 504].contains(&answer.status.as_u16()) {
-                        return Err(why);
-                    }
-                    (why, asked_wait(&answer.headers))
-                }
-                Err(why) => (why, None),
-            };
-            tried += 1;
-            if tried >= TRIES_MAX || self.tasks.is_draining() {
-                return Err(why);
-            }
-            tokio::select! {
-                () = tokio::time::sleep(wait.unwrap_or(pause).min(AGAIN_MAX)) => {}
-                () = self.tasks.draining() => {}
-            }
-            pause *= 2;
-        }
-    }
-
-    async fn call(&self, otlp: &Otlp, body: bytes::Bytes) -> Result<WholeAnswer, String> {
-        let endpoint = Endpoint::parse(otlp.address.origin()).map_err(|error| error.to_string())?;
-        let endpoint = endpoint.with_transport(otlp.address.transport());
-        let mut headers = otlp.headers.clone();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
-        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("photofinish/", env!("CARGO_PKG_VERSION"))));
-        let path = otlp.address.path_and_query().to_owned();
-        self.gateway.client().post(endpoint, path, headers, body, LIMITS).await.map_err(|error| error.to_string())
-    }
-}
-
-/// What the collector asks for, if in seconds.
-fn asked_wait(headers: &HeaderMap) -> Option<Duration> {
-    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
-}
-
-/// The attributes of the gateway, as fields of a resource. What the environment says comes last and counts.
-fn resource(otlp: &Otlp, instance: &str) -> Message {
-    let own = [
-        (names::SERVICE_NAME, "photofinish"),
-        (names::SERVICE_VERSION, env!("CARGO_PKG_VERSION")),
-        (names::SERVICE_INSTANCE, instance),
-    ];
-    let named = otlp.service_name.as_deref().map(|name| (names::SERVICE_NAME, name));
-    let given = otlp.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let all: Vec<(&str, &str)> = own.into_iter().chain(given).chain(named).collect();
-    let mut message = Message::default();
-    for (at, (name, value)) in all.iter().enumerate() {
-        if all[at + 1..].iter().all(|(later, _)| later != name) {
-            message.of_resource(name, value);
-        }
-    }
-    message
 }

@@ -3,56 +3,60 @@
 //! Of generative AI: <https://github.com/open-telemetry/semantic-conventions-genai>, `docs/gen-ai/client-inference.md` as of commit
 //! 024a4f94; they are still in development, so a later version may name them anew. The others are of the stable conventions, 1.44.
 
-use super::encode::attributes;
 use photofinish_config::config::Provider;
 
-attributes! {
-    OPERATION = "gen_ai.operation.name",
-    PROVIDER = "gen_ai.provider.name",
-    REQUEST_MODEL = "gen_ai.request.model",
-    REQUEST_STREAM = "gen_ai.request.stream",
-    REQUEST_MAX_TOKENS = "gen_ai.request.max_tokens",
-    RESPONSE_MODEL = "gen_ai.response.model",
-    FINISH_REASONS = "gen_ai.response.finish_reasons",
-    /// Seconds.
-    FIRST_CHUNK = "gen_ai.response.time_to_first_chunk",
-    INPUT_TOKENS = "gen_ai.usage.input_tokens",
-    CACHE_READ_TOKENS = "gen_ai.usage.cache_read.input_tokens",
-    CACHE_WRITE_TOKENS = "gen_ai.usage.cache_write.input_tokens",
-    OUTPUT_TOKENS = "gen_ai.usage.output_tokens",
-    REASONING_TOKENS = "gen_ai.usage.reasoning.output_tokens",
+pub const OPERATION: &str = "gen_ai.operation.name";
+pub const PROVIDER: &str = "gen_ai.provider.name";
+pub const REQUEST_MODEL: &str = "gen_ai.request.model";
+pub const REQUEST_STREAM: &str = "gen_ai.request.stream";
+pub const REQUEST_MAX_TOKENS: &str = "gen_ai.request.max_tokens";
+pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
+pub const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
+/// Seconds.
+pub const FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";
+pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
+pub const CACHE_READ_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
+pub const CACHE_WRITE_TOKENS: &str = "gen_ai.usage.cache_write.input_tokens";
+pub const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+pub const REASONING_TOKENS: &str = "gen_ai.usage.reasoning.output_tokens";
 
-    SERVER_ADDRESS = "server.address",
-    SERVER_PORT = "server.port",
-    HTTP_STATUS = "http.response.status_code",
-    HTTP_VERSION = "network.protocol.version",
-    ERROR_TYPE = "error.type",
+pub const SERVER_ADDRESS: &str = "server.address";
+pub const SERVER_PORT: &str = "server.port";
+pub const HTTP_STATUS: &str = "http.response.status_code";
+pub const HTTP_VERSION: &str = "network.protocol.version";
+pub const ERROR_TYPE: &str = "error.type";
 
-    // Of a request and its race, in the words of the history.
-    RACE_ID = "photofinish.race_id",
-    API = "photofinish.api",
-    MODEL = "photofinish.model",
-    POLICY = "photofinish.policy",
-    OUTCOME = "photofinish.outcome",
-    ATTEMPTS = "photofinish.attempts",
-    /// The upstream whose answer the client got.
-    WINNER = "photofinish.winner",
-    /// Seconds to the first token that the client was sent.
-    FIRST_TOKEN = "photofinish.time_to_first_token",
-    USER = "photofinish.user",
-    TEAM = "photofinish.team",
-    /// Of an attempt: `PROVIDER/MODEL` by the names of the configuration.
-    UPSTREAM = "photofinish.upstream",
-    ORDINAL = "photofinish.ordinal",
-    START_REASON = "photofinish.start_reason",
-    /// The bounds of what it can have cost.
-    COST_MIN = "photofinish.cost_usd_min",
-    COST_MAX = "photofinish.cost_usd_max",
-}
+// Of a request and its race, in the words of the history.
+pub const RACE_ID: &str = "photofinish.race_id";
+pub const API: &str = "photofinish.api";
+pub const MODEL: &str = "photofinish.model";
+pub const POLICY: &str = "photofinish.policy";
+pub const OUTCOME: &str = "photofinish.outcome";
+pub const ATTEMPTS: &str = "photofinish.attempts";
+/// The upstream whose answer the client got.
+pub const WINNER: &str = "photofinish.winner";
+/// Seconds to the first token that the client was sent.
+pub const FIRST_TOKEN: &str = "photofinish.time_to_first_token";
+pub const USER: &str = "photofinish.user";
+pub const TEAM: &str = "photofinish.team";
+/// Of an attempt: `PROVIDER/MODEL` by the names of the configuration.
+pub const UPSTREAM: &str = "photofinish.upstream";
+pub const ORDINAL: &str = "photofinish.ordinal";
+pub const START_REASON: &str = "photofinish.start_reason";
+/// The bounds of what it can have cost.
+pub const COST_MIN: &str = "photofinish.cost_usd_min";
+pub const COST_MAX: &str = "photofinish.cost_usd_max";
 
 pub const SERVICE_NAME: &str = "service.name";
 pub const SERVICE_VERSION: &str = "service.version";
 pub const SERVICE_INSTANCE: &str = "service.instance.id";
+
+/// Bytes of a text in an attribute; a longer one is cut.
+const TEXT_MAX: usize = 1024;
+
+pub fn cut(text: &str) -> &str {
+    if text.len() <= TEXT_MAX { text } else { &text[..text.floor_char_boundary(TEXT_MAX)] }
+}
 
 /// The conventions' names of vendors, each with the ends of its hosts' names and its name in the catalogue of providers.
 const VENDORS: [(&str, &[&str], &str); 15] = [

@@ -3,7 +3,12 @@
 //!
 //! Only attempts have the attributes of generative AI: a tool that adds up costs would otherwise count a request twice.
 
-use super::encode::{Message, SpanHead, SpanKind};
+use std::time::{Duration, SystemTime};
+
+use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId};
+use opentelemetry::{Array, InstrumentationScope, Key, KeyValue, StringValue, Value};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+
 use super::names;
 use photofinish_config::config::Config;
 use photofinish_gateway::proxy::RaceTrace;
@@ -11,91 +16,159 @@ use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, Ra
 use photofinish_history::recorder::EndedRace;
 use photofinish_history::store::Record;
 
-/// Bytes that a span usually takes.
-const USUAL: usize = 1024;
-/// The field of a scope that has a span.
-const SPAN: u64 = 2;
+/// Attributes that a span usually has.
+const USUAL: usize = 28;
 
-/// Writes them, and returns how many they are.
-pub fn spans(trace: &RaceTrace, config: &Config, ended: &EndedRace<'_>) -> (Message, u64) {
-    let mut all = Message::with_capacity(ended.rows.len() * USUAL);
-    let mut span = Message::with_capacity(USUAL);
+/// What every span has.
+struct SpanHead {
+    span_id: u64,
+    /// 0: it begins its trace.
+    parent_id: u64,
+    kind: SpanKind,
+    name: String,
+    /// Microseconds since 1970.
+    start: i64,
+    end: i64,
+    is_error: bool,
+}
+
+/// The spans of a race, the request's first.
+pub fn spans(trace: &RaceTrace, config: &Config, ended: &EndedRace<'_>) -> Vec<SpanData> {
     let Some(race) = ended.rows.iter().find_map(|row| if let Record::Race(race) = row { Some(race) } else { None })
     else {
-        return (all, 0);
+        return Vec::new();
     };
     let attempts =
         || ended.rows.iter().filter_map(|row| if let Record::Attempt(attempt) = row { Some(attempt) } else { None });
-    let mut count = 1;
     let winner = attempts().find(|attempt| Some(attempt.ordinal) == race.winner);
-    of_request(&mut span, trace, race, winner.map(|winner| &**winner));
-    all.field(SPAN, span.bytes());
-    for attempt in attempts() {
-        span.clear();
-        of_attempt(&mut span, (trace, config), race, (attempt, ended.took_us(attempt.ordinal)));
-        all.field(SPAN, span.bytes());
-        count += 1;
-    }
-    (all, count)
+    let request = of_request(trace, race, winner.map(|winner| &**winner));
+    let each = attempts().map(|attempt| of_attempt((trace, config), race, (attempt, ended.took_us(attempt.ordinal))));
+    std::iter::once(request).chain(each).collect()
 }
 
-fn of_request(span: &mut Message, trace: &RaceTrace, race: &RaceRecord, winner: Option<&AttemptRecord>) {
+/// Bytes that a span holds, about.
+pub fn size(span: &SpanData) -> usize {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.as_str().len(),
+        Value::Array(_) => size_of::<Value>(),
+        _ => 0,
+    };
+    let values: usize = span.attributes.iter().map(|attribute| text(&attribute.value)).sum();
+    size_of::<SpanData>() + span.name.len() + span.attributes.capacity() * size_of::<KeyValue>() + values
+}
+
+fn span(trace: &RaceTrace, head: SpanHead, attributes: SpanAttributes) -> SpanData {
+    let state = trace.state().parse().unwrap_or_default();
+    let id = SpanId::from(head.span_id);
+    SpanData {
+        span_context: SpanContext::new(TraceId::from(trace.trace_id), id, TraceFlags::SAMPLED, false, state),
+        parent_span_id: SpanId::from(head.parent_id),
+        parent_span_is_remote: head.kind == SpanKind::Server && head.parent_id != 0,
+        span_kind: head.kind,
+        name: head.name.into(),
+        start_time: time(head.start),
+        end_time: time(head.end),
+        attributes: attributes.0,
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status: if head.is_error { Status::error("") } else { Status::Unset },
+        instrumentation_scope: InstrumentationScope::builder("photofinish")
+            .with_version(env!("CARGO_PKG_VERSION"))
+            .build(),
+    }
+}
+
+/// Attributes under construction.
+struct SpanAttributes(Vec<KeyValue>);
+
+impl SpanAttributes {
+    fn new() -> SpanAttributes {
+        SpanAttributes(Vec::with_capacity(USUAL))
+    }
+
+    fn add(&mut self, name: &'static str, value: impl Into<Value>) {
+        self.0.push(KeyValue::new(Key::from_static_str(name), value));
+    }
+
+    fn text(&mut self, name: &'static str, value: &str) {
+        self.add(name, names::cut(value).to_owned());
+    }
+}
+
+fn of_request(trace: &RaceTrace, race: &RaceRecord, winner: Option<&AttemptRecord>) -> SpanData {
     let error = request_error(race);
-    span.head(&SpanHead {
-        trace_id: trace.trace_id,
+    let mut all = SpanAttributes::new();
+    all.text(names::RACE_ID, &race.race_id);
+    all.add(names::API, race.api);
+    all.text(names::MODEL, &race.model);
+    all.add(names::OUTCOME, race.outcome.as_str());
+    all.add(names::ATTEMPTS, race.attempts);
+    some(race.policy, |policy| all.add(names::POLICY, policy));
+    some(winner, |winner| all.text(names::WINNER, &upstream(winner)));
+    some(race.first_token_sent_us, |us| all.add(names::FIRST_TOKEN, seconds(us)));
+    some(race.user.as_deref(), |user| all.text(names::USER, user));
+    some(race.team.as_deref(), |team| all.text(names::TEAM, team));
+    some(race.http_status, |status| all.add(names::HTTP_STATUS, status));
+    some(error.as_deref(), |error| all.text(names::ERROR_TYPE, error));
+    let head = SpanHead {
         span_id: trace.span_id,
-        parent_id: trace.parent_id,
-        state: trace.state(),
-        name: (race.api, &race.model),
+        parent_id: trace.parent_id.unwrap_or(0),
         kind: SpanKind::Server,
+        name: name(race.api, &race.model),
         start: race.started_at,
         end: race.started_at + race.done_us.unwrap_or(0),
         is_error: error.is_some(),
-    });
-    span.text(names::RACE_ID, &race.race_id);
-    span.text(names::API, race.api);
-    span.text(names::MODEL, &race.model);
-    span.text(names::OUTCOME, race.outcome.as_str());
-    span.whole(names::ATTEMPTS, race.attempts);
-    some(race.policy, |policy| span.text(names::POLICY, policy));
-    some(winner, |winner| span.texts(names::WINNER, upstream(winner)));
-    some(race.first_token_sent_us, |us| span.real(names::FIRST_TOKEN, seconds(us)));
-    some(race.user.as_deref(), |user| span.text(names::USER, user));
-    some(race.team.as_deref(), |team| span.text(names::TEAM, team));
-    some(race.http_status, |status| span.whole(names::HTTP_STATUS, status));
-    some(error.as_deref(), |error| span.text(names::ERROR_TYPE, error));
+    };
+    span(trace, head, all)
 }
 
 fn of_attempt(
-    span: &mut Message,
     (trace, config): (&RaceTrace, &Config),
     race: &RaceRecord,
     (attempt, took_us): (&AttemptRecord, i64),
-) {
+) -> SpanData {
     let (operation, error) = (names::operation(race.api), attempt_error(attempt));
+    let mut all = SpanAttributes::new();
+    asked_and_told(&mut all, config, race, attempt);
+    some(attempt.http_status, |status| all.add(names::HTTP_STATUS, status));
+    some(attempt.http_version, |version| all.add(names::HTTP_VERSION, version));
+    some(error, |error| all.add(names::ERROR_TYPE, error));
+    all.text(names::UPSTREAM, &upstream(attempt));
+    all.add(names::ORDINAL, attempt.ordinal);
+    all.add(names::START_REASON, attempt.start_reason.as_str());
+    all.add(names::OUTCOME, attempt.outcome.as_str());
+    some(attempt.cost_usd_min, |usd| all.add(names::COST_MIN, usd));
+    some(attempt.cost_usd_max, |usd| all.add(names::COST_MAX, usd));
     let start = race.started_at + attempt.dispatch_us;
-    span.head(&SpanHead {
-        trace_id: trace.trace_id,
+    let head = SpanHead {
         span_id: trace.attempt_id(usize::try_from(attempt.ordinal).unwrap_or(0)),
-        parent_id: Some(trace.span_id),
-        state: trace.state(),
-        name: (operation, &attempt.model_sent),
+        parent_id: trace.span_id,
         kind: SpanKind::Client,
+        name: name(operation, &attempt.model_sent),
         start,
         end: start + attempt.cancel_us.or(attempt.eof_us).unwrap_or(took_us),
         is_error: error.is_some(),
-    });
+    };
+    span(trace, head, all)
+}
+
+/// What the conventions for generative AI name of an attempt.
+fn asked_and_told(all: &mut SpanAttributes, config: &Config, race: &RaceRecord, attempt: &AttemptRecord) {
     let server = config.providers.get(&attempt.provider).and_then(|provider| names::server(provider, attempt.dialect));
-    span.text(names::OPERATION, operation);
-    span.text(names::PROVIDER, names::vendor(&attempt.provider, server.map_or("", |(host, _)| host)));
-    span.text(names::REQUEST_MODEL, &attempt.model_sent);
+    all.add(names::OPERATION, names::operation(race.api));
+    all.text(names::PROVIDER, names::vendor(&attempt.provider, server.map_or("", |(host, _)| host)));
+    all.text(names::REQUEST_MODEL, &attempt.model_sent);
     if race.stream {
-        span.flag(names::REQUEST_STREAM, true);
-        some(attempt.first_event_us, |us| span.real(names::FIRST_CHUNK, seconds(us)));
+        all.add(names::REQUEST_STREAM, true);
+        some(attempt.first_event_us, |us| all.add(names::FIRST_CHUNK, seconds(us)));
     }
-    some(race.max_tokens, |tokens| span.whole(names::REQUEST_MAX_TOKENS, tokens));
-    some(attempt.model_reported.as_deref(), |model| span.text(names::RESPONSE_MODEL, model));
-    some(attempt.finish_reason.as_deref(), |reason| span.list_of_one(names::FINISH_REASONS, reason));
+    some(race.max_tokens, |tokens| all.add(names::REQUEST_MAX_TOKENS, tokens));
+    some(attempt.model_reported.as_deref(), |model| all.text(names::RESPONSE_MODEL, model));
+    some(attempt.finish_reason.as_deref(), |reason| {
+        let reasons = vec![StringValue::from(names::cut(reason).to_owned())];
+        all.add(names::FINISH_REASONS, Value::Array(Array::String(reasons)));
+    });
     for (name, tokens) in [
         (names::INPUT_TOKENS, attempt.input_tokens),
         (names::CACHE_READ_TOKENS, attempt.cached_input_tokens),
@@ -103,21 +176,22 @@ fn of_attempt(
         (names::OUTPUT_TOKENS, attempt.output_tokens),
         (names::REASONING_TOKENS, attempt.reasoning_tokens),
     ] {
-        some(tokens, |tokens| span.whole(name, tokens));
+        some(tokens, |tokens| all.add(name, tokens));
     }
     if let Some((host, port)) = server {
-        span.text(names::SERVER_ADDRESS, host);
-        span.whole(names::SERVER_PORT, i64::from(port));
+        all.text(names::SERVER_ADDRESS, host);
+        all.add(names::SERVER_PORT, i64::from(port));
     }
-    some(attempt.http_status, |status| span.whole(names::HTTP_STATUS, status));
-    some(attempt.http_version, |version| span.text(names::HTTP_VERSION, version));
-    some(error, |error| span.text(names::ERROR_TYPE, error));
-    span.texts(names::UPSTREAM, upstream(attempt));
-    span.whole(names::ORDINAL, attempt.ordinal);
-    span.text(names::START_REASON, attempt.start_reason.as_str());
-    span.text(names::OUTCOME, attempt.outcome.as_str());
-    some(attempt.cost_usd_min, |usd| span.real(names::COST_MIN, usd));
-    some(attempt.cost_usd_max, |usd| span.real(names::COST_MAX, usd));
+}
+
+/// The name of a span.
+fn name(operation: &str, model: &str) -> String {
+    let blank = if model.is_empty() { "" } else { " " };
+    [names::cut(operation), blank, names::cut(model)].concat()
+}
+
+fn time(us: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(us).unwrap_or(0))
 }
 
 /// The type of the error that the client got. A refusal of what the client sent is none.
@@ -140,8 +214,8 @@ fn attempt_error(attempt: &AttemptRecord) -> Option<&'static str> {
     }
 }
 
-fn upstream(attempt: &AttemptRecord) -> [&str; 3] {
-    [&attempt.provider, "/", &attempt.model_sent]
+fn upstream(attempt: &AttemptRecord) -> String {
+    format!("{}/{}", attempt.provider, attempt.model_sent)
 }
 
 fn seconds(us: i64) -> f64 {

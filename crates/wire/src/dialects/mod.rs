@@ -1,4 +1,4 @@
-//! The only file that knows every dialect: the functions of a [`Surface`] and a [`Dialect`], each a call of the
+//! Which dialect speaks each surface: the functions of a [`Surface`] and a [`Dialect`], each a call of the
 //! dialect's module. No dialect calls these. To add a dialect, write its module and its lines here.
 
 pub mod anthropic;
