@@ -98,20 +98,14 @@ impl CostSum {
         put(bytes, self.open);
     }
 
-    /// `with_bounds`: false for a sum that was stored before bounds existed. It has one amount, without the attempts of
-    /// unknown cost.
-    pub(super) fn decode(bytes: &mut ByteReader<'_>, with_bounds: bool) -> Result<CostSum, ShortBytes> {
+    pub(super) fn decode(bytes: &mut ByteReader<'_>) -> Result<CostSum, ShortBytes> {
         let mut amount = || -> Result<i128, ShortBytes> { Ok(i128::from_le_bytes(*bytes.take_chunk()?)) };
-        let min_pico_usd = amount()?;
-        let max_pico_usd = if with_bounds { amount()? } else { min_pico_usd };
+        let (min_pico_usd, max_pico_usd) = (amount()?, amount()?);
         let mut sum = CostSum { min_pico_usd, max_pico_usd, ..CostSum::default() };
         for count in &mut sum.attempts {
             *count = bytes.take()?;
         }
-        (sum.unpriced, sum.open) = match with_bounds {
-            true => (bytes.take()?, bytes.take()?),
-            false => (sum.count(CostBasis::Unknown), sum.count(CostBasis::AtLeast)),
-        };
+        (sum.unpriced, sum.open) = (bytes.take()?, bytes.take()?);
         Ok(sum)
     }
 

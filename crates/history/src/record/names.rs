@@ -181,8 +181,6 @@ names! {
         Audited = "audited",
         /// It was read to its end.
         Drained = "drained",
-        /// Not known: a version before this list rolled it up.
-        Unknown = "unknown",
     }
 }
 

@@ -165,7 +165,7 @@ async fn what_losers_were_for_stays_known_when_hours_are_rolled_up() {
         for group in spent("model")["groups"].as_array().unwrap() {
             let kind = group["model"].as_str().unwrap();
             let more = if kind == "late" { 2.0 } else { 1.0 };
-            for part in ["answers", "cut", "late", "looks", "audits", "drains", "rolled_extras"] {
+            for part in ["answers", "cut", "late", "looks", "audits", "drains"] {
                 let expected = if part == "answers" {
                     1.0
                 } else if part == kind {

@@ -1,6 +1,6 @@
 //! The last runs of benchmarks: how each target bears more load, and the highest rate that it takes.
 //!
-//! Reads what `bench` stored as the result of a run; what an edition does not have is left out.
+//! Reads what `bench` stored as the result of a run.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
