@@ -21,16 +21,16 @@ CREATE TABLE race_row (
 CREATE TABLE attempt_row (
     race_id TEXT NOT NULL, ordinal INTEGER NOT NULL, provider ANY NOT NULL, model_sent ANY NOT NULL, outcome ANY NOT NULL,
     start_reason ANY NOT NULL, dialect ANY NOT NULL, dispatch_us INTEGER NOT NULL, p_audit REAL, conn_reused INTEGER, http_version ANY,
-    connect_us INTEGER, headers_us INTEGER, first_byte_us INTEGER, tok_src ANY NOT NULL, cost_basis ANY NOT NULL, cost_usd REAL,
-    price_source ANY, in_flight_upstream INTEGER NOT NULL, predicted_us INTEGER, cancel_us INTEGER, ttft_obs_us INTEGER, ttft_event INTEGER,
-    censor_cause ANY, cost_usd_max REAL, first_token_us INTEGER, first_kind ANY, second_token_us INTEGER, last_token_us INTEGER,
-    finish_us INTEGER, eof_us INTEGER, payload_events INTEGER, chars_total INTEGER, chars_first INTEGER, gap_p50_us INTEGER, gap_p99_us INTEGER,
-    gap_max_us INTEGER, burst INTEGER, input_tokens INTEGER, output_tokens INTEGER, finish_reason ANY, key_id ANY, model_reported ANY,
-    p_include REAL, audited INTEGER, first_event_us INTEGER, first_answer_us INTEGER, http_status INTEGER, failure ANY, failure_phase ANY,
-    retry_after_ms INTEGER, reasoning_events INTEGER, keepalives INTEGER, client_stalled INTEGER, cached_input_tokens INTEGER,
-    reasoning_tokens INTEGER, server_queue_us INTEGER, server_prefill_us INTEGER, server_decode_us INTEGER, server_total_us INTEGER,
-    ratelimit_remaining_requests INTEGER, ratelimit_remaining_tokens INTEGER, definition_version INTEGER, cost_usd_min REAL,
-    cache_write_tokens INTEGER, service_tier ANY, plain INTEGER, calls ANY, structured ANY, tool_set INTEGER, PRIMARY KEY (race_id, ordinal)
+    connect_us INTEGER, headers_us INTEGER, first_byte_us INTEGER, tok_src ANY NOT NULL, cost_usd_min REAL, price_source ANY,
+    in_flight_upstream INTEGER NOT NULL, predicted_us INTEGER, cancel_us INTEGER, ttft_obs_us INTEGER, ttft_event INTEGER, censor_cause ANY,
+    cost_usd_max REAL, first_token_us INTEGER, first_kind ANY, second_token_us INTEGER, last_token_us INTEGER, finish_us INTEGER, eof_us INTEGER,
+    payload_events INTEGER, chars_total INTEGER, chars_first INTEGER, gap_p50_us INTEGER, gap_p99_us INTEGER, gap_max_us INTEGER, burst INTEGER,
+    input_tokens INTEGER, output_tokens INTEGER, finish_reason ANY, key_id ANY, model_reported ANY, p_include REAL, audited INTEGER,
+    first_event_us INTEGER, first_answer_us INTEGER, http_status INTEGER, failure ANY, failure_phase ANY, retry_after_ms INTEGER,
+    reasoning_events INTEGER, keepalives INTEGER, client_stalled INTEGER, cached_input_tokens INTEGER, reasoning_tokens INTEGER,
+    server_queue_us INTEGER, server_prefill_us INTEGER, server_decode_us INTEGER, server_total_us INTEGER, ratelimit_remaining_requests INTEGER,
+    ratelimit_remaining_tokens INTEGER, definition_version INTEGER, cache_write_tokens INTEGER, service_tier ANY, plain INTEGER, calls ANY,
+    structured ANY, tool_set INTEGER, PRIMARY KEY (race_id, ordinal)
 ) STRICT, WITHOUT ROWID;
 
 -- By what the views compute, with COLLATE BINARY behind it, as questions to the views have it: else no question would find it.
@@ -97,14 +97,10 @@ SELECT race_id, ordinal, CASE WHEN provider < '' THEN (SELECT text FROM name WHE
            WHEN 6 THEN 'events' ELSE tok_src END AS tok_src,
        CASE WHEN finish_reason < '' THEN (SELECT text FROM name WHERE id = finish_reason) ELSE finish_reason END AS finish_reason,
        server_queue_us, server_prefill_us, server_decode_us, server_total_us, ratelimit_remaining_requests, ratelimit_remaining_tokens,
-       CASE WHEN cost_usd < -1.0 THEN cost_usd / -1e10 ELSE cost_usd END AS cost_usd,
-       CASE cost_basis WHEN 1 THEN 'reported' WHEN 2 THEN 'computed' WHEN 3 THEN 'at_least' WHEN 4 THEN 'at_most' WHEN 5 THEN 'unknown'
-           ELSE cost_basis END AS cost_basis,
        in_flight_upstream, coalesce(definition_version, 1) AS definition_version,
-       CASE WHEN coalesce(cost_usd_min, cost_usd) < -1.0 THEN coalesce(cost_usd_min, cost_usd) / -1e10
-           ELSE nullif(coalesce(cost_usd_min, cost_usd), -1) END AS cost_usd_min,
-       CASE WHEN coalesce(cost_usd_max, cost_usd) < -1.0 THEN coalesce(cost_usd_max, cost_usd) / -1e10
-           ELSE nullif(coalesce(cost_usd_max, cost_usd), -1) END AS cost_usd_max,
+       CASE WHEN cost_usd_min < -1.0 THEN cost_usd_min / -1e10 ELSE cost_usd_min END AS cost_usd_min,
+       CASE WHEN coalesce(cost_usd_max, cost_usd_min) < -1.0 THEN coalesce(cost_usd_max, cost_usd_min) / -1e10
+           ELSE nullif(coalesce(cost_usd_max, cost_usd_min), -1) END AS cost_usd_max,
        CASE WHEN price_source < '' THEN (SELECT text FROM name WHERE id = price_source) ELSE price_source END AS price_source,
        cache_write_tokens,
        CASE WHEN service_tier < '' THEN (SELECT text FROM name WHERE id = service_tier) ELSE service_tier END AS service_tier,
@@ -114,7 +110,7 @@ FROM attempt_row;
 
 CREATE TABLE run (
     run_id TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, label TEXT, started_at INTEGER NOT NULL, ended_at INTEGER, target TEXT NOT NULL,
-    spec TEXT NOT NULL, machine TEXT, trust TEXT, cost_usd REAL, result TEXT
+    spec TEXT NOT NULL, machine TEXT, trust TEXT, cost_usd_min REAL, cost_usd_max REAL, result TEXT
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX run_started_at ON run (started_at);
 
@@ -134,7 +130,7 @@ CREATE TABLE rollup (
     start INTEGER NOT NULL,
     provider TEXT NOT NULL,         -- empty: requests that no attempt served, or was started for
     model_sent TEXT NOT NULL, model TEXT, caller TEXT, attempts INTEGER NOT NULL, wins INTEGER NOT NULL, failures INTEGER NOT NULL,
-    empty INTEGER NOT NULL, censored INTEGER NOT NULL, ttft_samples INTEGER NOT NULL, cost_usd REAL, cost_usd_min REAL, cost_usd_max REAL,
+    empty INTEGER NOT NULL, censored INTEGER NOT NULL, ttft_samples INTEGER NOT NULL, cost_usd_min REAL, cost_usd_max REAL,
     extra_cost_usd_min REAL, extra_cost_usd_max REAL, total BLOB NOT NULL, parts BLOB NOT NULL
 ) STRICT;
 CREATE INDEX rollup_start ON rollup (hours, start);

@@ -78,7 +78,7 @@ CREATE VIEW attempt_cost AS
 SELECT attempt.race_id, attempt.ordinal, attempt.provider, attempt.provider || '/' || attempt.model_sent AS upstream, race.model,
        race.started_at, replace(substr(datetime(race.started_at / 1000000, 'unixepoch'), 1, 13), ' ', 'T') AS hour, attempt.outcome,
        CAST(attempt.outcome IN ('lost', 'drained') AS integer) AS extra,
-       attempt.cost_basis, attempt.cost_usd_min, attempt.cost_usd_max
+       attempt.cost_usd_min, attempt.cost_usd_max
 FROM attempt LEFT JOIN race ON race.race_id = attempt.race_id
 WHERE coalesce(race.source, 'client') = 'client';
 

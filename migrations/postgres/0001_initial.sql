@@ -19,7 +19,7 @@ CREATE INDEX race_look ON race (started_at) WHERE look IS NOT NULL;
 CREATE INDEX race_arrived ON race (replica, arrived) WHERE replica IS NOT NULL;
 
 CREATE TABLE attempt (
-    race_id uuid NOT NULL, p_include double precision, p_audit double precision, ratelimit_remaining_tokens bigint, cost_usd double precision,
+    race_id uuid NOT NULL, p_include double precision, p_audit double precision, ratelimit_remaining_tokens bigint,
     cost_usd_min double precision, cost_usd_max double precision, tool_set bigint, dispatch_us integer, connect_us integer, headers_us integer,
     first_byte_us integer, first_event_us integer, first_token_us integer, first_answer_us integer, second_token_us integer,
     last_token_us integer, finish_us integer, eof_us integer, cancel_us integer, ttft_obs_us integer, retry_after_ms integer,
@@ -31,14 +31,14 @@ CREATE TABLE attempt (
     plain smallint, provider text COLLATE "C" NOT NULL, model_sent text COLLATE "C" NOT NULL, model_reported text COLLATE "C",
     dialect text COLLATE "C", key_id text COLLATE "C", start_reason text COLLATE "C", http_version text COLLATE "C", first_kind text COLLATE "C",
     censor_cause text COLLATE "C", outcome text COLLATE "C" NOT NULL, failure text COLLATE "C", failure_phase text COLLATE "C",
-    tok_src text COLLATE "C", finish_reason text COLLATE "C", cost_basis text COLLATE "C", price_source text COLLATE "C",
-    service_tier text COLLATE "C", calls text COLLATE "C", structured text COLLATE "C", PRIMARY KEY (race_id, ordinal)
+    tok_src text COLLATE "C", finish_reason text COLLATE "C", price_source text COLLATE "C", service_tier text COLLATE "C",
+    calls text COLLATE "C", structured text COLLATE "C", PRIMARY KEY (race_id, ordinal)
 ) PARTITION BY RANGE (race_id);
 
 CREATE TABLE run (
     run_id text COLLATE "C" PRIMARY KEY, kind text COLLATE "C" NOT NULL, label text COLLATE "C", started_at bigint NOT NULL, ended_at bigint,
     target text COLLATE "C" NOT NULL, spec text COLLATE "C" NOT NULL, machine text COLLATE "C", trust text COLLATE "C",
-    cost_usd double precision, result text COLLATE "C"
+    cost_usd_min double precision, cost_usd_max double precision, result text COLLATE "C"
 );
 CREATE INDEX run_started_at ON run (started_at);
 
@@ -62,9 +62,9 @@ CREATE TABLE stray (
 CREATE TABLE rollup (
     rowid bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, hours bigint NOT NULL, start bigint NOT NULL, provider text COLLATE "C" NOT NULL,
     model_sent text COLLATE "C" NOT NULL, model text COLLATE "C", caller text COLLATE "C", attempts bigint NOT NULL, wins bigint NOT NULL,
-    failures bigint NOT NULL, empty bigint NOT NULL, censored bigint NOT NULL, ttft_samples bigint NOT NULL, cost_usd double precision,
-    total bytea NOT NULL, parts bytea NOT NULL, cost_usd_min double precision, cost_usd_max double precision,
-    extra_cost_usd_min double precision, extra_cost_usd_max double precision
+    failures bigint NOT NULL, empty bigint NOT NULL, censored bigint NOT NULL, ttft_samples bigint NOT NULL, total bytea NOT NULL,
+    parts bytea NOT NULL, cost_usd_min double precision, cost_usd_max double precision, extra_cost_usd_min double precision,
+    extra_cost_usd_max double precision
 );
 CREATE INDEX rollup_start ON rollup (hours, start);
 

@@ -160,8 +160,8 @@ struct PlainTable {
 
 const CELLS: PlainTable = PlainTable {
     name: "rollup",
-    columns: "hours, start, provider, model_sent, model, caller, attempts, wins, failures, empty, censored, ttft_samples, cost_usd, \
-              total, parts, cost_usd_min, cost_usd_max, extra_cost_usd_min, extra_cost_usd_max",
+    columns: "hours, start, provider, model_sent, model, caller, attempts, wins, failures, empty, censored, ttft_samples, \
+              cost_usd_min, cost_usd_max, extra_cost_usd_min, extra_cost_usd_max, total, parts",
 };
 
 const AUDIT: PlainTable = PlainTable { name: "audit", columns: "id, at, who, origin, subject, before, after" };

@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::estimate::cost::Cost;
+use crate::estimate::cost::CostBasis;
 use crate::estimate::facts::RequestFacts;
 use crate::estimate::goodput::{RequestOutcomes, SloTargets};
 use crate::estimate::survival::Observation;
-use crate::record::names::{CostBasis, RaceOutcome};
+use crate::record::names::RaceOutcome;
 
 /// Attempt of race `race` that served its client: TTFT 100 ms, 50 ms a token.
 fn served(race: u64) -> AttemptFacts<'static> {
@@ -25,7 +26,7 @@ fn served(race: u64) -> AttemptFacts<'static> {
         tpot_us: Some(50_000.0),
         at_once: false,
         output_tokens: Some(40),
-        cost: Cost { cost_usd: Some(0.01), cost_basis: CostBasis::Computed, ..Cost::default() },
+        cost: Cost { cost_usd_min: Some(0.01), cost_usd_max: Some(0.01) },
         request: Some(request(Some(true), RaceOutcome::Ok, Some(101_000))),
     }
 }
@@ -51,12 +52,7 @@ fn lost(race: u64) -> AttemptFacts<'static> {
         ttft: Some(Observation { time_us: 90_000, event: false, audit: None }),
         tpot_us: None,
         output_tokens: Some(3),
-        cost: Cost {
-            cost_usd: Some(0.002),
-            cost_basis: CostBasis::AtLeast,
-            cost_usd_max: Some(0.005),
-            ..Cost::default()
-        },
+        cost: Cost { cost_usd_min: Some(0.002), cost_usd_max: Some(0.005) },
         request: Some(request(Some(false), RaceOutcome::Ok, Some(101_000))),
         ..served(race)
     }

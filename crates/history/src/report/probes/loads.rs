@@ -116,7 +116,7 @@ fn load(run: &Map<String, Value>) -> Option<MeasuredLoad> {
         workload: result["workload"]["name"].as_str().unwrap_or("requests").to_owned(),
         machine: text("machine"),
         trust: text("trust"),
-        cost_usd: run.get("cost_usd").and_then(Value::as_f64),
+        cost_usd: run.get("cost_usd_max").and_then(Value::as_f64),
         levels: items("stages").map(level).collect(),
         found: items("found").map(found).collect(),
     };

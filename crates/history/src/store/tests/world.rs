@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 use super::*;
-use crate::record::{AttemptOutcome, CostBasis, RaceOutcome, StartReason, TokenSource, sample};
+use crate::record::{AttemptOutcome, RaceOutcome, StartReason, TokenSource, sample};
 use crate::store::columns::{DAY_US, HOUR_US, first_race_id};
 
 /// 2026-01-02T00:00:00Z, a Friday.
@@ -110,8 +110,7 @@ fn run(draws: &mut Rng, race_id: &str, ordinal: i64) -> AttemptRecord {
         payload_events: tokens,
         burst: Some(draws.f64() < 0.05),
         tok_src: if draws.f64() < 0.9 { TokenSource::Usage } else { TokenSource::Chars },
-        cost_usd: cost(draws),
-        cost_basis: CostBasis::Computed,
+        cost_usd_min: cost(draws),
         in_flight_upstream: draws.i64(0..80),
         failure: None,
         failure_phase: None,
@@ -123,7 +122,7 @@ fn run(draws: &mut Rng, race_id: &str, ordinal: i64) -> AttemptRecord {
         (AttemptOutcome::Empty, None),
         (AttemptOutcome::Timeout, Some("timeout")),
     ];
-    (run.cost_usd_min, run.cost_usd_max) = (run.cost_usd, run.cost_usd);
+    run.cost_usd_max = run.cost_usd_min;
     if draws.f64() < 0.4 {
         let (outcome, failure) = failed[draws.usize(0..failed.len())];
         let censored = (outcome == AttemptOutcome::Timeout).then_some(3_000_000);
@@ -142,9 +141,8 @@ fn run(draws: &mut Rng, race_id: &str, ordinal: i64) -> AttemptRecord {
 fn lose(draws: &mut Rng, run: &mut AttemptRecord, won_at_us: i64) {
     const AUDITED: f64 = 0.25;
     let lost_us = (won_at_us - run.dispatch_us).max(0);
-    (run.outcome, run.cost_basis, run.p_audit) = (AttemptOutcome::Lost, CostBasis::AtLeast, Some(AUDITED));
-    run.cost_usd_min = run.cost_usd.filter(|_| draws.f64() < 0.8);
-    run.cost_usd = run.cost_usd_min;
+    (run.outcome, run.p_audit) = (AttemptOutcome::Lost, Some(AUDITED));
+    run.cost_usd_min = run.cost_usd_min.filter(|_| draws.f64() < 0.8);
     run.cost_usd_max = run.cost_usd_min.filter(|_| draws.f64() < 0.99).map(|usd| usd * 2.0);
     (run.last_token_us, run.output_tokens, run.tok_src) = (None, None, TokenSource::None);
     if draws.f64() < AUDITED {
