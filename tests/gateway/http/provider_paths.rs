@@ -127,7 +127,7 @@ async fn a_request_goes_up_as_it_is_but_for_whom_it_names() {
     assert_row!(
         rows.one("a"),
         json!({"model_sent": "files", "outcome": "won", "http_status": 206, "plain": 1, "ttft_event": null, "input_tokens": null,
-            "cost_basis": "unknown"})
+            "cost_usd_min": null, "cost_usd_max": null})
     );
     assert!(!rows.one("a")["key_id"].is_null() && !rows.one("a")["eof_us"].is_null());
 }
