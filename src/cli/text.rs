@@ -10,9 +10,9 @@ use ratatui_core::text::Span;
 use super::screen::{PIPED, ScreenSettings};
 use photofinish_base::order::{IntoSet as _, StableSort as _};
 pub use photofinish_base::printable::printable as clean;
+use photofinish_history::estimate::cost::CostBasis;
 use photofinish_history::estimate::cost::CostSum;
 use photofinish_history::estimate::survival::is_firm;
-use photofinish_history::record::CostBasis;
 
 pub const GREEN: &str = "\x1b[32m";
 pub const YELLOW: &str = "\x1b[33m";

@@ -56,6 +56,7 @@ for race in races:
     base.execute('UPDATE attempt_row SET race_id = ? WHERE race_id = ?', (moved, race))
 base.execute('DELETE FROM rollup')
 base.execute('DELETE FROM rollup_span')
+base.execute('INSERT INTO rollup_span (hours, start) SELECT DISTINCT 1, started_at / 3600000000 * 3600000000 FROM race')
 def incident(upstream, kind, began, minutes, factor, attempts, failures, usual):
     ended = int(began + minutes * 60 * 10**6)
     base.execute('INSERT INTO incident VALUES (?,?,?,?,?,?,?,?,?,0,?,?,0,?,?,?,0,1,NULL)', (f'{int(began)}-{kind}-{upstream}', upstream, kind, 'ended', int(began), ended, ended, ended, factor, attempts, failures, usual, 12, 30.0))

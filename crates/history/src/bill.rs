@@ -6,7 +6,7 @@
 mod tests;
 mod tier;
 
-use crate::record::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, TokenSource};
+use crate::record::{AttemptOutcome, AttemptRecord, RaceRecord, TokenSource};
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{CancelBilling, Price, TokenCounts};
 use photofinish_wire::{PayloadKind, Surface};
@@ -77,14 +77,10 @@ impl BillBounds {
             row.price_source = Some("reported".to_owned());
         }
         let (least, most) = tier::factors(row);
-        (row.cost_usd, row.cost_basis) = match (reported, self.price.and_then(|price| self.counted(row, price))) {
-            (Some(cost), _) => (Some(cost), CostBasis::Reported),
-            (None, Some(cost)) if is_whole(row) && most == Some(least) => {
-                (Some(rounded(cost * least)), CostBasis::Computed)
-            }
-            (None, Some(cost)) => (Some(rounded(cost * least)), CostBasis::AtLeast),
-            (None, None) => (None, CostBasis::Unknown),
-        };
+        let counted = self.price.and_then(|price| self.counted(row, price)).map(|cost| rounded(cost * least));
+        let is_exact = is_whole(row) && most == Some(least);
+        row.cost_usd_min = reported.or(counted);
+        row.cost_usd_max = reported.or(counted.filter(|_| is_exact));
     }
 
     /// Cost in US dollars. None if input or output was not counted.
@@ -146,25 +142,14 @@ impl BillBounds {
         (least, most.map(|most| most.max(least)))
     }
 
-    /// Fills in the bounds of a row that [`BillBounds::count`] has processed. If its cost was not counted, derives the
-    /// cost from the bounds.
+    /// Fills in the bounds of a row that [`BillBounds::count`] has processed, unless its cost is exact.
     fn settle(&self, row: &mut AttemptRecord, prompt: Option<Range>, answer: Option<f64>, counts: bool) {
-        if matches!(row.cost_basis, CostBasis::Reported | CostBasis::Computed) {
-            (row.cost_usd_min, row.cost_usd_max) = (row.cost_usd, row.cost_usd);
-            return;
-        }
-        let Some(price) = self.price else { return };
+        let Some(price) = self.price.filter(|_| row.exact_cost_usd().is_none()) else { return };
         // Counting a prompt is free at every provider that offers it.
         let (min, max) = if counts { (0.0, Some(0.0)) } else { self.bounds(price, row, prompt, answer) };
         let (least, most) = tier::factors(row);
-        let (min, max) = (rounded(min * least), max.zip(most).map(|(max, most)| rounded(max * most)));
-        (row.cost_usd_min, row.cost_usd_max) = (Some(min), max);
-        (row.cost_usd, row.cost_basis) = match max {
-            Some(max) if max <= min => (Some(min), CostBasis::Computed),
-            _ if min > 0.0 => (Some(min), CostBasis::AtLeast),
-            Some(max) => (Some(max), CostBasis::AtMost),
-            None => (None, CostBasis::Unknown),
-        };
+        row.cost_usd_min = Some(rounded(min * least));
+        row.cost_usd_max = max.zip(most).map(|(max, most)| rounded(max * most));
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::ensure;
 use photofinish_history::record::{
-    AttemptOutcome, AttemptRecord, CostBasis, RaceOutcome, RaceRecord, RaceSource, StartReason, TokenSource,
+    AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource, StartReason, TokenSource,
 };
 use photofinish_history::store::{Record, Store};
 
@@ -89,10 +89,8 @@ fn probe((at_us, number): (i64, i64), upstream: i64, (workload, tokens): (&str, 
         input_tokens: Some(1_000),
         output_tokens: Some(tokens),
         tok_src: TokenSource::Usage,
-        cost_usd: Some(0.001),
         cost_usd_min: Some(0.001),
         cost_usd_max: Some(0.001),
-        cost_basis: CostBasis::Computed,
         ..AttemptRecord::new(race_id.clone(), 0, names, StartReason::First)
     };
     let race = RaceRecord {

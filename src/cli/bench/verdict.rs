@@ -97,7 +97,7 @@ pub fn list(store: &Path, json: bool, screen: ScreenSettings, out: &mut impl io:
         let text = |name: &str| run.get(name).and_then(Value::as_str).map(|text| clean(text).to_string());
         let began = run.get("started_at").and_then(Value::as_i64);
         let ended = run.get("ended_at").is_some_and(Value::is_i64);
-        let cost = run.get("cost_usd").and_then(Value::as_f64);
+        let cost = run.get("cost_usd_max").and_then(Value::as_f64);
         vec![
             text("run_id").unwrap_or_default(),
             or_dash(text("label"), |label| label),

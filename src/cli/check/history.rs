@@ -77,11 +77,10 @@ fn damaged(path: &Path) -> Option<[String; 2]> {
 
 /// `on_server`: it has no file, and its log is the server's.
 fn described(extent: &Extent, on_server: bool) -> Vec<[String; 2]> {
-    let Extent { file_bytes, log_bytes, free_bytes, gives_back, attempts, more, since, rolled_until } = extent;
-    let stays = if *gives_back { "" } else { ", which stays: its file is of an older version" };
+    let Extent { file_bytes, log_bytes, free_bytes, attempts, more, since, rolled_until } = extent;
     let free = match brief_bytes(*free_bytes) {
         _ if *free_bytes == 0 => String::new(),
-        free => format!(", {free} of it free{stays}"),
+        free => format!(", {free} of it free"),
     };
     let file = format!("{}{free}", brief_bytes(*file_bytes));
     let log = format!("{} (write-ahead)", brief_bytes(*log_bytes));

@@ -10,7 +10,7 @@ use crate::cli::stats::notes::{list, moved, only, targets, wanted};
 use crate::cli::text::{counted, write_paragraphs};
 use photofinish_config::config::names::NamedChoice as _;
 use photofinish_config::config::units::format_duration;
-use photofinish_history::record::CostBasis;
+use photofinish_history::estimate::cost::CostBasis;
 use photofinish_history::report::dimension::Dimension;
 use photofinish_history::report::question::time;
 use photofinish_history::report::series::{

@@ -179,7 +179,7 @@ async fn programs_are_told_of_what_is_left_out_elsewhere() {
 
 #[tokio::test]
 async fn an_unknown_figure_is_words_and_no_empty_picture() {
-    let unpriced = AttemptRecord { cost_usd: None, cost_usd_min: None, cost_usd_max: None, ..sample::lost(0, 90_000) };
+    let unpriced = AttemptRecord { cost_usd_min: None, cost_usd_max: None, ..sample::lost(0, 90_000) };
     let batch = vec![Record::Race(Box::new(sample::race(0))), Record::Attempt(Box::new(unpriced))];
     let (_directory, path, _store) = store_with(batch).await;
     let text = shown(&path, &format!("{WINDOW} --metric cost"), PIPED);

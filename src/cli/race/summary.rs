@@ -13,13 +13,13 @@ use super::board::{DrawnState, how, upstream_of};
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{brief_dollars, clean, dollars, mark, millis, or_dash, write_paragraph};
 use photofinish_base::order::StableSort as _;
-use photofinish_history::estimate::cost::{Cost, CostSum};
+use photofinish_history::estimate::cost::{Cost, CostBasis, CostSum};
 use photofinish_history::estimate::facts::{self, MeasuredAttempt, RequestRow};
 use photofinish_history::estimate::speed::Decoding;
 use photofinish_history::estimate::summary::Summary;
 use photofinish_history::estimate::survival::{Estimate, Survival};
 use photofinish_history::record::table::Subset as _;
-use photofinish_history::record::{AttemptOutcome, AttemptRecord, CostBasis, RaceOutcome, RaceRecord};
+use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
 use photofinish_history::report::races::timeline;
 use photofinish_history::store::Record;
 
@@ -189,7 +189,6 @@ fn write_rows(
 /// An amount with what it rests on; a bound has the sign of one.
 fn cost(sum: &CostSum) -> String {
     match sum.basis() {
-        CostBasis::Reported => format!("{} reported", dollars(sum)),
         CostBasis::Computed => format!("{} computed", dollars(sum)),
         CostBasis::AtLeast | CostBasis::AtMost | CostBasis::Unknown => dollars(sum),
     }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::cli::text::joined;
 use photofinish_config::config;
-use photofinish_history::record::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, StartReason, sample};
+use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceRecord, StartReason, sample};
 use photofinish_history::store::{Record, Store};
 use photofinish_lab::replay::PastRequests;
 
@@ -93,8 +93,8 @@ fn races(model: &str, from: i64, count: i64) -> Vec<Record> {
                 ttft_obs_us: Some(best_us),
                 ttft_event: Some(i64::from(wins)),
                 outcome: if wins { AttemptOutcome::Won } else { AttemptOutcome::Lost },
-                cost_usd: wins.then_some(0.001),
-                cost_basis: if wins { CostBasis::Computed } else { CostBasis::Unknown },
+                cost_usd_min: wins.then_some(0.001),
+                cost_usd_max: wins.then_some(0.001),
                 ..like
             }))
         };

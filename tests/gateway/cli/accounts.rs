@@ -146,7 +146,7 @@ async fn after_a_kill_a_budget_has_no_less_than_the_rows() {
         served.process.signal("KILL");
         assert_eq!(served.process.ended().await, None);
         setup = served.setup;
-        let of_rows = setup.number("SELECT sum(CAST(round(cost_usd * 1e9) AS INTEGER)) FROM attempt").await;
+        let of_rows = setup.number("SELECT sum(CAST(round(cost_usd_min * 1e9) AS INTEGER)) FROM attempt").await;
         let sql = "SELECT coalesce(max(spent + reserved), 0) FROM budget_window WHERE subject = 'user:ann' AND span = 'month'";
         let of_budget = setup.number(sql).await;
         assert!(of_rows > 0 && of_budget >= of_rows, "{of_budget} of {of_rows}");

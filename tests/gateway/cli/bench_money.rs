@@ -129,7 +129,7 @@ async fn a_server_by_its_address_can_have_a_price() {
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     let spent = result(&ran.out)["cost_usd"][1].as_f64().unwrap();
     assert!((spent - 0.0006).abs() < 1e-9, "ten requests: {spent}");
-    let priced = setup.number("SELECT count(*) FROM attempt WHERE cost_usd BETWEEN 0.0000599 AND 0.0000601").await;
+    let priced = setup.number("SELECT count(*) FROM attempt WHERE cost_usd_max BETWEEN 0.0000599 AND 0.0000601").await;
     assert_eq!(priced, 10, "the rows have its price");
     let unpriced = setup.run(&["bench", "--url", &url, "--model", "q", "--max-cost", "1"]).await;
     assert_eq!(unpriced.code, Some(2), "{}", unpriced.err);

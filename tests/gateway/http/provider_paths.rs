@@ -127,7 +127,7 @@ async fn a_request_goes_up_as_it_is_but_for_whom_it_names() {
     assert_row!(
         rows.one("a"),
         json!({"model_sent": "files", "outcome": "won", "http_status": 206, "plain": 1, "ttft_event": null, "input_tokens": null,
-            "cost_basis": "unknown"})
+            "cost_usd_min": null, "cost_usd_max": null})
     );
     assert!(!rows.one("a")["key_id"].is_null() && !rows.one("a")["eof_us"].is_null());
 }
@@ -407,9 +407,9 @@ async fn the_usage_of_a_known_answer_is_read_where_it_is_new() {
     let rows = gateway.stop().await;
     assert_row!(
         &rows.attempts[0],
-        json!({"input_tokens": 9, "output_tokens": 2, "tok_src": "usage", "cost_usd": 0.5, "cost_basis": "reported", "model_reported": "gpt-x"})
+        json!({"input_tokens": 9, "output_tokens": 2, "tok_src": "usage", "cost_usd_min": 0.5, "cost_usd_max": 0.5, "price_source": "reported", "model_reported": "gpt-x"})
     );
     for again in &rows.attempts[1..] {
-        assert_row!(again, json!({"input_tokens": null, "cost_usd": null, "model_reported": null}));
+        assert_row!(again, json!({"input_tokens": null, "cost_usd_min": null, "model_reported": null}));
     }
 }

@@ -85,9 +85,8 @@ async fn clients_that_leave_and_come_again_leave_nothing_reserved() {
     assert_eq!((used.streams.0, used.periods[0].reserved), (0, 0));
     assert!(used.periods[0].spent <= 124 * 100 * TOKEN, "{used:?}");
     let rows = gateway.stop().await;
-    let exact =
-        rows.attempts.iter().filter(|row| ["computed", "reported"].iter().any(|basis| row["cost_basis"] == **basis));
-    let exact: i64 = exact.map(|row| (row["cost_usd"].as_f64().unwrap() * 1e9).round() as i64).sum();
+    let exact = rows.attempts.iter().filter(|row| row["cost_usd_min"] == row["cost_usd_max"]);
+    let exact: i64 = exact.map(|row| (row["cost_usd_min"].as_f64().unwrap() * 1e9).round() as i64).sum();
     assert_eq!(used.periods[0].spent - used.periods[0].estimated, exact, "what is known exactly, to the nano-USD");
 }
 

@@ -91,6 +91,6 @@ async fn spent(gateway: &TestGateway, level: &LevelName) -> i64 {
 /// What the rows say that it cost, as whole nano-USD each.
 fn cost_of(rows: &Rows) -> i64 {
     let nano =
-        |row: &std::collections::BTreeMap<String, Value>| (row["cost_usd"].as_f64().unwrap_or(0.0) * 1e9).round();
+        |row: &std::collections::BTreeMap<String, Value>| (row["cost_usd_min"].as_f64().unwrap_or(0.0) * 1e9).round();
     rows.attempts.iter().map(|row| nano(row) as i64).sum()
 }

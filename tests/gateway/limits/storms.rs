@@ -4,8 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use photofinish_history::record::CostBasis;
-use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::{ANN, TOKEN, answer, ask, asking, priced, send, spent, usage, user};
@@ -52,9 +50,8 @@ async fn client(gateway: Arc<TestGateway>, most: Arc<AtomicU32>, requests: usize
 
 /// Nano-USD of the attempts whose cost is known exactly.
 fn exact(rows: &[Row]) -> i64 {
-    let known = [CostBasis::Computed, CostBasis::Reported].map(|basis| Value::from(basis.as_str()));
-    let rows = rows.iter().filter(|row| known.contains(&row["cost_basis"]));
-    rows.map(|row| (row["cost_usd"].as_f64().unwrap() * 1e9).round() as i64).sum()
+    let rows = rows.iter().filter(|row| row["cost_usd_min"].is_f64() && row["cost_usd_min"] == row["cost_usd_max"]);
+    rows.map(|row| (row["cost_usd_min"].as_f64().unwrap() * 1e9).round() as i64).sum()
 }
 
 #[tokio::test]

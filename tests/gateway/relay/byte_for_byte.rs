@@ -108,7 +108,7 @@ async fn usage_is_asked_for_recorded_and_taken_out_again() {
     for attempt in &rows.attempts {
         assert_row!(
             attempt,
-            json!({"input_tokens": 1_000, "output_tokens": 2_000, "tok_src": "usage", "finish_reason": "stop", "cost_usd": 0.005, "cost_basis": "computed"})
+            json!({"input_tokens": 1_000, "output_tokens": 2_000, "tok_src": "usage", "finish_reason": "stop", "cost_usd_min": 0.005, "cost_usd_max": 0.005})
         );
     }
 }

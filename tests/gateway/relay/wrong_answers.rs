@@ -324,7 +324,10 @@ async fn events_after_the_finish_are_sent_before_done_and_their_cost_is_read() {
     assert_eq!(whole["usage"]["cost"], 0.25, "{whole}");
     let rows = gateway.stop().await;
     for row in &rows.attempts {
-        assert_row!(row, json!({"output_tokens": 2, "cost_usd": 0.25, "cost_basis": "reported"}));
+        assert_row!(
+            row,
+            json!({"output_tokens": 2, "cost_usd_min": 0.25, "cost_usd_max": 0.25, "price_source": "reported"})
+        );
     }
 }
 

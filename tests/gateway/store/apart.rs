@@ -34,7 +34,7 @@ const API: [&str; 6] = [
 ];
 
 const CLIENTS: &str = "SELECT json_array(race.race_id, done_us, winner, why, plan, in_flight, ordinal, provider, dispatch_us, \
-    first_token_us, last_token_us, in_flight_upstream, cost_usd) FROM race JOIN attempt USING (race_id) \
+    first_token_us, last_token_us, in_flight_upstream, cost_usd_min) FROM race JOIN attempt USING (race_id) \
     WHERE source = 'client' ORDER BY race.race_id, ordinal";
 
 async fn clients(setup: Setup) -> Setup {

@@ -62,7 +62,7 @@ async fn a_whole_answer_of_a_talkative_provider_fills_every_column() {
             "first_kind": "reasoning", "payload_events": 3, "reasoning_events": 1, "keepalives": 1,
             "chars_first": 2, "chars_total": 9, "burst": 0, "client_stalled": 0,
             "input_tokens": 7, "cached_input_tokens": 3, "cache_write_tokens": 1, "output_tokens": 5, "reasoning_tokens": 2,
-            "tok_src": "usage", "finish_reason": "stop", "cost_usd": 0.5, "cost_basis": "reported", "service_tier": "flex",
+            "tok_src": "usage", "finish_reason": "stop", "cost_usd_min": 0.5, "cost_usd_max": 0.5, "price_source": "reported", "service_tier": "flex",
             "server_queue_us": 1_000, "server_prefill_us": 2_000, "server_decode_us": 3_000,
             "server_total_us": 12_000, "p_include": 1.0, "p_audit": 0.0,
             "ratelimit_remaining_requests": 9, "ratelimit_remaining_tokens": 1_000,
@@ -92,8 +92,11 @@ async fn tokens_written_into_a_cache_are_counted_and_have_their_own_price() {
     let rows = gateway.stop().await;
     for (race, usd) in [0.001_92, 0.002_145].into_iter().enumerate() {
         let row = rows.of(race)[0];
-        assert_row!(row, json!({"cached_input_tokens": 200, "cache_write_tokens": 400, "cost_basis": "computed"}));
-        let cost = row["cost_usd"].as_f64().unwrap();
+        assert_row!(
+            row,
+            json!({"cached_input_tokens": 200, "cache_write_tokens": 400, "cost_usd_max": row["cost_usd_min"]})
+        );
+        let cost = row["cost_usd_min"].as_f64().unwrap();
         assert!(
             (cost - usd).abs() < 1e-9,
             "400 × 1 + 200 × 0.1 + 400 × 1.25 (or 100 × 1.25 + 300 × 2) + 100 × 10 millionths: {cost}"
@@ -110,28 +113,28 @@ async fn the_price_is_that_of_the_answer() {
         more.as_object().unwrap().iter().for_each(|(name, value)| usage[name] = value.clone());
         json!({ "usage": usage })
     };
-    for (last, output, tier, cost, basis) in [
-        (with(json!({})), 100, Value::Null, 0.002, "computed"),
+    for (last, output, tier, least, most) in [
+        (with(json!({})), 100, Value::Null, 0.002, 0.002),
         (
             with(json!({"total_tokens": 1_400, "completion_tokens_details": {"reasoning_tokens": 300}})),
             400,
             Value::Null,
             0.005,
-            "computed",
+            0.005,
         ),
         (
             with(json!({"cost": 0, "is_byok": true, "cost_details": {"upstream_inference_cost": 0.0360795}})),
             100,
             Value::Null,
             0.0360795,
-            "reported",
+            0.0360795,
         ),
-        (with(json!({"cost": 0, "is_byok": true})), 100, Value::Null, 0.002, "computed"),
-        (json!({"usage": tokens, "cost": {"usd": 0.25, "diem": 0}}), 100, Value::Null, 0.25, "reported"),
-        (json!({"usage": tokens, "service_tier": "default"}), 100, Value::Null, 0.002, "computed"),
-        (json!({"usage": tokens, "service_tier": "flex"}), 100, json!("flex"), 0.0008, "at_least"),
-        (json!({"usage": tokens, "service_tier": "priority"}), 100, json!("priority"), 0.002, "at_least"),
-        (json!({"usage": tokens, "service_tier": "scale"}), 100, json!("reserved"), 0.002, "at_most"),
+        (with(json!({"cost": 0, "is_byok": true})), 100, Value::Null, 0.002, 0.002),
+        (json!({"usage": tokens, "cost": {"usd": 0.25, "diem": 0}}), 100, Value::Null, 0.25, 0.25),
+        (json!({"usage": tokens, "service_tier": "default"}), 100, Value::Null, 0.002, 0.002),
+        (json!({"usage": tokens, "service_tier": "flex"}), 100, json!("flex"), 0.0008, 0.002),
+        (json!({"usage": tokens, "service_tier": "priority"}), 100, json!("priority"), 0.002, 0.005),
+        (json!({"usage": tokens, "service_tier": "scale"}), 100, json!("reserved"), 0.0, 0.002),
     ] {
         let script = Script::sse().role().token("x").finish("stop").event(chunk(json!([]), &last)).done().end();
         let fake = FakeProvider::start(vec![script]).await;
@@ -139,8 +142,9 @@ async fn the_price_is_that_of_the_answer() {
         let gateway = Setup::over(&[&fake]).model(model).start().await;
         read_response(&mut gateway.streaming().await).await;
         let row = gateway.stop().await.one("a").clone();
-        assert_row!(&row, json!({"output_tokens": output, "service_tier": tier, "cost_basis": basis}));
-        assert!((row["cost_usd"].as_f64().unwrap() - cost).abs() < 1e-9, "{last}: {row:?}");
+        assert_row!(&row, json!({"output_tokens": output, "service_tier": tier}));
+        let is = |bound: &str, usd: f64| (row[bound].as_f64().unwrap() - usd).abs() < 1e-9;
+        assert!(is("cost_usd_min", least) && is("cost_usd_max", most), "{last}: {row:?}");
     }
 }
 

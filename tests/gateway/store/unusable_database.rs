@@ -306,6 +306,23 @@ async fn a_newer_database_is_refused() {
 }
 
 #[tokio::test]
+async fn a_database_from_before_the_first_release_is_refused() {
+    let (_fake, served) = serve().await;
+    asks(&served, 1).await;
+    let setup = served.stop().await;
+    let mut connection = setup.connect().await;
+    sqlx::query("UPDATE _sqlx_migrations SET checksum = x'01'").execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    let before = std::fs::read(setup.database()).unwrap();
+    refused(&setup, &["photofinish.db", "before 0.1.0", "photofinish history export", "move the file away"]).await;
+    for command in ["stats", "check"] {
+        let ran = setup.run(&[command]).await;
+        assert!(ran.code == Some(1) && (ran.err + &ran.out).contains("before 0.1.0"), "{command}");
+    }
+    assert_eq!(std::fs::read(setup.database()).unwrap(), before);
+}
+
+#[tokio::test]
 async fn a_crash_leaves_no_part_of_a_race() {
     let winner = FakeProvider::answering(|_| Script::sse().token("a").until_closed()).await;
     let loser = FakeProvider::answering(|_| Script::sse().until_closed()).await;

@@ -3,20 +3,28 @@
 //! Pure. Not for pricing one attempt: that is `routing::bill`.
 
 use super::grid::{ByteReader, ShortBytes, put};
-use crate::record::names::CostBasis;
 use crate::record::table::subset;
 use crate::record::tables::AttemptRecord;
+use photofinish_config::config::names::names;
 use photofinish_wire::answer::usage::COST_MAX;
 
 const PICO: f64 = 1e12;
 
+names! {
+    /// How exact a cost is.
+    #[derive(Hash)]
+    pub enum CostBasis {
+        Computed = "computed",
+        AtLeast = "at_least",
+        AtMost = "at_most",
+        Unknown = "unknown",
+    }
+}
+
 subset! {
-    /// The cost of one attempt in US dollars. Rows of older versions have no bounds.
+    /// The cost of one attempt in US dollars.
     #[derive(Copy, PartialEq)]
     pub Cost of AttemptRecord {
-        /// The amount that `cost_basis` qualifies.
-        cost_usd: Option<f64>,
-        cost_basis: CostBasis,
         /// None: its upstream has no price.
         cost_usd_min: Option<f64>,
         /// None: nothing bounds the cost from above.
@@ -26,18 +34,15 @@ subset! {
 
 impl Cost {
     pub fn is_exact(&self) -> bool {
-        matches!(self.cost_basis, CostBasis::Reported | CostBasis::Computed)
+        self.basis() == CostBasis::Computed
     }
 
-    /// The lower and the upper bound; equal for an exact cost. No lower bound: no price is known. The view `attempt_cost`
-    /// has the same definition.
-    pub fn bounds(&self) -> (Option<f64>, Option<f64>) {
-        let zero = self.cost_usd.map(|_| 0.0);
-        match self.cost_basis {
-            CostBasis::Reported | CostBasis::Computed => (self.cost_usd, self.cost_usd),
-            CostBasis::AtLeast => (self.cost_usd_min.or(self.cost_usd), self.cost_usd_max),
-            CostBasis::AtMost => (self.cost_usd_min.or(zero), self.cost_usd_max.or(self.cost_usd)),
-            CostBasis::Unknown => (self.cost_usd_min, self.cost_usd_max),
+    fn basis(&self) -> CostBasis {
+        match (self.cost_usd_min, self.cost_usd_max) {
+            (min @ Some(_), max) if min == max => CostBasis::Computed,
+            (Some(min), _) if min > 0.0 => CostBasis::AtLeast,
+            (Some(_), Some(_)) => CostBasis::AtMost,
+            _ => CostBasis::Unknown,
         }
     }
 }
@@ -59,11 +64,10 @@ pub struct CostSum {
 
 impl CostSum {
     pub fn add(&mut self, cost: &Cost) {
-        let (min, max) = cost.bounds();
+        let (min, max) = (cost.cost_usd_min, cost.cost_usd_max);
         self.min_pico_usd = self.min_pico_usd.saturating_add(pico(min));
         self.max_pico_usd = self.max_pico_usd.saturating_add(pico(max));
-        let basis = if cost.cost_usd.is_some() { cost.cost_basis } else { CostBasis::Unknown };
-        self.attempts[basis as usize] += 1;
+        self.attempts[cost.basis() as usize] += 1;
         match (min, max) {
             (None, _) => self.unpriced += 1,
             (Some(_), None) => self.open += 1,
@@ -98,20 +102,14 @@ impl CostSum {
         put(bytes, self.open);
     }
 
-    /// `with_bounds`: false for a sum that was stored before bounds existed. It has one amount, without the attempts of
-    /// unknown cost.
-    pub(super) fn decode(bytes: &mut ByteReader<'_>, with_bounds: bool) -> Result<CostSum, ShortBytes> {
+    pub(super) fn decode(bytes: &mut ByteReader<'_>) -> Result<CostSum, ShortBytes> {
         let mut amount = || -> Result<i128, ShortBytes> { Ok(i128::from_le_bytes(*bytes.take_chunk()?)) };
-        let min_pico_usd = amount()?;
-        let max_pico_usd = if with_bounds { amount()? } else { min_pico_usd };
+        let (min_pico_usd, max_pico_usd) = (amount()?, amount()?);
         let mut sum = CostSum { min_pico_usd, max_pico_usd, ..CostSum::default() };
         for count in &mut sum.attempts {
             *count = bytes.take()?;
         }
-        (sum.unpriced, sum.open) = match with_bounds {
-            true => (bytes.take()?, bytes.take()?),
-            false => (sum.count(CostBasis::Unknown), sum.count(CostBasis::AtLeast)),
-        };
+        (sum.unpriced, sum.open) = (bytes.take()?, bytes.take()?);
         Ok(sum)
     }
 
@@ -143,17 +141,14 @@ impl CostSum {
     /// How exact [`CostSum::usd`] is.
     pub fn basis(&self) -> CostBasis {
         match self.max_usd() {
-            Some(_) if self.min_pico_usd == self.max_pico_usd => {
-                let only_reported = self.count(CostBasis::Reported) > 0 && self.count(CostBasis::Computed) == 0;
-                if only_reported { CostBasis::Reported } else { CostBasis::Computed }
-            }
+            Some(_) if self.min_pico_usd == self.max_pico_usd => CostBasis::Computed,
             Some(_) if self.min_pico_usd == 0 => CostBasis::AtMost,
             None if !self.is_known() => CostBasis::Unknown,
             _ => CostBasis::AtLeast,
         }
     }
 
-    /// Attempts without a price, and attempts without a cost in rows that are older than bounds.
+    /// Attempts without a price.
     pub fn unpriced(&self) -> u64 {
         self.unpriced
     }
@@ -187,7 +182,7 @@ impl CostSum {
     }
 }
 
-/// Rows of the first version may hold any number that a provider reported.
+/// A damaged row may hold any number.
 fn pico(usd: Option<f64>) -> i128 {
     (usd.unwrap_or_default().clamp(0.0, COST_MAX) * PICO).round() as i128
 }
@@ -200,36 +195,12 @@ fn dollars(pico: i128) -> f64 {
 mod tests {
     use super::*;
 
-    /// Amount, basis and bounds.
-    type Part<'a> = (Option<f64>, &'a str, Option<f64>, Option<f64>);
-
-    fn sum(parts: &[Part<'_>]) -> CostSum {
+    fn sum(parts: &[(Option<f64>, Option<f64>)]) -> CostSum {
         let mut sum = CostSum::default();
-        for (usd, basis, min_usd, max_usd) in parts {
-            let cost_basis = CostBasis::from_name(basis).unwrap();
-            sum.add(&Cost { cost_usd: *usd, cost_basis, cost_usd_min: *min_usd, cost_usd_max: *max_usd });
-        }
+        parts.iter().for_each(|(cost_usd_min, cost_usd_max)| {
+            sum.add(&Cost { cost_usd_min: *cost_usd_min, cost_usd_max: *cost_usd_max });
+        });
         sum
-    }
-
-    #[test]
-    fn a_sum_is_worth_as_much_as_its_weakest_part() {
-        let summed = |parts: &[(Option<f64>, &str)]| {
-            let parts: Vec<_> = parts.iter().map(|(usd, basis)| (*usd, *basis, None, None)).collect();
-            let sum = sum(&parts);
-            (sum.usd(), sum.basis())
-        };
-        assert_eq!(summed(&[]), (Some(0.0), CostBasis::Computed));
-        assert_eq!(summed(&[(None, "unknown")]), (None, CostBasis::Unknown));
-        assert_eq!(summed(&[(Some(1.0), "reported"), (Some(2.0), "reported")]), (Some(3.0), CostBasis::Reported));
-        assert_eq!(summed(&[(Some(1.0), "reported"), (Some(2.0), "computed")]), (Some(3.0), CostBasis::Computed));
-        assert_eq!(summed(&[(Some(1.0), "computed"), (Some(0.0), "at_least")]), (Some(1.0), CostBasis::AtLeast));
-        assert_eq!(summed(&[(Some(1.0), "computed"), (None, "unknown")]), (Some(1.0), CostBasis::AtLeast));
-        assert_eq!(summed(&[(Some(0.0), "computed"), (None, "unknown")]), (Some(0.0), CostBasis::AtLeast));
-        assert_eq!(summed(&[(Some(1.0), "at_most")]), (Some(1.0), CostBasis::AtMost));
-        assert_eq!(summed(&[(Some(1.0), "at_most"), (Some(1.0), "computed")]), (Some(1.0), CostBasis::AtLeast));
-        assert_eq!(summed(&[(Some(1.0), "at_most"), (Some(1.0), "at_least")]), (Some(1.0), CostBasis::AtLeast));
-        assert_eq!(summed(&[(Some(1.0), "at_most"), (None, "unknown")]), (Some(0.0), CostBasis::AtLeast));
     }
 
     #[test]
@@ -238,12 +209,12 @@ mod tests {
             let sum = sum(parts);
             (sum.usd(), sum.basis(), sum.min_usd(), sum.max_usd(), [sum.unpriced(), sum.uncounted()])
         };
-        let exact = (Some(1.0), "computed", Some(1.0), Some(1.0));
-        let between = (Some(0.5), "at_least", Some(0.5), Some(2.0));
-        let at_most = (Some(4.0), "at_most", Some(0.0), Some(4.0));
-        let at_least = (Some(0.25), "at_least", Some(0.25), None);
-        let uncounted = (None, "unknown", Some(0.0), None);
-        let unpriced = (None, "unknown", None, None);
+        let exact = (Some(1.0), Some(1.0));
+        let between = (Some(0.5), Some(2.0));
+        let at_most = (Some(0.0), Some(4.0));
+        let at_least = (Some(0.25), None);
+        let uncounted = (Some(0.0), None);
+        let unpriced = (None, None);
         use CostBasis::{AtLeast, AtMost, Computed, Unknown};
         assert_eq!(summed(&[]), (Some(0.0), Computed, Some(0.0), Some(0.0), [0, 0]));
         assert_eq!(summed(&[exact, exact]), (Some(2.0), Computed, Some(2.0), Some(2.0), [0, 0]));
@@ -258,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_no_attempt_can_cost_breaks_no_sum() {
-        let reported = |usd| Cost { cost_usd: Some(usd), cost_basis: CostBasis::Reported, ..Cost::default() };
+        let reported = |usd| Cost { cost_usd_min: Some(usd), cost_usd_max: Some(usd) };
         let mut sum = CostSum::default();
         for usd in [1e27, f64::INFINITY, 0.25, -7.0, f64::NAN, f64::MAX] {
             sum.add(&reported(usd));

@@ -48,13 +48,8 @@ impl Decoding {
         (took > 0 && tokens >= 2.0 && tokens - first >= 1.0).then(|| took as f64 / (tokens - first))
     }
 
-    /// The provider's own count, reasoning included. Rows of older versions may have more reasoning than output tokens:
-    /// their provider counted it apart, so it is added.
+    /// The provider's own count, reasoning included.
     pub fn tokens_out(&self) -> Option<i64> {
-        if !matches!(self.tok_src, TokenSource::Usage | TokenSource::Partial) {
-            return None;
-        }
-        let (output, reasoning) = (self.output_tokens?, self.reasoning_tokens.unwrap_or(0));
-        Some(if reasoning > output { output + reasoning } else { output })
+        self.output_tokens.filter(|_| matches!(self.tok_src, TokenSource::Usage | TokenSource::Partial))
     }
 }

@@ -33,7 +33,6 @@ stored! {
     StartReason or First,
     CensorCause,
     TokenSource or None,
-    CostBasis or Unknown,
     IncidentKind or Failures,
     IncidentState or Ended,
 }
@@ -181,8 +180,6 @@ names! {
         Audited = "audited",
         /// It was read to its end.
         Drained = "drained",
-        /// Not known: a version before this list rolled it up.
-        Unknown = "unknown",
     }
 }
 
@@ -207,18 +204,6 @@ names! {
         Chars = "chars",
         Events = "events",
         None = "none",
-    }
-}
-
-names! {
-    /// How exact `cost_usd` is.
-    #[derive(Hash)]
-    pub enum CostBasis {
-        Reported = "reported",
-        Computed = "computed",
-        AtLeast = "at_least",
-        AtMost = "at_most",
-        Unknown = "unknown",
     }
 }
 

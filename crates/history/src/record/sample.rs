@@ -4,7 +4,7 @@
 //! Not for random histories: see `store::tests::world`.
 
 use super::names::{
-    AttemptOutcome, CensorCause, CostBasis, IncidentKind, IncidentState, RaceOutcome, RaceSource, RunKind, StartReason,
+    AttemptOutcome, CensorCause, IncidentKind, IncidentState, RaceOutcome, RaceSource, RunKind, StartReason,
     TokenSource,
 };
 use super::tables::{AttemptRecord, DEFINITION_VERSION, IncidentRecord, RaceRecord, RunRecord};
@@ -107,14 +107,24 @@ pub fn run(n: i64) -> RunRecord {
         spec: r#"{"from":"Frankfurt"}"#.into(),
         machine: Some("4 cores".into()),
         trust: Some("trusted".into()),
-        cost_usd: Some(0.5),
+        cost_usd_min: Some(0.4),
+        cost_usd_max: Some(0.5),
         result: Some(r#"{"stages":[]}"#.into()),
     }
 }
 
 /// The run while it runs.
 pub fn bare_run(n: i64) -> RunRecord {
-    RunRecord { label: None, ended_at: None, machine: None, trust: None, cost_usd: None, result: None, ..run(n) }
+    RunRecord {
+        label: None,
+        ended_at: None,
+        machine: None,
+        trust: None,
+        cost_usd_min: None,
+        cost_usd_max: None,
+        result: None,
+        ..run(n)
+    }
 }
 
 /// Attempt 0 of race `n`: first token after 100 ms, 41 tokens in 2 s, so 50 ms a token. Every column has a value. No
@@ -172,12 +182,10 @@ pub fn won(n: i64) -> AttemptRecord {
         server_total_us: Some(24),
         ratelimit_remaining_requests: Some(99),
         ratelimit_remaining_tokens: Some(98_000),
-        cost_usd: Some(0.0125),
-        cost_basis: CostBasis::Computed,
         in_flight_upstream: 6,
         definition_version: DEFINITION_VERSION,
-        cost_usd_min: Some(0.0124),
-        cost_usd_max: Some(0.0126),
+        cost_usd_min: Some(0.0125),
+        cost_usd_max: Some(0.0125),
         price_source: Some("catalogue 2026-11-22".to_owned()),
         cache_write_tokens: Some(128),
         service_tier: Some("priority"),

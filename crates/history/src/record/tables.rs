@@ -6,7 +6,7 @@
 //! every_column_is_explained` writes them there.
 
 use super::names::{
-    AttemptOutcome, CensorCause, CostBasis, IncidentKind, IncidentState, RaceOutcome, RaceSource, RunKind, StartReason,
+    AttemptOutcome, CensorCause, IncidentKind, IncidentState, RaceOutcome, RaceSource, RunKind, StartReason,
     TokenSource,
 };
 use super::table::{readable, table};
@@ -212,20 +212,15 @@ table! {
         ratelimit_remaining_requests: Option<i64>,
         /// tokens left, by the headers
         ratelimit_remaining_tokens: Option<i64>,
-        /// its cost, as far as `cost_basis` says
-        cost_usd: Option<f64>,
-        /// `reported` (by the provider), `computed` (tokens × prices, or certainly free), `at_least`, `at_most`,
-        /// `unknown`
-        cost_basis: CostBasis,
         /// other attempts that ran at this upstream at dispatch
         in_flight_upstream: i64,
         /// edition of these definitions: 1
         definition_version: i64 = DEFINITION_VERSION,
-        /// lower bound of its cost
+        /// lower bound of its cost; null where no price is known
         cost_usd_min: Option<f64>,
-        /// upper bound of its cost
+        /// upper bound of its cost, equal to the lower one where it is exact; null where nothing bounds it
         cost_usd_max: Option<f64>,
-        /// `config`, `catalogue 2026-11-22` (the day of its facts), `reported`
+        /// `config`, `catalogue 2026-11-22` (the day of its facts), `reported` (the cost itself, by the provider)
         price_source: Option<String>,
         /// those of `input_tokens` that the provider wrote into its cache; one that it keeps for an hour costs twice the
         /// input price, where it says so (Anthropic, Bedrock)
@@ -266,8 +261,10 @@ table! {
         machine: Option<String>,
         /// `trusted`, or why the client may have spoiled the figures
         trust: Option<String>,
-        /// cost of its requests
-        cost_usd: Option<f64>,
+        /// lower bound of the cost of its requests
+        cost_usd_min: Option<f64>,
+        /// upper bound
+        cost_usd_max: Option<f64>,
         /// the figures: JSON; null while it runs
         result: Option<String>,
     }
@@ -323,6 +320,11 @@ readable! {
 }
 
 impl AttemptRecord {
+    /// Its cost, if it is known exactly.
+    pub fn exact_cost_usd(&self) -> Option<f64> {
+        self.cost_usd_min.filter(|_| self.cost_usd_min == self.cost_usd_max)
+    }
+
     /// What its answer was, beside what the request asked for.
     pub fn judgement(&self) -> Judgement {
         Judgement {

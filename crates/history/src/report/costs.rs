@@ -159,8 +159,6 @@ members! {
         audits: Object("CostSum") = cost_sum(of.of(LoserKind::Audited));
         /// losers that were read to their end, because their provider bills a cancelled answer in full
         drains: Object("CostSum") = cost_sum(of.of(LoserKind::Drained));
-        /// losers of hours that an older version rolled up, which do not say why a loser ran
-        rolled_extras: Object("CostSum") = cost_sum(of.of(LoserKind::Unknown));
     }
 }
 

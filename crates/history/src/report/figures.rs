@@ -56,7 +56,7 @@ pub struct GroupFigures {
     pub cost: CostSum,
     /// Of losers only.
     pub extra_cost: CostSum,
-    /// Attempts by the size of their request, in the order of the classes; not of older versions.
+    /// Attempts by the size of their request, in the order of the classes.
     pub inputs: [u64; Input::COUNT],
     /// Output tokens per second of the window: those that clients got, and those of all attempts.
     pub aggregate_tok_s: Option<[f64; 2]>,

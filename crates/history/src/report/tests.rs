@@ -9,7 +9,7 @@ use super::stats::{Stats, ask};
 use super::{costs, distribution};
 use crate::estimate::survival::Estimate;
 use crate::record::sample::{self, STARTED_AT};
-use crate::record::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, RaceSource, StartReason};
+use crate::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, StartReason};
 use crate::store::{Record, Roller, RollupStep, Store, StoreReader};
 
 const HOUR_US: i64 = 3_600_000_000;
@@ -134,7 +134,7 @@ async fn an_audit_of_a_second_round_counts_from_its_own_loss() {
 /// Each in the race of its name, beside a winner for 1 USD: what became of a loser for 0.25 USD.
 #[tokio::test]
 async fn what_losers_were_for_stays_known_when_hours_are_rolled_up() {
-    let dollars = |usd, attempt| AttemptRecord { cost_usd: Some(usd), cost_basis: CostBasis::Computed, ..attempt };
+    let dollars = |usd, attempt| AttemptRecord { cost_usd_min: Some(usd), cost_usd_max: Some(usd), ..attempt };
     let losers = [
         ("cut", None, sample::lost(0, 90_000)),
         ("late", None, AttemptRecord { start_reason: StartReason::Hedge, ..sample::lost(0, 90_000) }),
@@ -165,7 +165,7 @@ async fn what_losers_were_for_stays_known_when_hours_are_rolled_up() {
         for group in spent("model")["groups"].as_array().unwrap() {
             let kind = group["model"].as_str().unwrap();
             let more = if kind == "late" { 2.0 } else { 1.0 };
-            for part in ["answers", "cut", "late", "looks", "audits", "drains", "rolled_extras"] {
+            for part in ["answers", "cut", "late", "looks", "audits", "drains"] {
                 let expected = if part == "answers" {
                     1.0
                 } else if part == kind {

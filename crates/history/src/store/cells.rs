@@ -296,13 +296,12 @@ impl Packed {
             *empty,
             *censored,
             *seen,
-            cost.usd(),
-            total,
-            parts,
             cost.min_usd(),
             cost.max_usd(),
             extra_cost.min_usd(),
-            extra_cost.max_usd()
+            extra_cost.max_usd(),
+            total,
+            parts
         ])?;
         Ok(())
     }
@@ -350,9 +349,8 @@ pub(super) const OF_HOUR: &str = "SELECT parts FROM rollup WHERE rowid = ?1";
 
 const INSERT: &str = "\
     INSERT INTO rollup (hours, start, provider, model_sent, model, caller, attempts, wins, failures, empty, censored, \
-                        ttft_samples, cost_usd, total, parts, cost_usd_min, cost_usd_max, extra_cost_usd_min, \
-                        extra_cost_usd_max) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+                        ttft_samples, cost_usd_min, cost_usd_max, extra_cost_usd_min, extra_cost_usd_max, total, parts) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
 
 /// Cells written in one transaction.
 const WRITTEN_MAX: usize = 200;

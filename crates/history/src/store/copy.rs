@@ -1,7 +1,7 @@
 //! Copies a history from a file into another database: its rows, the figures of hours whose rows are gone, runs, incidents, accounts, the
 //! audit, budgets and verdicts. It may be interrupted and repeated: what is there already stays as it is.
 //!
-//! Hours that have their rows are rolled up by the gateway of the other database. Not for moving rows within a file: see `moving`.
+//! Hours that have their rows are rolled up by the gateway of the other database.
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use rusqlite::types::Value as Cell;
 use super::accounts;
 use super::columns::{DAY_US, began_at, first_race_id, start_of};
 use super::database::{AnswerRow, Connection, DatabaseError, Kind, Result, Value, params};
-use super::moving::{ATTEMPT_TO_STAY, RACE_TO_STAY};
 use super::open::{self, OpenError};
 use super::races::BEHIND_ALL;
+use super::rollup::{ATTEMPT_TO_STAY, RACE_TO_STAY};
 use super::spill::{self, WaitingRow};
 use super::write::{CAME, RowTable, WriteError};
 use super::{Store, Taken};
@@ -160,8 +160,8 @@ struct PlainTable {
 
 const CELLS: PlainTable = PlainTable {
     name: "rollup",
-    columns: "hours, start, provider, model_sent, model, caller, attempts, wins, failures, empty, censored, ttft_samples, cost_usd, \
-              total, parts, cost_usd_min, cost_usd_max, extra_cost_usd_min, extra_cost_usd_max",
+    columns: "hours, start, provider, model_sent, model, caller, attempts, wins, failures, empty, censored, ttft_samples, \
+              cost_usd_min, cost_usd_max, extra_cost_usd_min, extra_cost_usd_max, total, parts",
 };
 
 const AUDIT: PlainTable = PlainTable { name: "audit", columns: "id, at, who, origin, subject, before, after" };

@@ -1,8 +1,8 @@
-//! The migrations of the schema: their list, and how a file gets those that it lacks.
+//! The migrations of the schema: their list, how a file gets those that it lacks, and what the list of a database says about it.
 //!
-//! `sqlx` applies them and keeps their checksums in the file. Not for deciding whether a file belongs to the gateway: see
-//! `open`.
+//! `sqlx` applies them and keeps their checksums in the database. Not for deciding whether a file belongs to the gateway: see `open`.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -12,55 +12,56 @@ use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _};
 
-/// Every migration. A start needs their checksums three times.
-static MIGRATOR: LazyLock<Migrator> = LazyLock::new(released);
+/// Of a file.
+static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
+    let initial =
+        concat!(include_str!("../../migrations/0001_initial.sql"), include_str!("../../migrations/views.sql"));
+    Migrator::with_migrations(vec![migration(1, "initial", initial)])
+});
 
 pub(super) fn migrator() -> &'static Migrator {
     &MIGRATOR
 }
 
-/// Oldest first. A released file is never edited: its checksum is stored.
-fn released() -> Migrator {
-    let migration = |version, description: &'static str, sql: &'static str| {
-        Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
-    };
-    Migrator::with_migrations(vec![
-        migration(1, "race and attempt", include_str!("../../migrations/0001_race_and_attempt.sql")),
-        migration(2, "rollup", include_str!("../../migrations/0002_rollup.sql")),
-        migration(3, "plan and why", include_str!("../../migrations/0003_plan_and_why.sql")),
-        migration(4, "cost bounds", include_str!("../../migrations/0004_cost_bounds.sql")),
-        migration(5, "rescued by", include_str!("../../migrations/0005_rescued_by.sql")),
-        migration(6, "left out", include_str!("../../migrations/0006_left_out.sql")),
-        migration(7, "price source", include_str!("../../migrations/0007_price_source.sql")),
-        migration(8, "cache write tokens", include_str!("../../migrations/0008_cache_write_tokens.sql")),
-        migration(9, "source and run", include_str!("../../migrations/0009_source_and_run.sql")),
-        migration(10, "service tier", include_str!("../../migrations/0010_service_tier.sql")),
-        migration(11, "plain", include_str!("../../migrations/0011_plain.sql")),
-        migration(12, "look", include_str!("../../migrations/0012_look.sql")),
-        migration(13, "incident", include_str!("../../migrations/0013_incident.sql")),
-        migration(14, "not_ok", include_str!("../../migrations/0014_not_ok.sql")),
-        migration(15, "predicted", include_str!("../../migrations/0015_predicted.sql")),
-        migration(16, "caller", include_str!("../../migrations/0016_caller.sql")),
-        migration(17, "keys", include_str!("../../migrations/0017_keys.sql")),
-        migration(18, "calls", include_str!("../../migrations/0018_calls.sql")),
-        migration(19, "verdict", include_str!("../../migrations/0019_verdict.sql")),
-        migration(20, "audit", include_str!("../../migrations/0020_audit.sql")),
-        migration(21, "narrow", include_str!("../../migrations/0021_narrow.sql")),
-        migration(22, "cost steps", include_str!("../../migrations/0022_cost_steps.sql")),
-        migration(23, "rare races", include_str!("../../migrations/0023_rare_races.sql")),
-    ])
+/// One of a list, oldest first. A released one is never edited: its checksum is stored.
+pub(super) fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {
+    Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
 }
 
-/// From this edition on a file has every column and view that is read.
-pub(super) const READABLE_FROM: i64 = 20;
-
-pub(super) fn newest() -> i64 {
-    migrator().iter().map(|migration| migration.version).max().unwrap_or(0)
+pub(super) fn newest(migrator: &Migrator) -> i64 {
+    migrator.iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 
-/// What all migrations together make of an empty file, once its views are in place (`views`). SQLite reads the whole schema again at every
-/// step that renames something, which was half of a first start. A test makes it of the migrations.
-const SCHEMA: &str = include_str!("../../migrations/schema.sql");
+/// What the migrations that a database has say about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edition {
+    /// It has all of this program.
+    Current,
+    /// It lacks the last ones.
+    Older,
+    /// It has others beside them, the last of which is this.
+    Newer(i64),
+    /// It was made by others.
+    Other,
+}
+
+impl Edition {
+    /// `entered`: version and checksum of each, oldest first.
+    pub fn of(migrator: &Migrator, entered: &[(i64, Vec<u8>)]) -> Edition {
+        let own: Vec<&Migration> = migrator.iter().collect();
+        let is_own = |((version, checksum), own): (&(i64, Vec<u8>), &&Migration)| {
+            *version == own.version && Cow::Borrowed(checksum.as_slice()) == own.checksum
+        };
+        match entered.last() {
+            Some((last, _)) if entered.iter().zip(&own).all(is_own) => match entered.len().cmp(&own.len()) {
+                std::cmp::Ordering::Less => Edition::Older,
+                std::cmp::Ordering::Equal => Edition::Current,
+                std::cmp::Ordering::Greater => Edition::Newer(*last),
+            },
+            _ => Edition::Other,
+        }
+    }
+}
 
 /// Applies the migrations that are missing. Blocks: `sqlx` waits on a runtime, so it gets a thread with one.
 /// An `empty` file need not wait for the disk. In others a transaction that is only in the log is lost as a whole or not at all.
@@ -85,13 +86,7 @@ async fn apply(path: &Path, busy_timeout: Duration, synchronous: SqliteSynchrono
         .disable_statement_logging();
     let mut connection = options.connect().await?;
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let tables: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema").fetch_one(&mut *transaction).await?;
-    let is_new = tables == 0;
-    if is_new {
-        sqlx::raw_sql(SCHEMA).execute(&mut *transaction).await?;
-    }
-    // A new file has them all: they are entered without being run.
-    migrator().run_direct(None, &mut *transaction, is_new).await?;
+    migrator().run_direct(None, &mut *transaction, false).await?;
     transaction.commit().await?;
     connection.close().await?;
     Ok(())
@@ -99,4 +94,30 @@ async fn apply(path: &Path, busy_timeout: Duration, synchronous: SqliteSynchrono
 
 fn unavailable(error: io::Error) -> MigrateError {
     MigrateError::Execute(sqlx::Error::Io(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_migrations_says_whose_it_is() {
+        let list = |sql: &[&'static str]| {
+            Migrator::with_migrations((1..).zip(sql).map(|(version, sql)| migration(version, "", sql)).collect())
+        };
+        let entered = |sql: &[&'static str]| -> Vec<(i64, Vec<u8>)> {
+            list(sql).iter().map(|migration| (migration.version, migration.checksum.to_vec())).collect()
+        };
+        for (of_database, edition) in [
+            (&["a", "b"][..], Edition::Current),
+            (&["a"], Edition::Older),
+            (&["a", "b", "c"], Edition::Newer(3)),
+            (&[], Edition::Other),
+            (&["x"], Edition::Other),
+            (&["a", "x"], Edition::Other),
+            (&["x", "b", "c"], Edition::Other),
+        ] {
+            assert_eq!(Edition::of(&list(&["a", "b"]), &entered(of_database)), edition, "{of_database:?}");
+        }
+    }
 }

@@ -14,7 +14,6 @@ mod header;
 mod incidents;
 mod looks;
 mod migrations;
-mod moving;
 mod narrow;
 mod open;
 mod plan;
@@ -37,7 +36,6 @@ mod symptom;
 mod tests;
 mod value;
 mod verdicts;
-mod views;
 mod write;
 
 use std::collections::BTreeMap;
@@ -171,7 +169,7 @@ impl Store {
         }
         let before = open::version(path);
         Store::open(path)?.close();
-        Ok((before, migrations::newest()))
+        Ok((before, migrations::newest(migrations::migrator())))
     }
 
     /// Whether this process does this for all that share the database, from now on for a few minutes. A file has one gateway.

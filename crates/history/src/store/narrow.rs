@@ -2,14 +2,14 @@
 //! stored in them, and the numbers of names.
 //!
 //! Their keys are texts as in the views: SQLite searches a column that a view passes on as it is, and nothing that a view computes.
-//! Not for moving rows of older files into them: see `moving`.
+//! Not for the columns of the views: see `record::tables`.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher as _;
 use std::sync::LazyLock;
 
 use foldhash::quality::RandomState;
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::Connection;
 
 use super::columns::{Spells, stored};
 use crate::bill::COST_STEPS;
@@ -108,11 +108,9 @@ const ATTEMPT: &[(&str, Form)] = &[
     ("client_stalled", Unless(Integer(0))),
     ("tok_src", Code(&["usage", "partial", "none", "tokenizer", "chars", "events"])),
     ("finish_reason", Name),
-    ("cost_usd", Cost),
-    ("cost_basis", Code(&["reported", "computed", "at_least", "at_most", "unknown"])),
     ("definition_version", Unless(Integer(1))),
-    ("cost_usd_min", CostAs("cost_usd")),
-    ("cost_usd_max", CostAs("cost_usd")),
+    ("cost_usd_min", Cost),
+    ("cost_usd_max", CostAs("cost_usd_min")),
     ("price_source", Name),
     ("service_tier", Name),
     ("plain", Unless(Integer(0))),
@@ -132,24 +130,13 @@ pub(super) struct Narrow {
 }
 
 /// That of `race`, and that of `attempt`.
-pub(super) static TABLES: LazyLock<[Narrow; 2]> = LazyLock::new(|| {
+static TABLES: LazyLock<[Narrow; 2]> = LazyLock::new(|| {
     [Narrow::new::<RaceRecord>("race_row", RACE), Narrow::new::<AttemptRecord>("attempt_row", ATTEMPT)]
 });
 
 /// None: the table has one form only.
 pub(super) fn of(table: &str) -> Option<&'static Narrow> {
     TABLES.iter().find(|narrow| narrow.wide == table)
-}
-
-/// The tables that have the rows of races and attempts, for statements that remove some: of an older file those that are not moved yet.
-pub(super) fn tables(connection: &Connection) -> rusqlite::Result<[&'static str; 2]> {
-    Ok(if is_moving(connection)? { ["race", "attempt"] } else { ["race_row", "attempt_row"] })
-}
-
-/// Whether the rows are those of an older version.
-pub(super) fn is_moving(connection: &Connection) -> rusqlite::Result<bool> {
-    const RACE_IS_A_TABLE: &str = "SELECT 1 FROM sqlite_schema WHERE name = 'race' AND type = 'table'";
-    Ok(connection.prepare_cached(RACE_IS_A_TABLE)?.query_row([], |_| Ok(())).optional()?.is_some())
 }
 
 impl Narrow {
@@ -175,44 +162,12 @@ impl Narrow {
         }
     }
 
+    pub fn table(&self) -> &'static str {
+        self.table
+    }
+
     pub fn insert(&self) -> &str {
         &self.insert
-    }
-
-    /// The name of the wide table and of the view.
-    pub fn wide(&self) -> &'static str {
-        self.wide
-    }
-
-    pub fn columns(&self) -> &'static [Column] {
-        self.columns
-    }
-
-    /// The triggers that copy what is written to the wide table of this name. Names stay texts.
-    pub fn triggers(&self, key: &str) -> [(String, String); 3] {
-        let columns: Vec<&str> = self.columns.iter().map(|column| stored(column.name)).collect();
-        let form = |at: usize| self.forms.iter().find(|form| form.0 == at).map(|form| form.1);
-        let copied = columns.iter().zip(self.columns).enumerate().map(|(at, (name, column))| match form(at) {
-            Some(NameAs(_)) => format!("ifnull(NEW.{name}, 0)"),
-            Some(As(_) | CostAs(_) | Unless(_)) if column.nullable => format!("ifnull(NEW.{name}, -1)"),
-            _ => format!("NEW.{name}"),
-        });
-        let (wide, table, columns, copied) =
-            (self.wide, self.table, columns.join(", "), copied.collect::<Vec<_>>().join(", "));
-        let (delete, insert) =
-            (format!("DELETE FROM {table} WHERE {key}"), format!("INTO {table} ({columns}) VALUES ({copied})"));
-        let trigger = |name: &str, event: &str, row: &str, does: &str| {
-            let name = format!("{wide}_{name}");
-            let create = format!(
-                "CREATE TRIGGER {name} AFTER {event} ON {wide} WHEN {row}.race_id < (SELECT race_id FROM moved) BEGIN {does}; END"
-            );
-            (name, create)
-        };
-        [
-            trigger("comes", "INSERT", "NEW", &format!("INSERT OR IGNORE {insert}")),
-            trigger("changes", "UPDATE", "OLD", &format!("{delete}; INSERT {insert}")),
-            trigger("goes", "DELETE", "OLD", &delete),
-        ]
     }
 
     /// Puts each cell into its narrow form.
@@ -398,8 +353,6 @@ pub(super) struct Names {
     once: HashSet<u64>,
     hasher: RandomState,
     is_loaded: bool,
-    /// The rows of the file are narrow, which they stay.
-    is_narrow: bool,
 }
 
 impl Names {
@@ -425,12 +378,6 @@ impl Names {
         let number = id.query_row([text], |row| row.get(0))?;
         self.numbers.insert(text.into(), number);
         Ok(Integer(number))
-    }
-
-    /// As [`is_moving`], which is asked no more once it is over.
-    pub fn is_moving(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
-        self.is_narrow = self.is_narrow || !is_moving(connection)?;
-        Ok(!self.is_narrow)
     }
 
     /// Forgets the numbers of a transaction that was rolled back.

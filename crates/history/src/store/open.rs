@@ -10,9 +10,8 @@ use rusqlite::{Connection, OpenFlags};
 use sqlx::migrate::MigrateError;
 
 use super::header::PHOTOFINISH;
-use super::migrations::{READABLE_FROM, migrate, migrator, newest};
+use super::migrations::{Edition, migrate, migrator};
 use super::symptom::{Symptom, of_file};
-use super::views;
 use photofinish_base::clock::Instant;
 
 /// Why a database cannot be used, and what to do. For the operator.
@@ -51,10 +50,10 @@ pub enum OpenError {
     #[error("{path} was written by an older photofinish: start `photofinish serve` once to bring it up to date")]
     Older { path: PathBuf },
     #[error(
-        "{path} was written by another build of photofinish (its migration {version} reads differently). Run that \
-         build, or set another url under [store]"
+        "{path} has tables of a photofinish from before 0.1.0, and was not touched: export its rows with that program \
+         (`photofinish history export`) if you need them, then move the file away or set another url under [store]"
     )]
-    Different { path: PathBuf, version: i64 },
+    Unreleased { path: PathBuf },
     #[error("{path} is locked by another process. End that one, or wait until it is done, and try again")]
     Locked { path: PathBuf },
     #[error("cannot write {path}: {reason}. The disk is full or failing: make room on it")]
@@ -150,22 +149,24 @@ pub(super) fn writable(path: &Path, bytes_max: Option<u64>) -> Result<Connection
 fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<Connection, OpenError> {
     let _opening = opening();
     create_private(path).map_err(|error| explain_io(path, &error))?;
-    let mut connection = connect_writing(path).map_err(|error| explain(path, &error))?;
+    let connection = connect_writing(path).map_err(|error| explain(path, &error))?;
     let owner = owner(&connection).map_err(|error| explain(path, &error))?;
     match owner {
         FileOwner::Other => return Err(OpenError::Foreign { path: path.into() }),
         FileOwner::None => connection.execute_batch(EMPTY_FILE).map_err(|error| explain(path, &error))?,
         FileOwner::Photofinish => {}
     }
+    let is_empty = matches!(owner, FileOwner::None);
+    let lacks = is_empty || lacks_migrations(path, &connection)?;
     // It is the gateway's from here on.
     let explained = |error| explain_own(path, &error);
     connection.pragma_update(None, "journal_mode", "WAL").map_err(explained)?;
     // Opens the log, which then stays until this connection closes. Without it, closing the connection of the migrations moves the log
     // into the file, which waits for the disk five times.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(explained)?;
-    let is_empty = matches!(owner, FileOwner::None);
-    migrate(path, BUSY_TIMEOUT, is_empty).map_err(|error| explain_migration(path, &error))?;
-    views::prepare(&mut connection).map_err(explained)?;
+    if lacks {
+        migrate(path, BUSY_TIMEOUT, is_empty).map_err(|error| explain_migration(path, &error))?;
+    }
     if let Some(bytes_max) = bytes_max {
         let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(explained)?;
         connection.pragma_update(None, "max_page_count", bytes_max / page.max(512)).map_err(explained)?;
@@ -176,12 +177,6 @@ fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<Connection, OpenE
 /// A file without a table has nothing to lose, so its first page needs no journal. The change to a write-ahead log, which comes next,
 /// waits until the disk has that page.
 const EMPTY_FILE: &str = "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = NORMAL";
-
-/// Whether free pages of the file can be given back to the disk: files of older versions were made without.
-pub(super) fn gives_back(connection: &Connection) -> rusqlite::Result<bool> {
-    const INCREMENTAL: i64 = 2;
-    Ok(connection.pragma_query_value(None, "auto_vacuum", |row| row.get::<_, i64>(0))? == INCREMENTAL)
-}
 
 /// Renews the planner's statistics, moves the write-ahead log into the file, and closes.
 pub(super) fn close(connection: Connection) -> rusqlite::Result<()> {
@@ -209,7 +204,7 @@ pub(super) fn version(path: &Path) -> i64 {
     Connection::open_with_flags(path, READING).and_then(read).unwrap_or(0)
 }
 
-/// Opens for reading. The file must exist, belong to the gateway, and have the columns and views of the current schema.
+/// Opens for reading. The file must exist, belong to the gateway, and have the current schema.
 pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
     let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => OpenError::Absent { path: path.into() },
@@ -229,7 +224,7 @@ pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
         true => OpenError::Logged { path: path.into() },
         false => explain_read(path, &error),
     })?;
-    of_edition(READABLE_FROM, path, &connection).map_err(for_reading)?;
+    current(path, &connection).map_err(for_reading)?;
     Ok(connection)
 }
 
@@ -237,7 +232,7 @@ pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
 pub(super) fn roller(path: &Path) -> Result<Connection, OpenError> {
     let _opening = opening();
     let connection = connect_writing(path).map_err(|error| explain(path, &error))?;
-    of_edition(newest(), path, &connection)?;
+    current(path, &connection)?;
     Ok(connection)
 }
 
@@ -284,19 +279,37 @@ fn uri_path(path: &Path) -> String {
     path.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23")
 }
 
-fn of_edition(wanted: i64, path: &Path, connection: &Connection) -> Result<(), OpenError> {
-    let explained = |error| explain_own(path, &error);
+/// The file must belong to the gateway and have all migrations.
+fn current(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     match owner(connection).map_err(|error| explain(path, &error))? {
         FileOwner::Photofinish => {}
         FileOwner::None => return Err(OpenError::Empty { path: path.into() }),
         FileOwner::Other => return Err(OpenError::Foreign { path: path.into() }),
     }
-    let version = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations";
-    let version: i64 = connection.query_row(version, [], |row| row.get(0)).map_err(explained)?;
-    if !migrator().version_exists(version) && version != 0 {
-        return Err(OpenError::Newer { path: path.into(), version });
+    if lacks_migrations(path, connection)? { Err(OpenError::Older { path: path.into() }) } else { Ok(()) }
+}
+
+/// Whether a file of the gateway lacks migrations.
+///
+/// # Errors
+/// It has others.
+fn lacks_migrations(path: &Path, connection: &Connection) -> Result<bool, OpenError> {
+    let path_of = || path.to_path_buf();
+    match Edition::of(migrator(), &entered(connection).map_err(|error| explain_own(path, &error))?) {
+        Edition::Current => Ok(false),
+        Edition::Older => Ok(true),
+        Edition::Newer(version) => Err(OpenError::Newer { path: path_of(), version }),
+        Edition::Other => Err(OpenError::Unreleased { path: path_of() }),
     }
-    if version < wanted { Err(OpenError::Older { path: path.into() }) } else { Ok(()) }
+}
+
+/// The migrations of a file.
+fn entered(connection: &Connection) -> rusqlite::Result<Vec<(i64, Vec<u8>)>> {
+    if !connection.table_exists(None, "_sqlx_migrations")? {
+        return Ok(Vec::new());
+    }
+    let mut statement = connection.prepare("SELECT version, checksum FROM _sqlx_migrations ORDER BY version")?;
+    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
 fn explain_read(path: &Path, error: &rusqlite::Error) -> OpenError {
@@ -355,7 +368,9 @@ enum FileOwner {
 
 fn owner(connection: &Connection) -> rusqlite::Result<FileOwner> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
-    Ok(match (number("PRAGMA application_id")?, number("SELECT count(*) FROM sqlite_schema")?) {
+    // In this order: another process may just have made the tables.
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
+    Ok(match (number("PRAGMA application_id")?, tables) {
         (id, _) if id == i64::from(PHOTOFINISH) => FileOwner::Photofinish,
         (0, 0) => FileOwner::None,
         _ => FileOwner::Other,
@@ -374,8 +389,6 @@ fn explain_io(path: &Path, error: &std::io::Error) -> OpenError {
 fn explain_migration(path: &Path, error: &MigrateError) -> OpenError {
     let path_of = || path.to_path_buf();
     match error {
-        MigrateError::VersionMissing(version) => OpenError::Newer { path: path_of(), version: *version },
-        MigrateError::VersionMismatch(version) => OpenError::Different { path: path_of(), version: *version },
         MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) => match result_code(cause) {
             Some(code) => {
                 let error = rusqlite::ffi::Error::new(code);

@@ -294,8 +294,6 @@ pub struct Extent {
     pub log_bytes: u64,
     /// Free space within the file, for new rows; bytes.
     pub free_bytes: u64,
-    /// Free space beyond what new rows will soon need goes back to the disk.
-    pub gives_back: bool,
     /// Of clients.
     pub attempts: u64,
     /// True if there are more rows: not all rows without a roll-up were counted.
@@ -314,12 +312,9 @@ impl StoreReader {
         self.ask(|connection| {
             let extent = inside(connection)?;
             Ok(match connection {
-                Connection::Sqlite(file) => Extent {
-                    file_bytes: bytes(self.path()),
-                    log_bytes: bytes(&open::log_of(self.path())),
-                    gives_back: open::gives_back(file)?,
-                    ..extent
-                },
+                Connection::Sqlite(_) => {
+                    Extent { file_bytes: bytes(self.path()), log_bytes: bytes(&open::log_of(self.path())), ..extent }
+                }
                 Connection::Postgres(_) => {
                     Extent { file_bytes: connection.one(postgres::BYTES, &[], |row| row.get(0))?, ..extent }
                 }
@@ -341,7 +336,6 @@ fn inside(connection: &Connection<'_>) -> database::Result<Extent> {
     Ok(Extent {
         file_bytes: 0,
         log_bytes: 0,
-        gives_back: false,
         free_bytes,
         attempts: number(ROLLED)? + counted.min(COUNTED_MAX as u64),
         more: counted > COUNTED_MAX as u64,

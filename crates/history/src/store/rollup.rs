@@ -17,8 +17,6 @@ use super::FileId;
 use super::cells::{self, Bundle, DayCells, PublishOutcome, RollupSpan};
 use super::columns::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
 use super::database::{self, AnswerRow, Connection, Id, params};
-use super::moving::{self, ATTEMPT_TO_STAY, MoveProgress, RACE_TO_STAY};
-use super::narrow::{self, Names};
 use super::open::OpenError;
 use super::postgres;
 use super::reader::OpenDatabase;
@@ -57,8 +55,6 @@ pub enum RollupStep {
     Removed { races: usize },
     /// This many free pages were given back to the disk.
     GivenBack { pages: u64 },
-    /// Rows of an older version were moved into the narrow tables, or removed after that. The last ones?
-    Moved { is_last: bool },
     /// Nothing is due.
     Nothing,
 }
@@ -69,41 +65,25 @@ pub struct Roller {
     stop: Arc<dyn Fn() -> bool + Send + Sync>,
     /// The file of the last step.
     file: Option<FileId>,
-    /// All hours with rows before this time are in `rollup_span`; microseconds since 1970, UTC. The first version wrote
-    /// rows without marking hours.
-    known_until: i64,
     /// Failed work and the time of the failure; microseconds since 1970, UTC.
     postponed: BTreeMap<RollupWork, i64>,
     /// Removal and roll-up alternate: a nearly full disk has no room for all roll-ups first.
     removal_is_next: bool,
-    /// See `moving`.
-    names: Names,
 }
 
 /// The work of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RollupWork {
-    /// Finds hours with rows missing from `rollup_span`.
-    Find,
     RollUp(RollupSpan),
     Remove,
     GiveBack,
-    Move,
 }
 
 impl Roller {
     /// `stop`: whether to abandon the running step; polled while it runs.
     pub fn new(path: &Path, stop: impl Fn() -> bool + Send + Sync + 'static) -> Roller {
         let (postponed, stop) = (BTreeMap::new(), Arc::new(stop));
-        Roller {
-            path: path.into(),
-            stop,
-            file: None,
-            known_until: 0,
-            postponed,
-            removal_is_next: false,
-            names: Names::default(),
-        }
+        Roller { path: path.into(), stop, file: None, postponed, removal_is_next: false }
     }
 
     /// Rolls up an hour or a day that is due, or removes some rows that began before `keep_from`; alternates if both
@@ -169,9 +149,8 @@ impl Roller {
         let found = std::fs::metadata(&self.path).map_err(|error| unusable(error.to_string()))?;
         let file = Some(FileId::of(&found));
         if self.file != file {
-            (self.file, self.known_until) = (file, 0);
+            self.file = file;
             self.postponed.clear();
-            self.names.forget();
         }
         Ok(opened)
     }
@@ -211,14 +190,6 @@ impl Roller {
         if let Some(hour) = next(self, 1)? {
             return Ok(Some(hour));
         }
-        if !self.postponed.contains_key(&RollupWork::Find) {
-            let known_until = self.known_until;
-            let (found, until) = self.tried(RollupWork::Find, now_us, || find(connection, known_until, settled_us))?;
-            self.known_until = until;
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
         next(self, 24)
     }
 
@@ -234,23 +205,8 @@ impl Roller {
                 return Ok(step);
             }
         }
-        // Postgres has no older rows, and takes care of its space.
+        // Postgres takes care of its space.
         let OpenDatabase::Sqlite(connection) = opened else { return Ok(RollupStep::Nothing) };
-        if !self.postponed.contains_key(&RollupWork::Move) {
-            let mut names = std::mem::take(&mut self.names);
-            let moved = self.tried(RollupWork::Move, now_us, || {
-                match moving::step(connection, &mut names).map_err(database::DatabaseError::from)? {
-                    MoveProgress::NoRoom(left) => Err(RollupFailure::NoRoom(left)),
-                    progress => Ok(progress),
-                }
-            });
-            self.names = names;
-            match moved? {
-                MoveProgress::Nothing | MoveProgress::NoRoom(_) => {}
-                MoveProgress::Some => return Ok(RollupStep::Moved { is_last: false }),
-                MoveProgress::Done => return Ok(RollupStep::Moved { is_last: true }),
-            }
-        }
         if self.postponed.contains_key(&RollupWork::GiveBack) {
             return Ok(RollupStep::Nothing);
         }
@@ -266,16 +222,12 @@ impl Roller {
 impl std::fmt::Display for RollupWork {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            RollupWork::Find => formatter.write_str("the hours that have rows"),
             RollupWork::RollUp(span) => {
                 let what = if span.hours == 1 { "hour" } else { "day" };
                 write!(formatter, "the {what} that began {} s after 1970", span.start / 1_000_000)
             }
             RollupWork::Remove => formatter.write_str("old rows"),
             RollupWork::GiveBack => formatter.write_str("free space"),
-            RollupWork::Move => {
-                formatter.write_str("moving the rows of an older version into narrow tables, which take half the space")
-            }
         }
     }
 }
@@ -302,25 +254,6 @@ fn roll_up(connection: &Connection<'_>, span: RollupSpan) -> Result<RollupStep, 
         PublishOutcome::Published | PublishOutcome::Outdated => Ok(step),
         PublishOutcome::Shared => Err(RollupFailure::Shared),
     }
-}
-
-/// Adds the first hour with rows that is missing from `rollup_span`; also returns the time before which none is
-/// missing.
-fn find(
-    connection: &Connection<'_>,
-    known_until: i64,
-    settled_us: i64,
-) -> Result<(Option<RollupSpan>, i64), RollupFailure> {
-    let mut until = known_until;
-    while let Some(start) = next_hour(connection, until)?.filter(|hour| hour + HOUR_US <= settled_us) {
-        let hour = RollupSpan { hours: 1, start };
-        until = start + HOUR_US;
-        if cells::state(connection, hour, "")?.is_none() {
-            connection.execute(FOUND, params![start])?;
-            return Ok((Some(hour), until));
-        }
-    }
-    Ok((None, until))
 }
 
 /// Removes some of the oldest rows before `keep_from`, if they are rolled up; after the last of them the runs and the incidents that
@@ -363,10 +296,8 @@ fn remove_some(transaction: &Connection<'_>, hour: i64) -> database::Result<usiz
         let first = transaction.find(sql, params![Id(&from), Id(&until), REMOVED_MAX], |row| row.get(0))?;
         until = first.unwrap_or(until);
     }
-    let Connection::Sqlite(file) = transaction else { return Ok(0) };
-    let [races, attempts] = narrow::tables(file)?;
-    let attempts = transaction.execute(&removal(attempts), params![Id(&from), Id(&until)])?;
-    let races = transaction.execute(&removal(races), params![Id(&from), Id(&until)])?;
+    let [attempts, races] = REMOVALS.map(|sql| transaction.execute(sql, params![Id(&from), Id(&until)]));
+    let (attempts, races) = (attempts?, races?);
     Ok(races.max(usize::from(attempts > 0)))
 }
 
@@ -408,13 +339,21 @@ pub(super) const DUE: &str = "\
     SELECT start FROM rollup_span INDEXED BY rollup_span_due \
     WHERE hours = ?1 AND start <= ?2 AND state = 0 ORDER BY start";
 
-const FOUND: &str = "INSERT INTO rollup_span (hours, start) VALUES (1, ?1) ON CONFLICT DO NOTHING";
-
 pub(super) const REMOVING: &str = "UPDATE rollup_span SET state = 2 WHERE hours = 1 AND start = ?1";
 
-pub(super) fn removal(table: &str) -> String {
-    format!("DELETE FROM {table} WHERE race_id >= ?1 AND race_id < ?2")
-}
+pub(super) const REMOVALS: [&str; 2] = [
+    "DELETE FROM attempt_row WHERE race_id >= ?1 AND race_id < ?2",
+    "DELETE FROM race_row WHERE race_id >= ?1 AND race_id < ?2",
+];
+
+/// The first race to keep.
+pub(super) const RACE_TO_STAY: &str =
+    "SELECT race_id FROM race WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id LIMIT 1 OFFSET ?3";
+
+/// The first attempt to keep: some attempts have no race.
+pub(super) const ATTEMPT_TO_STAY: &str = "\
+    SELECT race_id FROM attempt WHERE race_id >= ?1 AND race_id < ?2 \
+    GROUP BY race_id ORDER BY race_id LIMIT 1 OFFSET ?3";
 
 pub(super) const OLD_RUN: &str = "SELECT run_id FROM run WHERE started_at < ?1 LIMIT 1";
 
@@ -456,8 +395,6 @@ pub(super) enum RollupFailure {
     Database(#[from] database::DatabaseError),
     #[error("another process rolls it up too")]
     Shared,
-    #[error("the disk has only {0} MiB left; it needs about half of the size of the file meanwhile")]
-    NoRoom(u64),
     #[error("it panicked")]
     Panic,
 }

@@ -71,7 +71,7 @@ pub(super) fn scan(
     let (from, until) = (first_race_id(from_us), first_race_id(until_us));
     let range = params![Id(&from), Id(&until)];
     let file = match connection {
-        Connection::Sqlite(file) if !filter.source.is_apart() && !narrow::is_moving(file)? => Some(file),
+        Connection::Sqlite(file) if !filter.source.is_apart() => Some(file),
         _ => None,
     };
     let is_narrow = file.is_some();

@@ -48,13 +48,9 @@ fn truncate(connection: &Connection) -> rusqlite::Result<()> {
     done
 }
 
-/// Gives some free pages back to the disk, if there are more than new rows will soon need. Returns their number: 0 for a
-/// file of an older version, which cannot give any back.
+/// Gives some free pages back to the disk, if there are more than new rows will soon need. Returns their number.
 pub(super) fn give_back(connection: &Connection) -> rusqlite::Result<u64> {
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, u64>(0));
-    if !open::gives_back(connection)? {
-        return Ok(0);
-    }
     let free = number("freelist_count")?;
     let kept = (number("page_count")? / KEPT_SHARE).max(KEPT_MIN);
     let pages = free.saturating_sub(kept).min(GIVEN_BACK_MAX);

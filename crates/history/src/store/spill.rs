@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::columns::names;
 use super::damage::FileFinding;
 use super::header::Header;
-use super::narrow;
+use super::narrow::{self, Narrow};
 use super::write::{Record, RowTable, TableRow, WriteError, file_of};
 use super::{Opened, ReadBack, Store, Taken};
 use crate::record::table::{CellValue, Column, Table as _};
@@ -284,13 +284,8 @@ impl Until {
 
     /// Removes them.
     pub fn remove(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let [races, attempts] = narrow::tables(connection)?;
         RowTable::ALL.into_iter().try_for_each(|table| {
-            let name = match table {
-                RowTable::Race => races,
-                RowTable::Attempt => attempts,
-                RowTable::Run | RowTable::Incident => table.name(),
-            };
+            let name = narrow::of(table.name()).map_or(table.name(), Narrow::table);
             connection.execute(&format!("DELETE FROM {name} WHERE {}", self.condition(table)), [&self.0]).map(drop)
         })
     }

@@ -15,7 +15,7 @@ const VERDICTS_MAX: usize = 20_000;
 /// The fact of a host that says how it begins its answers: hashes and shares in `detail`, the key of the hashes in `reference`.
 pub const FIRST_TOKENS: &str = "first_tokens";
 
-/// One fact of one host. Columns: `migrations/0019_verdict.sql`.
+/// One fact of one host. Columns: `migrations/0001_initial.sql`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerdictRow {
     /// Microseconds since 1970, UTC.

@@ -261,14 +261,13 @@ fn rows<'r, R: TableRow + 'r>(
     names: &mut Names,
     batch: impl Iterator<Item = &'r R> + Clone,
 ) -> rusqlite::Result<()> {
-    let is_moving = names.is_moving(connection)?;
     for table in RowTable::ALL {
         // In the order of the table: rows that come between others leave its pages half full.
         let mut of_table: Vec<&R> = batch.clone().filter(|row| row.table() == table).collect();
         of_table.stable_sort_by_key(|row| row.race_id());
         // Without rows nothing is prepared: the table may be missing.
         if !of_table.is_empty() {
-            let narrow = narrow::of(table.name()).filter(|_| !is_moving);
+            let narrow = narrow::of(table.name());
             let mut statement = connection.prepare_cached(narrow.map_or(table.insert(), Narrow::insert))?;
             for row in of_table {
                 let mut cells = row.cells()?;

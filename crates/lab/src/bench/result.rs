@@ -12,7 +12,7 @@ use super::stage::{StageEnd, StageFigures};
 use photofinish_base::order::StableSort as _;
 
 /// The edition of this shape, and of what its figures mean.
-pub const RESULT_VERSION: u32 = 2;
+pub const RESULT_VERSION: u32 = 1;
 /// A doubled load that adds less than this to the tokens of all is past the knee.
 const KNEE_GAIN: f64 = 0.1;
 /// The first level, run again at the end, may differ by this.
@@ -41,7 +41,6 @@ pub struct RunResult {
     pub found: Vec<FoundRate>,
     pub comparisons: Vec<LoadComparison>,
     /// Targets and levels that were not compared, with the reason.
-    #[serde(default)]
     pub not_compared: Vec<String>,
     /// Least and most.
     pub cost_usd: (f64, f64),
@@ -65,10 +64,8 @@ pub struct Curve {
     pub half_speed_users: Option<usize>,
     /// The most users whose level, like all below it, meets the targets of the run in `HELD_SHARE` of its requests, by its 95 %
     /// interval. None: no level does, or there are no targets.
-    #[serde(default)]
     pub held_users: Option<usize>,
     /// The fewest users whose level does not, for certain.
-    #[serde(default)]
     pub too_many_users: Option<usize>,
     /// The first level differed when it was run again at the end: in words.
     pub drift: Option<String>,

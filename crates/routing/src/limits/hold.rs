@@ -7,7 +7,7 @@ use super::book::{BudgetRoom, LEVELS_MAX, LimitLevel, LimitLevels, LockedLevels,
 use super::bucket::RateLeft;
 use super::rate::RateUse;
 use photofinish_config::config::{Limits, OwnKeys, Rate, Reserve, Unpriced, nano_usd};
-use photofinish_history::record::{AttemptRecord, CostBasis};
+use photofinish_history::record::AttemptRecord;
 
 /// Tokens of an answer beyond those that have come that are reserved while it grows.
 const AHEAD: u64 = 256;
@@ -101,7 +101,7 @@ pub enum KnownCost {
 impl KnownCost {
     /// Of an attempt whose race is over.
     pub fn of(row: &AttemptRecord) -> KnownCost {
-        match row.cost_usd.filter(|_| matches!(row.cost_basis, CostBasis::Reported | CostBasis::Computed)) {
+        match row.exact_cost_usd() {
             Some(cost) => KnownCost::Exact(nano_usd(cost)),
             None => KnownCost::Within(row.cost_usd_min.map_or(0, nano_usd), row.cost_usd_max.map(nano_usd)),
         }

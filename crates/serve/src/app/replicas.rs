@@ -310,8 +310,7 @@ fn locked<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What a gateway told of itself.
 fn replica_use(other: &ReplicaRow, told: &Value) -> ReplicaUse {
-    // An older version does not say when it heard the others.
-    let heard_at = told.get("heard").map_or(other.beat_at, |at| at.as_i64().unwrap_or(i64::MIN));
+    let heard_at = told["heard"].as_i64().unwrap_or(i64::MIN);
     ReplicaUse { id: other.number, beat_at: other.beat_at, heard_at, subjects: subjects(told) }
 }
 

@@ -142,10 +142,6 @@ impl RollupTask {
                 metrics.removed(races as u64);
             }
             RollupStep::GivenBack { pages } => self.pages += pages,
-            RollupStep::Moved { is_last: true } => {
-                tracing::info!("the rows of an older version are narrow now: they take half the space");
-            }
-            RollupStep::Moved { is_last: false } => {}
             RollupStep::Day | RollupStep::Nothing => {}
         }
     }

@@ -1,10 +1,10 @@
 //! Summaries of made-up rows.
 
 use super::*;
-use photofinish_history::record::{CostBasis, sample};
+use photofinish_history::record::sample;
 
 fn race(number: i64) -> FinishedRace {
-    let lost = AttemptRecord { cost_usd: Some(0.001), cost_basis: CostBasis::AtLeast, ..sample::lost(number, 99_000) };
+    let lost = AttemptRecord { cost_usd_min: Some(0.001), ..sample::lost(number, 99_000) };
     let race = RaceRecord { attempts: 2, ..sample::race(number) };
     FinishedRace { race, attempts: vec![sample::won(number), lost], answer: "hello".to_owned() }
 }

@@ -1,12 +1,12 @@
 //! What racing cost, in the table and in its legend.
 
 use super::*;
-use photofinish_history::record::CostBasis;
+use photofinish_history::estimate::cost::CostBasis;
 
 #[tokio::test]
 async fn what_losers_cost_is_a_bound() {
     let mut lost = sample::lost(0, 90_000);
-    (lost.cost_usd, lost.cost_basis) = (Some(0.002), CostBasis::AtLeast);
+    lost.cost_usd_min = Some(0.002);
     let batch = vec![Record::Race(Box::new(sample::race(0))), attempt(sample::won(0)), attempt(lost)];
     let (_directory, path, _store) = store_with(batch).await;
     let found = objects(&path, "--by model").await;
@@ -20,7 +20,7 @@ async fn what_losers_cost_is_a_bound() {
 async fn what_losers_cost_is_told_between_bounds_and_why_it_is_not() {
     let lost = |cost: (Option<f64>, CostBasis, Option<f64>, Option<f64>)| {
         let mut lost = sample::lost(0, 90_000);
-        (lost.cost_usd, lost.cost_basis, lost.cost_usd_min, lost.cost_usd_max) = cost;
+        (_, _, lost.cost_usd_min, lost.cost_usd_max) = cost;
         vec![Record::Race(Box::new(sample::race(0))), attempt(sample::won(0)), attempt(lost)]
     };
     use CostBasis::{AtLeast, AtMost, Unknown};

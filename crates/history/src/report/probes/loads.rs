@@ -1,6 +1,6 @@
 //! The last runs of benchmarks: how each target bears more load, and the highest rate that it takes.
 //!
-//! Reads what `bench` stored as the result of a run; what an edition does not have is left out.
+//! Reads what `bench` stored as the result of a run.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -116,7 +116,7 @@ fn load(run: &Map<String, Value>) -> Option<MeasuredLoad> {
         workload: result["workload"]["name"].as_str().unwrap_or("requests").to_owned(),
         machine: text("machine"),
         trust: text("trust"),
-        cost_usd: run.get("cost_usd").and_then(Value::as_f64),
+        cost_usd: run.get("cost_usd_max").and_then(Value::as_f64),
         levels: items("stages").map(level).collect(),
         found: items("found").map(found).collect(),
     };

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::{Connection as _, Executor as _, SqlSafeStr as _};
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::{Connection as _, Executor as _};
 
 use super::duties::advice;
 use super::error::PostgresError;
@@ -13,20 +13,17 @@ use super::partitions::make_ahead;
 use super::session::PostgresSession;
 use crate::store::OpenError;
 use crate::store::database::{AnswerRow, Connection, DatabaseError};
+use crate::store::migrations::{self, Edition};
 use photofinish_config::config::postgres_url;
 
 pub(in crate::store) use photofinish_config::config::postgres_url::is_postgres;
 
-/// Oldest first. A released file is never edited: its checksum is stored.
 static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
-    let migration = |version, description: &'static str, sql: &'static str| {
-        Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
-    };
-    let mut migrator = Migrator::with_migrations(vec![migration(
-        1,
-        "history",
-        include_str!("../../../migrations/postgres/0001_history.sql"),
-    )]);
+    let initial = concat!(
+        include_str!("../../../migrations/postgres/0001_initial.sql"),
+        include_str!("../../../migrations/views.sql")
+    );
+    let mut migrator = Migrator::with_migrations(vec![migrations::migration(1, "initial", initial)]);
     migrator.dangerous_set_table_name(TABLE);
     // A lock of the session would be lost behind a pooler: see `migrate`.
     migrator.set_locking(false);
@@ -94,7 +91,7 @@ pub(in crate::store) fn migrate_now(path: &Path) -> Result<(i64, i64), OpenError
 }
 
 fn newest() -> i64 {
-    MIGRATOR.iter().map(|migration| migration.version).max().unwrap_or(0)
+    migrations::newest(&MIGRATOR)
 }
 
 /// With the last migration of the database; 0: it has none.
@@ -127,18 +124,18 @@ fn look(path: &Path, session: &PostgresSession) -> Result<i64, OpenError> {
             )),
         };
     }
-    let version = connection.one(VERSION, &[], |row| Ok((row.get::<i64>(0)?, row.get::<bool>(1)?))).map_err(failed)?;
-    match version {
-        (version, false) => Err(refused(
-            path,
-            &format!(
-                "its migration {version} was not finished: restore the database from before, or drop it and begin anew"
-            ),
-        )),
-        (version, true) if version > newest() => Err(OpenError::Newer { path: path.into(), version }),
-        (version, true) => Ok(version),
+    let read = |row: AnswerRow<'_>| Ok((row.get::<i64>(0)?, row.get::<&[u8]>(1)?.to_vec()));
+    let entered = connection.all(ENTERED, &[], read).map_err(failed)?;
+    match Edition::of(&MIGRATOR, &entered) {
+        Edition::Current | Edition::Older => Ok(entered.last().map_or(0, |(version, _)| *version)),
+        Edition::Newer(version) => Err(OpenError::Newer { path: path.into(), version }),
+        Edition::Other => Err(refused(path, UNRELEASED)),
     }
 }
+
+const UNRELEASED: &str = "\
+    it has tables of a photofinish from before 0.1.0, and was not touched: export its rows with that program \
+    (`photofinish history export`) if you need them, then name an empty database as the url under [store]";
 
 /// The version of the server, how many tables the schema has, and whether they are the gateway's.
 const OWNER: &str = "\
@@ -147,8 +144,7 @@ const OWNER: &str = "\
                                             AND relkind IN ('r', 'p', 'v', 'm')), \
            to_regclass('_photofinish_migrations') IS NOT NULL";
 
-const VERSION: &str =
-    "SELECT coalesce(max(version), 0), coalesce(bool_and(success), true) FROM _photofinish_migrations";
+const ENTERED: &str = "SELECT version, checksum FROM _photofinish_migrations ORDER BY version";
 
 /// One transaction, and one process at a time.
 fn migrate(path: &Path, session: &PostgresSession) -> Result<(), OpenError> {
@@ -166,8 +162,6 @@ fn migrate(path: &Path, session: &PostgresSession) -> Result<(), OpenError> {
     session.unlimited();
     match ran.map_err(|error| explain(path, &error.into()))? {
         Ok(()) => make_ahead(session).map_err(|error| explain(path, &error)),
-        Err(MigrateError::VersionMissing(version)) => Err(OpenError::Newer { path: path.into(), version }),
-        Err(MigrateError::VersionMismatch(version)) => Err(OpenError::Different { path: path.into(), version }),
         Err(MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _)) => {
             Err(explain(path, &PostgresError::from(cause).into()))
         }

@@ -179,7 +179,7 @@ async fn no_more_than_ten_are_set_aside() {
 #[tokio::test]
 async fn what_cannot_be_read_back_is_missed() {
     let (_directory, path, store) = with_rows().await;
-    sqlx::raw_sql("DELETE FROM attempt WHERE race_id = (SELECT max(race_id) FROM race)")
+    sqlx::raw_sql("DELETE FROM attempt_row WHERE race_id = (SELECT max(race_id) FROM race)")
         .execute(&mut plain(&path).await)
         .await
         .unwrap();

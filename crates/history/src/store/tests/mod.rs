@@ -5,7 +5,7 @@ mod apart;
 mod damage;
 pub(super) mod documentation;
 mod incidents;
-mod moving;
+mod narrow_rows;
 mod opening;
 mod races;
 mod recorded;
@@ -21,7 +21,6 @@ mod writing;
 
 use std::path::{Path, PathBuf};
 
-use sqlx::migrate::Migrator;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, SqliteConnection};
 use tempfile::TempDir;
@@ -31,33 +30,6 @@ use crate::estimate::ShortBytes;
 use crate::estimate::facts::{AttemptFacts, RequestFacts};
 use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 use photofinish_base::clock::wall_micros;
-
-/// A database as created by a version with only the first `migrations`.
-async fn old_store(migrations: usize) -> (TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("history.db");
-    let mut connection = plain(&path).await;
-    let first = Migrator::with_migrations(migrations::migrator().iter().take(migrations).cloned().collect());
-    first.run_direct(None, &mut connection, false).await.unwrap();
-    connection.close().await.unwrap();
-    (directory, path)
-}
-
-/// Copies the columns that both databases have, for all rows. `into` is of any edition.
-async fn copy_rows(from: &Path, into: &Path) {
-    let mut connection = plain(into).await;
-    sqlx::query("ATTACH ? AS source").bind(from.to_str().unwrap()).execute(&mut connection).await.unwrap();
-    for table in ["race", "attempt"] {
-        let columns: String = sqlx::query_scalar("SELECT group_concat(name) FROM pragma_table_info(?)")
-            .bind(table)
-            .fetch_one(&mut connection)
-            .await
-            .unwrap();
-        let from: Vec<&str> = columns.split(',').map(columns::stored).collect();
-        let sql = format!("INSERT INTO main.{table} ({columns}) SELECT {} FROM source.{table}", from.join(","));
-        sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
-    }
-}
 
 /// A new database in a directory that is removed when the first value is dropped.
 async fn new_store() -> (TempDir, PathBuf, Store) {

@@ -36,48 +36,6 @@ async fn a_new_file_is_private_and_migrated_and_opens_again() {
     store.close();
 }
 
-/// Every statement that makes the schema of the file, and the number that says whose file it is.
-async fn schema_of(path: &Path) -> String {
-    let mut connection = plain(path).await;
-    let owner: i64 = sqlx::query_scalar("PRAGMA application_id").fetch_one(&mut connection).await.unwrap();
-    // SQLite keeps its statistics, and `sqlx` its list, in tables of their own.
-    let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%' AND name NOT LIKE '_sqlx%' ORDER BY rowid";
-    let statements: Vec<String> = sqlx::query_scalar(sql).fetch_all(&mut connection).await.unwrap();
-    let made = "-- What the migrations make of an empty file. Written by a test: see CONTRIBUTING.md.\n";
-    let statements: String = statements.iter().map(|statement| format!("{statement};\n\n")).collect();
-    format!("{made}PRAGMA application_id = {owner};\n\n{statements}")
-}
-
-#[tokio::test]
-async fn every_column_of_the_migrations_is_in_a_new_file() {
-    const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/schema.sql");
-    let (_migrated, path) = old_store(usize::MAX).await;
-    crate::store::views::prepare(&mut Connection::open(&path).unwrap()).unwrap();
-    let should = schema_of(&path).await;
-    if std::env::var_os(documentation::BLESS).is_some() {
-        std::fs::write(FILE, &should).unwrap();
-    }
-    let bless = documentation::BLESS;
-    assert_eq!(std::fs::read_to_string(FILE).unwrap(), should, "set {bless}=1 once, and build again");
-    let (_directory, new, store) = new_store().await;
-    store.close();
-    assert_eq!(schema_of(&new).await, should);
-
-    let rows = "SELECT version, description, success, checksum FROM _sqlx_migrations ORDER BY version";
-    let mut entered = Vec::new();
-    for path in [&path, &new] {
-        let mut connection = plain(path).await;
-        let of: Vec<(i64, String, bool, Vec<u8>)> = sqlx::query_as(rows).fetch_all(&mut connection).await.unwrap();
-        entered.push(of);
-        for table in ["race", "attempt", "run", "rollup", "rollup_span", "incident", "audit"] {
-            let count = format!("SELECT count(*) FROM {table}");
-            let rows: i64 = sqlx::query_scalar(AssertSqlSafe(count)).fetch_one(&mut connection).await.unwrap();
-            assert_eq!(rows, 0, "the schema carries no rows: {table}");
-        }
-    }
-    assert_eq!(entered[0], entered[1]);
-}
-
 #[tokio::test]
 async fn an_empty_file_is_a_new_database() {
     let directory = tempfile::tempdir().unwrap();
@@ -146,107 +104,44 @@ async fn a_foreign_database_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_newer_edition_and_another_build_are_told_apart() {
+async fn a_file_of_a_newer_version_is_refused() {
     let (_directory, path, store) = new_store().await;
     store.close();
-    let mut other = plain(&path).await;
     let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
                  VALUES (99, 'later', 1, x'00', 0)";
-    sqlx::query(newer).execute(&mut other).await.unwrap();
+    sqlx::query(newer).execute(&mut plain(&path).await).await.unwrap();
     for message in [refused(&path).await, refused_reading(&path)] {
         assert!(message.contains("newer photofinish") && message.contains("99"), "{message}");
     }
-    let edited = "DELETE FROM _sqlx_migrations WHERE version = 99; UPDATE _sqlx_migrations SET checksum = x'00'";
-    sqlx::raw_sql(edited).execute(&mut other).await.unwrap();
-    assert!(refused(&path).await.contains("another build"));
-    sqlx::query("DELETE FROM _sqlx_migrations").execute(&mut other).await.unwrap();
-    assert!(refused_reading(&path).contains("older photofinish"));
 }
 
+/// It has the number of the gateway, and other tables.
 #[tokio::test]
-async fn a_file_of_an_older_edition_is_brought_up_to_date() {
-    let (_directory, path) = old_store(2).await;
-    let mut other = plain(&path).await;
-    sqlx::query(
-        "INSERT INTO race (race_id, started_at, api, model, stream, has_tools, input_bytes, input_tokens_estimate,
-                           attempts, outcome, in_flight, gateway_version)
-         VALUES (?, 0, 'chat', 'old', 1, 0, 0, 0, 0, 'ok', 0, '0')",
-    )
-    .bind(sample::race_id(0))
-    .execute(&mut other)
-    .await
-    .unwrap();
-    assert!(refused_reading(&path).contains("older photofinish"));
-    let store = Store::open(&path).unwrap();
-    store.write(&[race(sample::race(1))]).unwrap();
-    store.close();
-    let rows: Vec<(String, Option<String>, Option<String>)> =
-        sqlx::query_as("SELECT model, plan, why FROM race ORDER BY race_id").fetch_all(&mut other).await.unwrap();
-    let RaceRecord { model, plan, why, .. } = sample::race(1);
-    assert_eq!(rows, [("old".to_owned(), None, None), (model, plan, why)]);
-}
-
-/// In every edition before it the column `caller` was `user`.
-#[tokio::test]
-async fn callers_of_every_older_edition_are_kept() {
-    for edition in 1..16 {
-        let (_directory, path) = old_store(edition).await;
+async fn a_file_from_before_the_first_release_is_refused_and_stays_as_it_is() {
+    let owner = "PRAGMA application_id = 1346916180; CREATE TABLE race (race_id TEXT PRIMARY KEY, user TEXT);
+                 INSERT INTO race VALUES ('1', 'ann');";
+    let list = "CREATE TABLE _sqlx_migrations (version BIGINT PRIMARY KEY, description TEXT NOT NULL,
+                    installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, success BOOLEAN NOT NULL,
+                    checksum BLOB NOT NULL, execution_time BIGINT NOT NULL);";
+    let entered = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+                   VALUES (1, 'race and attempt', 1, x'01', 0), (2, 'rollup', 1, x'02', 0);";
+    let directory = tempfile::tempdir().unwrap();
+    for (name, parts) in [("old", &[owner, list, entered][..]), ("empty-list", &[owner, list]), ("no-list", &[owner])] {
+        let path = directory.path().join(name);
         let mut other = plain(&path).await;
-        let race = "INSERT INTO race (race_id, started_at, user, api, model, stream, has_tools, input_bytes,
-                                      input_tokens_estimate, attempts, outcome, in_flight, gateway_version)
-                    VALUES (?, 0, 'ann', 'chat', 'old', 1, 0, 0, 0, 0, 'ok', 0, '0')";
-        sqlx::query(race).bind(sample::race_id(0)).execute(&mut other).await.unwrap();
-        if edition > 1 {
-            let cell = "INSERT INTO rollup (hours, start, provider, model_sent, user, attempts, wins, failures, empty,
-                                            censored, ttft_samples, cost_usd, total, parts)
-                        VALUES (1, 0, 'groq', 'm', 'ann', 1, 1, 0, 0, 0, 1, 0.5, x'01', x'02')";
-            sqlx::query(cell).execute(&mut other).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(format!("PRAGMA journal_mode = WAL; {}", parts.concat())))
+            .execute(&mut other)
+            .await
+            .unwrap();
+        other.close().await.unwrap();
+        let before = std::fs::read(&path).unwrap();
+        for message in [refused(&path).await, refused_reading(&path)] {
+            assert!(message.contains("from before 0.1.0") && message.contains("move the file away"), "{message}");
+            assert!(message.contains("photofinish history export"), "{message}");
         }
-        Store::open(&path).unwrap().close();
-        let cells = "SELECT caller, attempts, total FROM rollup";
-        let cells: Vec<(String, i64, Vec<u8>)> = sqlx::query_as(cells).fetch_all(&mut other).await.unwrap();
-        let rolled = [("ann".to_owned(), 1, vec![1])];
-        assert_eq!(cells, rolled[..usize::from(edition > 1)], "{edition}");
-        let of_ann = RaceFilter {
-            races: AttemptFilter { user: Some("ann".into()), ..AttemptFilter::default() },
-            limit: 9,
-            ..RaceFilter::default()
-        };
-        let races = StoreReader::open(&path).unwrap().races(&of_ann).unwrap();
-        assert_eq!(
-            races.iter().map(|race| (&race["user"], race.get("caller"))).collect::<Vec<_>>(),
-            [(&"ann".into(), None)],
-            "{edition}"
-        );
+        assert!(Store::open(&path).is_err_and(|error| !error.may_pass()), "a start ends");
+        assert_eq!(std::fs::read(&path).unwrap(), before, "{name}");
     }
-}
-
-/// Races of an edition that knew no sources are of clients, in every view.
-#[tokio::test]
-async fn rows_of_an_edition_without_sources_are_of_clients() {
-    let (_directory, path) = old_store(8).await;
-    let mut other = plain(&path).await;
-    let (race_id, at) = (sample::race_id(0), sample::STARTED_AT);
-    let race =
-        "INSERT INTO race (race_id, started_at, api, model, stream, has_tools, input_bytes, input_tokens_estimate,
-                                  attempts, outcome, in_flight, gateway_version)
-                VALUES (?, ?, 'chat', 'old', 1, 0, 0, 0, 1, 'ok', 0, '0')";
-    sqlx::query(race).bind(&race_id).bind(at).execute(&mut other).await.unwrap();
-    let attempt = "INSERT INTO attempt (race_id, ordinal, provider, model_sent, dialect, start_reason, dispatch_us, audited,
-                       outcome, payload_events, reasoning_events, chars_total, chars_first, keepalives, client_stalled,
-                       tok_src, cost_basis, in_flight_upstream, definition_version)
-                   VALUES (?, 0, 'groq', 'llama', 'openai', 'first', 0, 0, 'won', 0, 0, 0, 0, 0, 0, 'none', 'unknown', 0, 1)";
-    sqlx::query(attempt).bind(&race_id).execute(&mut other).await.unwrap();
-    Store::open(&path).unwrap().close();
-    let row: (String, Option<String>, Option<String>, Option<i64>) =
-        sqlx::query_as("SELECT source, run_id, workload, scheduled_us FROM race").fetch_one(&mut other).await.unwrap();
-    assert_eq!(row, ("client".to_owned(), None, None, None));
-    for view in ["attempt_speed", "attempt_speed_all", "race_speed", "race_speed_all", "attempt_cost", "race_cost"] {
-        let sql = AssertSqlSafe(format!("SELECT count(*) FROM {view} WHERE model = 'old'"));
-        let rows: i64 = sqlx::query_scalar(sql).fetch_one(&mut other).await.unwrap();
-        assert_eq!(rows, 1, "{view}");
-    }
-    assert_eq!(counted(&StoreReader::open(&path).unwrap(), &AttemptFilter::default()).unwrap(), 1);
 }
 
 #[tokio::test]
@@ -254,6 +149,7 @@ async fn a_lock_is_named() {
     let (_directory, path, store) = new_store().await;
     store.close();
     let mut other = plain(&path).await;
+    sqlx::query("PRAGMA locking_mode = EXCLUSIVE").execute(&mut other).await.unwrap();
     let lock = other.begin_with("BEGIN EXCLUSIVE").await.unwrap();
     assert!(refused(&path).await.contains("locked"));
     lock.rollback().await.unwrap();

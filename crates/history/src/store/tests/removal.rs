@@ -1,4 +1,4 @@
-//! Removal of old rows, and what may interrupt it: a kill, a writer, another file, the first version of the schema.
+//! Removal of old rows, and what may interrupt it: a kill, a writer, another file.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -108,7 +108,6 @@ async fn nothing_goes_that_is_not_rolled_up() {
             }
             RollupStep::Day | RollupStep::GivenBack { .. } => {}
             RollupStep::Removed { races } => (was_removed, removed) = (true, removed + races),
-            RollupStep::Moved { .. } => panic!("a new file has nothing to move"),
         }
     }
     assert!(rolled > 50 && removed > 200, "{rolled} {removed}");
@@ -148,24 +147,6 @@ fn the_writer_and_the_roller_do_not_stop_each_other() {
     roll(&path, None);
     let query = "by=upstream,input";
     assert_eq!(counts(&ask(&of_cells(&path), query)), counts(&ask(&StoreReader::open(&path).unwrap(), query)));
-}
-
-#[tokio::test]
-async fn a_history_of_the_first_edition_is_rolled_up() {
-    let (_new_directory, new_path, store) = written(&world::records(10, RACES)).await;
-    store.close();
-    let (_directory, path) = old_store(1).await;
-    copy_rows(&new_path, &path).await;
-    assert!(StoreReader::open(&path).is_err_and(|error| error.to_string().contains("older photofinish")));
-    let store = Store::open(&path).unwrap();
-    let query = "by=model,upstream";
-    let before = counts(&ask(&of_cells(&path), query));
-    assert_eq!(ask(&of_cells(&path), query).rolled_until, None);
-    let steps = roll(&path, Some(START_US + DAY_US));
-    assert_eq!(steps.iter().filter(|step| **step == RollupStep::Day).count(), DAYS as usize);
-    assert!(steps.iter().any(|step| matches!(step, RollupStep::Removed { .. })));
-    assert_eq!(counts(&ask(&of_cells(&path), query)), before);
-    store.close();
 }
 
 #[tokio::test]

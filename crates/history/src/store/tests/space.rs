@@ -53,14 +53,3 @@ async fn space_of_removed_rows_goes_back_in_small_steps_but_for_what_is_soon_nee
     let integrity: String = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&mut other).await.unwrap();
     assert_eq!(integrity, "ok");
 }
-
-#[tokio::test]
-async fn a_file_of_an_older_version_keeps_its_space() {
-    let (_directory, path) = old_store(9).await;
-    let store = Store::open(&path).unwrap();
-    world::records(31, 20_000).chunks(1_000).for_each(|batch| store.write(batch).unwrap());
-    store.close();
-    let (_, _, given_back) = shrunk(&path).await;
-    assert_eq!(given_back, 0);
-    assert!(!StoreReader::open(&path).unwrap().extent().unwrap().gives_back);
-}

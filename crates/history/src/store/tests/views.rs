@@ -51,15 +51,6 @@ async fn reasoning_in_the_count_and_in_the_stream() {
         (attempt.chars_total, attempt.chars_first) = (80, 4);
     };
     assert_eq!(speed(|_| {}, hidden).await, [Some(100.0), Some(10.0), Some(E2E)]);
-    // More reasoning than output: not part of it. Streamed: 41 + 60 = 101 tokens; hidden: only the 41.
-    let apart = |attempt: &mut AttemptRecord| {
-        (attempt.reasoning_tokens, attempt.reasoning_events, attempt.chars_first) = (Some(60), 60, 1);
-    };
-    assert_eq!(speed(|_| {}, apart).await, [Some(20.0), Some(50.0), Some(48.095238)]);
-    let apart_and_hidden = |attempt: &mut AttemptRecord| {
-        (attempt.reasoning_tokens, attempt.first_answer_us) = (Some(60), attempt.first_token_us);
-    };
-    assert_eq!(speed(|_| {}, apart_and_hidden).await, [Some(50.0), Some(20.0), Some(48.095238)]);
     // Only hidden reasoning.
     let only = |attempt: &mut AttemptRecord| attempt.reasoning_tokens = Some(41);
     assert_eq!(speed(|_| {}, only).await[..2], [None, None]);
@@ -221,20 +212,16 @@ async fn a_query_that_takes_too_long_is_stopped() {
 }
 
 #[tokio::test]
-async fn costs_lie_between_bounds_in_rows_of_every_edition() {
+async fn costs_lie_between_bounds() {
     use crate::estimate::cost::{Cost, CostSum};
-    use crate::record::CostBasis::{AtLeast, AtMost, Computed, Reported, Unknown};
-    let of =
-        |cost_basis, cost_usd, cost_usd_min, cost_usd_max| Cost { cost_usd, cost_basis, cost_usd_min, cost_usd_max };
+    let of = |cost_usd_min, cost_usd_max| Cost { cost_usd_min, cost_usd_max };
     let costs = [
-        of(Reported, Some(1.0), None, None),
-        of(Computed, Some(2.0), Some(2.0), Some(2.0)),
-        of(AtLeast, Some(3.0), None, None),
-        of(AtLeast, Some(4.0), Some(4.0), Some(6.0)),
-        of(AtMost, Some(5.0), None, None),
-        of(AtMost, Some(6.0), Some(0.0), Some(6.0)),
-        of(Unknown, None, None, None),
-        of(Unknown, None, Some(0.0), None),
+        of(Some(1.0), Some(1.0)),
+        of(Some(3.0), None),
+        of(Some(4.0), Some(6.0)),
+        of(Some(0.0), Some(6.0)),
+        of(None, None),
+        of(Some(0.0), None),
     ];
     // Each attempt as the loser of a separate race, and all of them in one race.
     let mut races: Vec<Vec<Cost>> = costs.iter().map(|cost| vec![*cost]).collect();
@@ -243,8 +230,6 @@ async fn costs_lie_between_bounds_in_rows_of_every_edition() {
     for (n, costs) in (0..).zip(&races) {
         let losers = (1..).zip(costs).map(|(ordinal, cost)| AttemptRecord {
             ordinal,
-            cost_usd: cost.cost_usd,
-            cost_basis: cost.cost_basis,
             cost_usd_min: cost.cost_usd_min,
             cost_usd_max: cost.cost_usd_max,
             ..sample::lost(n, 90_000)

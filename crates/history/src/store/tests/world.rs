@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 use super::*;
-use crate::record::{AttemptOutcome, CostBasis, RaceOutcome, StartReason, TokenSource, sample};
+use crate::record::{AttemptOutcome, RaceOutcome, StartReason, TokenSource, sample};
 use crate::store::columns::{DAY_US, HOUR_US, first_race_id};
 
 /// 2026-01-02T00:00:00Z, a Friday.
@@ -91,6 +91,8 @@ fn run(draws: &mut Rng, race_id: &str, ordinal: i64) -> AttemptRecord {
     let ttft_us = (median_ms * 1e3 * spread.exp()) as i64;
     let tokens = draws.i64(1..300);
     let last_us = ttft_us + tokens * draws.i64(5_000..60_000);
+    // Sums of these numbers are exact in any order.
+    let cost = |draws: &mut Rng| (draws.f64() < 0.9).then(|| draws.f64().mul_add(64.0, 1.0).floor() / 1_024.0);
     let mut run = AttemptRecord {
         race_id: race_id.to_owned(),
         ordinal,
@@ -108,9 +110,7 @@ fn run(draws: &mut Rng, race_id: &str, ordinal: i64) -> AttemptRecord {
         payload_events: tokens,
         burst: Some(draws.f64() < 0.05),
         tok_src: if draws.f64() < 0.9 { TokenSource::Usage } else { TokenSource::Chars },
-        // Sums of these numbers are exact in any order.
-        cost_usd: (draws.f64() < 0.9).then(|| draws.f64().mul_add(64.0, 1.0).floor() / 1_024.0),
-        cost_basis: CostBasis::Computed,
+        cost_usd_min: cost(draws),
         in_flight_upstream: draws.i64(0..80),
         failure: None,
         failure_phase: None,
@@ -122,6 +122,7 @@ fn run(draws: &mut Rng, race_id: &str, ordinal: i64) -> AttemptRecord {
         (AttemptOutcome::Empty, None),
         (AttemptOutcome::Timeout, Some("timeout")),
     ];
+    run.cost_usd_max = run.cost_usd_min;
     if draws.f64() < 0.4 {
         let (outcome, failure) = failed[draws.usize(0..failed.len())];
         let censored = (outcome == AttemptOutcome::Timeout).then_some(3_000_000);
@@ -140,8 +141,8 @@ fn run(draws: &mut Rng, race_id: &str, ordinal: i64) -> AttemptRecord {
 fn lose(draws: &mut Rng, run: &mut AttemptRecord, won_at_us: i64) {
     const AUDITED: f64 = 0.25;
     let lost_us = (won_at_us - run.dispatch_us).max(0);
-    (run.outcome, run.cost_basis, run.p_audit) = (AttemptOutcome::Lost, CostBasis::AtLeast, Some(AUDITED));
-    run.cost_usd_min = run.cost_usd.filter(|_| draws.f64() < 0.8);
+    (run.outcome, run.p_audit) = (AttemptOutcome::Lost, Some(AUDITED));
+    run.cost_usd_min = run.cost_usd_min.filter(|_| draws.f64() < 0.8);
     run.cost_usd_max = run.cost_usd_min.filter(|_| draws.f64() < 0.99).map(|usd| usd * 2.0);
     (run.last_token_us, run.output_tokens, run.tok_src) = (None, None, TokenSource::None);
     if draws.f64() < AUDITED {

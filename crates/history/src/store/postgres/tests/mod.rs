@@ -356,8 +356,6 @@ fn each_bad_database_is_one_clear_line() {
         "INSERT INTO _photofinish_migrations (version, description, success, checksum, execution_time) VALUES (99, 'later', true, '', 0)",
     );
     assert!(told(Store::open(&server).map(drop).unwrap_err()).contains("newer photofinish (its migration 99"));
-    run("UPDATE _photofinish_migrations SET success = false WHERE version = 99");
-    assert!(told(Store::open(&server).map(drop).unwrap_err()).contains("its migration 99 was not finished"));
     run("DELETE FROM _photofinish_migrations WHERE version = 99; DROP TABLE incident");
     let reader = StoreReader::open(&server).unwrap();
     assert!(
@@ -367,6 +365,34 @@ fn each_bad_database_is_one_clear_line() {
         "REASSIGN OWNED BY {0} TO gateway; DROP OWNED BY {0}; DROP ROLE {0}",
         format_args!("pf_reader_{}", std::process::id())
     ));
+}
+
+/// It has the list of the gateway's migrations, and other tables.
+#[test]
+fn a_database_from_before_the_first_release_is_refused_and_stays_as_it_is() {
+    let Some((directory, server)) = database("unreleased") else { return };
+    let run = |sql: &str| PostgresSession::connect(&server).unwrap().batch(sql).unwrap();
+    run("CREATE TABLE race (race_id text); INSERT INTO race VALUES ('1'); \
+         CREATE TABLE _photofinish_migrations (version bigint PRIMARY KEY, checksum bytea NOT NULL)");
+    let apart = remember_as(&cluster::url_of(&server), directory.path(), false);
+    for entered in ["", "INSERT INTO _photofinish_migrations VALUES (1, '\\x01')"] {
+        run(entered);
+        for path in [&server, &apart] {
+            let errors = [
+                Store::open(path).map(drop).unwrap_err(),
+                StoreReader::open(path).map(drop).unwrap_err(),
+                Store::migrate(path).map(drop).unwrap_err(),
+            ];
+            for error in errors {
+                assert!(!error.may_pass(), "a start ends");
+                let text = told(error);
+                assert!(text.contains("from before 0.1.0") && text.contains("name an empty database"), "{text}");
+            }
+        }
+    }
+    remember_as(&cluster::url_of(&server), directory.path(), true);
+    assert_eq!(number(&server, "SELECT count(*) FROM race"), 1);
+    assert_eq!(number(&server, "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"), 3);
 }
 
 #[test]

@@ -21,7 +21,6 @@ const PARTS = [
   ["looks", "Looks", "losers that their request drew, so that upstreams can be compared"],
   ["audits", "Audits", "losers that ran on to be measured: audits, revisits and trials"],
   ["drains", "Drains", "losers that were read to their end, because their provider bills a cancelled answer in full"],
-  ["rolled_extras", "Losers of whole hours", "losers of hours that were rolled up without saying why a loser ran"],
 ];
 
 export function Costs() {
@@ -31,7 +30,7 @@ export function Costs() {
   const gains = useApi("/api/stats", { ...windowOf(choices), compare: "true" }, 30);
   const groups = asked.data?.groups ?? [];
   const total = /** @type {any} */ (asked.data?.total);
-  const parts = PARTS.filter(([name]) => total?.[name] && (name !== "rolled_extras" || total[name].cost_usd_max !== 0));
+  const parts = PARTS.filter(([name]) => total?.[name]);
   const left = asked.data?.left_out ?? 0;
   const known = total && total.all.cost_usd_min !== null;
   return html`<h1>Costs</h1><${Filters}><${Choice} name="by" title="By" values=${BY} usual="day" /><//>

@@ -81,7 +81,7 @@ function Planned({ race, attempts }) {
     { name: "came", title: "Came", number: true, cell: (/** @type {any} */ row) => came(row.attempt) },
   ];
   const unknown = rows.some(({ attempt }) => attempt && attempt.predicted_us === null);
-  return html`<h2>What was predicted, and what came</h2><${Table} caption=${`Of each attempt the time from its start to its first token, or to all of a plain answer. A prompt of about ${race.input_tokens_estimate.toLocaleString("en-US")} tokens${unknown ? ". –: too little was known of the upstream, or the row is of an older version" : ""}`} columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => String(row.place)} />`;
+  return html`<h2>What was predicted, and what came</h2><${Table} caption=${`Of each attempt the time from its start to its first token, or to all of a plain answer. A prompt of about ${race.input_tokens_estimate.toLocaleString("en-US")} tokens${unknown ? ". –: too little was known of the upstream" : ""}`} columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => String(row.place)} />`;
 }
 
 /** The time from its start to its first token, or to all of a plain answer. @param {any} attempt */
