@@ -74,7 +74,7 @@ pub fn row(result: &RunResult, plan: &BenchPlan, ended: bool) -> RunRecord {
         spec: plan.spec().to_string(),
         machine: Some(result.machine.clone()),
         trust: ended.then_some(trust),
-        cost_usd: Some(result.cost_usd.1).filter(|usd| ended && *usd > 0.0),
+        cost_usd: result.cost.cost_usd_max.filter(|usd| ended && *usd > 0.0),
         result: serde_json::to_string(result).ok().filter(|_| ended),
     }
 }

@@ -130,7 +130,7 @@ async fn the_words_say_what_the_picture_is() {
         ("--metric tok_s --quantile 0.05", &["tok/s p5 by upstream", "is the slow end"]),
         ("--metric goodput --slo ttft=1s", &["per second of the step: client TTFT ≤ 1s."]),
         ("--metric failures", &["failed midway", "100 %"]),
-        ("--metric cost --every 1h", &["losers included", "Points that are not known and not drawn (no prices): 2."]),
+        ("--metric cost --every 1h", &["all attempts and of shadows", "not known and not drawn (no prices): 2."]),
         ("--by concurrency", &["attempts in flight at the upstream", "busy hours are busy for others too"]),
     ] {
         let text = words(line);
@@ -179,7 +179,7 @@ async fn programs_are_told_of_what_is_left_out_elsewhere() {
 
 #[tokio::test]
 async fn an_unknown_figure_is_words_and_no_empty_picture() {
-    let unpriced = AttemptRecord { cost_usd: None, cost_usd_min: None, cost_usd_max: None, ..sample::lost(0, 90_000) };
+    let unpriced = AttemptRecord { cost_usd_min: None, cost_usd_max: None, ..sample::lost(0, 90_000) };
     let batch = vec![Record::Race(Box::new(sample::race(0))), Record::Attempt(Box::new(unpriced))];
     let (_directory, path, _store) = store_with(batch).await;
     let text = shown(&path, &format!("{WINDOW} --metric cost"), PIPED);

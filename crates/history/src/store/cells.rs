@@ -296,7 +296,7 @@ impl Packed {
             *empty,
             *censored,
             *seen,
-            cost.usd(),
+            cost.min_usd(),
             total,
             parts,
             cost.min_usd(),

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::record::sample::{self, STARTED_AT};
-use crate::record::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, RaceSource, RunKind, RunRecord};
+use crate::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, RunKind, RunRecord};
 use crate::store::{Record, Store};
 use photofinish_base::clock::SECOND_US;
 use photofinish_config::config;
@@ -85,15 +85,13 @@ fn failures_short_answers_and_probes_that_were_not_sent_are_told_apart() {
     records.extend(probe(3, HOUR_US, ended(AttemptOutcome::Shutdown, None)));
     records.extend(probe(4, HOUR_US, |race, _| race.max_tokens = Some(51)));
     records.extend(probe(5, HOUR_US, |race, _| race.max_tokens = Some(52)));
-    records.extend(probe(6, HOUR_US, |race, attempt| (race.source, attempt.cost_usd) = (RaceSource::Bench, Some(9.0))));
-    records
-        .extend(probe(7, HOUR_US, |race, attempt| (race.source, attempt.cost_usd) = (RaceSource::Client, Some(9.0))));
+    records.extend(probe(6, HOUR_US, |race, attempt| {
+        (race.source, attempt.cost_usd_max) = (RaceSource::Bench, Some(9.0))
+    }));
+    records.extend(probe(7, HOUR_US, |race, attempt| {
+        (race.source, attempt.cost_usd_max) = (RaceSource::Client, Some(9.0))
+    }));
     records.push(probe(8, HOUR_US, |race, _| race.attempts = 0).into_iter().next().unwrap());
-    for record in &mut records {
-        if let Record::Attempt(attempt) = record {
-            attempt.cost_basis = CostBasis::Computed;
-        }
-    }
     let (_directory, reader) = stored(records);
     let report = asked(&reader, "72h", false);
     let upstream = &report.upstreams[0];
@@ -101,8 +99,8 @@ fn failures_short_answers_and_probes_that_were_not_sent_are_told_apart() {
     assert_eq!(upstream.failures, [("empty".to_owned(), 1), ("rate_limited".to_owned(), 1)].into());
     assert_eq!(report.skipped, [("llama-3.3-70b".to_owned(), 1)].into());
     assert_eq!(upstream.ttft_ms.samples, 2);
-    let cost = 5.0 * sample::won(0).cost_usd.unwrap();
-    assert!((report.cost_usd_max.unwrap() - cost).abs() < 1e-9, "{report:?}");
+    let cost = 5.0 * sample::won(0).cost_usd_max.unwrap();
+    assert!((report.cost.cost_usd_max.unwrap() - cost).abs() < 1e-9, "{report:?}");
 }
 
 /// Three probes of ten at once, each with its ping; one request of the last one failed.

@@ -122,6 +122,7 @@ fn run(draws: &mut Rng, race_id: &str, ordinal: i64) -> AttemptRecord {
         (AttemptOutcome::Empty, None),
         (AttemptOutcome::Timeout, Some("timeout")),
     ];
+    (run.cost_usd_min, run.cost_usd_max) = (run.cost_usd, run.cost_usd);
     if draws.f64() < 0.4 {
         let (outcome, failure) = failed[draws.usize(0..failed.len())];
         let censored = (outcome == AttemptOutcome::Timeout).then_some(3_000_000);
