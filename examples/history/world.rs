@@ -108,8 +108,8 @@ impl World {
         (attempt.input_tokens, attempt.output_tokens, attempt.tok_src) =
             (Some(input_tokens), Some(tokens), TokenSource::Usage);
         attempt.finish_reason = Some("stop".into());
-        attempt.cost_usd_min = Some(1e-6 * (0.6 * input_tokens as f64 + 0.8 * tokens as f64));
-        attempt.cost_usd_max = attempt.cost_usd_min;
+        let usd = Some(1e-6 * (0.6 * input_tokens as f64 + 0.8 * tokens as f64));
+        (attempt.cost_usd_min, attempt.cost_usd_max) = (usd, usd);
     }
 
     fn lose(&mut self, attempt: &mut AttemptRecord, decided_us: i64, ttft_us: i64, is_look: bool) {

@@ -14,6 +14,7 @@ use super::text::{counted, write_columns, write_folded};
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::units::within;
 use photofinish_config::config::{Config, ProbeWorkload, UpstreamConfig, nearest};
+use photofinish_history::estimate::cost::Cost;
 use photofinish_history::metrics::ProbeOutcome;
 use photofinish_lab::bench::{LoadClient, RowFeed};
 use photofinish_lab::probe::{ProbeCaps, ProbeEstimate, ProbeResult, ProbeSchedule, Prober, jobs, probed, seed};
@@ -199,7 +200,7 @@ fn unknown<'n>(noun: &str, name: &str, or: &str, known: impl Iterator<Item = &'n
 }
 
 fn sheet(results: &[ProbeResult]) -> Sheet {
-    let heads = ["upstream", "workload", "outcome", "TTFT ms", "tok/s", "total ms", "in", "out", "USD"];
+    let heads = ["upstream", "workload", "outcome", "TTFT ms", "tok/s", "total ms", "in", "out", "cost"];
     let number =
         |value: Option<f64>, digits: usize| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"));
     let count = |value: Option<i64>| value.map_or_else(|| "–".to_owned(), |value| value.to_string());
@@ -220,7 +221,7 @@ fn sheet(results: &[ProbeResult]) -> Sheet {
             number(result.end_to_end_ms, 0),
             count(result.input_tokens),
             count(result.output_tokens),
-            number(result.cost_usd, 6),
+            result.cost.to_string(),
         ]
         .map(SheetCell::from)
         .to_vec()
@@ -253,12 +254,13 @@ fn plan(
         if options.json {
             let line = json!({
                 "at_ms": due.moment_us / 1_000, "model": due.job.model, "workload": workload.name,
-                "upstream": due.job.upstream, "cost_usd": estimate.usd, "tokens": estimate.tokens,
+                "upstream": due.job.upstream, "estimate_usd": estimate.usd, "tokens": estimate.tokens,
             });
             writeln!(out, "{line}")?;
             continue;
         }
-        let usd = estimate.usd.map_or_else(|| "price unknown".to_owned(), |usd| format!("USD {usd:.6}"));
+        let usd =
+            estimate.usd.map_or_else(|| "price unknown".to_owned(), |usd| format!("about {}", Cost::exactly(usd)));
         let cost = format!("{usd}, {:.0} tokens", estimate.tokens);
         let at = at.strftime("%m-%d %H:%M UTC").to_string();
         rows.push(vec![due.job.upstream.clone(), workload.name.clone(), at, cost]);
@@ -268,7 +270,7 @@ fn plan(
     }
     write_columns("", &rows, screen.columns(), out)?;
     let caps = caps(settings.max_cost, settings.max_tokens).unwrap_or_default();
-    writeln!(out, "24 hours: about USD {usd_all:.4}; the cap of a day is {caps}")?;
+    writeln!(out, "24 hours: about {}; the cap of a day is {caps}", Cost::exactly(usd_all))?;
     if unpriced > 0 {
         writeln!(out, "{unpriced} of them have no known price")?;
     }

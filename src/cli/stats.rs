@@ -93,9 +93,9 @@ pub fn run(
         writeln!(out)?;
     }
     if options.wide || options.explain {
-        notes::write(question, &answer, &reader.left_out(&answer.filter)?, width, out)?;
+        notes::write((question, config), &answer, &reader.left_out(&answer.filter)?, width, out)?;
     } else {
-        notes::write_brief(question, &answer, &marks, width, out)?;
+        notes::write_brief((question, config), &answer, &marks, width, out)?;
     }
     write_paragraphs(aside, width, out)?;
     if options.explain {

@@ -10,8 +10,6 @@ use ratatui_core::text::Span;
 use super::screen::{PIPED, ScreenSettings};
 use photofinish_base::order::{IntoSet as _, StableSort as _};
 pub use photofinish_base::printable::printable as clean;
-use photofinish_history::estimate::cost::CostBasis;
-use photofinish_history::estimate::cost::CostSum;
 use photofinish_history::estimate::survival::is_firm;
 
 pub const GREEN: &str = "\x1b[32m";
@@ -376,44 +374,6 @@ pub fn brief_bytes(bytes: u64) -> String {
 pub fn millis(us: i64) -> String {
     let ms = us as f64 / 1_000.0;
     if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
-}
-
-/// Both bounds, or one with its sign, or a dash if nothing is known.
-pub fn dollars(sum: &CostSum) -> String {
-    dollars_in(sum, amount)
-}
-
-/// The same to two digits or cents.
-pub fn brief_dollars(sum: &CostSum) -> String {
-    dollars_in(sum, |usd, size| {
-        let digits = if size > 0.0 { (1.0 - size.log10().floor()).clamp(2.0, 6.0) } else { 0.0 };
-        format!("{usd:.*}", digits as usize)
-    })
-}
-
-/// `amount`: writes a number with the digits that the second one, the size, needs.
-fn dollars_in(sum: &CostSum, amount: impl Fn(f64, f64) -> String) -> String {
-    let Some(usd) = sum.usd() else { return "–".to_owned() };
-    match (sum.basis(), sum.max_usd()) {
-        (CostBasis::AtLeast, Some(max)) => {
-            let [min, max] = [usd, max].map(|bound| amount(bound, max));
-            // The bounds are closer than the digits shown.
-            if min == max { format!("${min}") } else { format!("${min}–{max}") }
-        }
-        (CostBasis::AtLeast, None) => format!("≥ ${}", amount(usd, usd)),
-        (CostBasis::AtMost, _) => format!("≤ ${}", amount(usd, usd)),
-        _ => format!("${}", amount(usd, usd)),
-    }
-}
-
-/// As many digits as an amount of this size needs.
-pub fn amount(usd: f64, size: f64) -> String {
-    match size {
-        0.0 => "0".to_owned(),
-        size if size < 0.01 => format!("{usd:.6}"),
-        size if size < 1.0 => format!("{usd:.4}"),
-        _ => format!("{usd:.2}"),
-    }
 }
 
 #[cfg(test)]

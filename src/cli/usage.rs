@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use super::screen::ScreenSettings;
 use super::sheet::{Sheet, SheetCell};
-use super::text::{dollars, write_paragraph};
+use super::text::{counted, write_paragraph, write_paragraphs};
 use photofinish_base::clock::wall_micros;
 use photofinish_base::order::IntoSet as _;
 use photofinish_base::printable::printable;
+use photofinish_config::config::Config;
 use photofinish_history::report::question::time;
 use photofinish_history::report::usage::{AttemptUse, UsageQuestion, ask};
 use photofinish_history::store::{AuditLine, StoreReader};
@@ -38,26 +39,26 @@ pub struct AuditOptions {
     pub json: bool,
 }
 
-/// Reads the database at `store_path` and writes a table or JSON to `out`.
+/// Reads the database of this configuration and writes a table or JSON to `out`.
 pub fn usage(
-    store_path: &Path,
+    config: &Config,
     options: &UsageOptions,
     screen: ScreenSettings,
     out: &mut impl io::Write,
 ) -> anyhow::Result<()> {
-    let answer = ask(&StoreReader::open(store_path)?, &options.question, wall_micros())?;
+    let answer = ask(&StoreReader::open(&config.store.path)?, &options.question, wall_micros())?;
     if options.json {
-        return Ok(writeln!(out, "{}", answer.json())?);
+        return Ok(writeln!(out, "{}", answer.json(config))?);
     }
     let names = answer.by.iter().map(|by| by.as_str().to_owned());
-    let heads = ["answers", "attempts", "tokens out", "cost", "extra"].map(str::to_owned);
+    let heads = ["answers", "attempts", "tokens out", "cost", "racing"].map(str::to_owned);
     let row = |names: Vec<String>, used: &AttemptUse| {
         let figures = [
             used.answers.to_string(),
             used.attempts.to_string(),
             used.output_tokens.to_string(),
-            dollars(&used.cost),
-            dollars(&used.extra),
+            used.cost.to_string(),
+            used.extra.to_string(),
         ];
         names.into_iter().chain(figures).map(SheetCell::from).collect()
     };
@@ -68,12 +69,12 @@ pub fn usage(
     total[0] = "all".to_owned();
     rows.push(row(total, &answer.total));
     Sheet { heads: names.chain(heads).collect(), names: answer.by.len(), rows }.write(screen.terminal(), out)?;
-    if answer.total.cost.unpriced() > 0 {
-        let unpriced = answer.total.cost.unpriced();
-        let note = format!("{unpriced} attempts have no price and count as 0: `photofinish models` says which.");
-        write_paragraph(&note, screen.terminal(), out)?;
-    }
-    Ok(())
+    let unpriced = (answer.total.cost.unpriced() > 0).then(|| {
+        let attempts = counted(answer.total.cost.unpriced(), "attempt");
+        format!("In no sum: {attempts} without a price. `photofinish models` says which.")
+    });
+    let about_range = answer.cancelled.about_range(&answer.total.cost, config);
+    Ok(write_paragraphs([unpriced, about_range].into_iter().flatten(), screen.terminal(), out)?)
 }
 
 /// Reads the database at `store_path` and writes paragraphs or JSON to `out`, newest first.

@@ -14,10 +14,11 @@ use clap::Args;
 use super::outcome::{CommandOutcome, WrongUse};
 use super::screen::ScreenSettings;
 use super::signals::Signals;
-use super::text::{amount, counted, write_folded};
+use super::text::{counted, write_folded};
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::units::{format_duration, within};
 use photofinish_config::config::{Config, ModelConfig, RaceSettings, UpstreamConfig, nearest};
+use photofinish_history::estimate::cost::Cost;
 use photofinish_history::store::{Store, VerdictRow};
 use photofinish_lab::bench::{LoadClient, RowFeed};
 use photofinish_lab::verify::{
@@ -119,7 +120,7 @@ pub async fn run(
     let found: Vec<_> = done.iter().map(|done| (done.host.clone(), done.findings.clone())).collect();
     let verdicts = compare(&found, reference.map(|(place, _)| place));
     let rows = rows(&model, &verdicts, wall_micros());
-    let shown = output::VerifiedModel { model: &model, done: &done, reference, spent_usd: verifier.spent_usd() };
+    let shown = output::VerifiedModel { model: &model, done: &done, reference, spent: verifier.spent().cost() };
     output::write(&shown, &rows, options.json, screen, out)?;
     keep(&path, &rows)?;
     anyhow::ensure!(lost == 0, "{lost} rows could not be written");
@@ -282,8 +283,8 @@ fn told_before(options: &VerifyOptions, hosts: &[VerifiedHost]) -> Result<String
     let max_usd = options.max_cost.unwrap_or(COST_MAX);
     if usd > max_usd {
         return Err(WrongUse(format!(
-            "this may cost ${}, more than ${max_usd}: raise --max-cost, or name fewer hosts",
-            amount(usd, usd)
+            "this may cost {}, more than ${max_usd}: raise --max-cost, or name fewer hosts",
+            Cost::exactly(usd)
         )));
     }
     if !unpriced.is_empty() && options.max_tokens.is_none_or(|max| tokens > max as f64) {
@@ -293,7 +294,7 @@ fn told_before(options: &VerifyOptions, hosts: &[VerifiedHost]) -> Result<String
         )));
     }
     let cost = if hosts.iter().any(|host| host.is_hosted) {
-        format!("; this costs at most ${}", amount(usd, usd))
+        format!("; this costs at most {}", Cost::exactly(usd))
     } else {
         String::new()
     };

@@ -12,7 +12,7 @@ async function overview(browser, served) {
   await page.waitForFunction(() => !document.body.innerText.includes("Reading …"));
   const [group] = (await api(served, "/api/stats?since=24h&by=model")).sort((a, b) => b.requests - a.requests);
   const values = await page.$$eval("main data", (all) => all.map((one) => one.value));
-  for (const name of ["requests", "client_ttft_p50_ms", "client_ttft_p95_ms", "cost_usd", "extra_cost_usd"]) check(`the overview has the digits of ${name}`, values.includes(String(group[name])) || values);
+  for (const name of ["requests", "client_ttft_p50_ms", "client_ttft_p95_ms", "cost_usd_min", "extra_cost_usd_min"]) check(`the overview has the digits of ${name}`, values.includes(String(group[name])) || values);
   const tree = await page.locator("main").ariaSnapshot();
   check("a screen reader meets the five questions in order", [...tree.matchAll(/heading "([^"]*\?)"/g)].map(([, text]) => text), ["Is it well?", "How fast?", "What did it cost?", "Who wins?", "What happened?"]);
   check("and each strip says what it is", (tree.match(/slider "[^"]*the last 24 hours, \d+ failed attempts, \d+ incidents/g) ?? []).length, 4);
@@ -109,7 +109,7 @@ async function charts(browser, served) {
   await page.keyboard.press("End");
   const day = (await paid.getAttribute("aria-valuetext")) ?? "";
   const { groups } = await api(served, "/api/costs?since=24h&by=day");
-  check("arrow keys read a day of costs: its parts, and their sum", /^\d+ \w+ \d{4}: .*Single attempts \$[\d.]+.*, together \$[\d.]+$/.test(day) || day);
+  check("arrow keys read a day of costs: its parts, and their sum", /^\d+ \w+ \d{4}: .*Answers \$[\d.]+.*, together \$[\d.]+$/.test(day) || day);
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "Races" }).waitFor();
   check("Enter opens the races of that day", new URL(page.url()).searchParams.get("since"), `${groups.at(-1).day}T00:00:00Z`);

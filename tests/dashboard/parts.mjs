@@ -1,11 +1,12 @@
 // The parts of the pages that need no browser: axes, names, and the sentence of a race.
+import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { check } from "./harness.mjs";
 
 const site = resolve(import.meta.dirname, "../../crates/serve/src/dashboard/site/lib");
 const { apart, beside, cut, dates, scale, spread, widthOf } = await import(join(site, "axis.js"));
 const { learn, colour, shortened, clip } = await import(join(site, "names.js"));
-const { dollars, percent, rate, short } = await import(join(site, "figures.js"));
+const { costText, dollars, percent, rate, short } = await import(join(site, "figures.js"));
 const { story } = await import(join(site, "story.js"));
 
 const collide = (ticks, width) => ticks.some(({ px, text }, at) => px - widthOf(text) / 2 < -0.5 || px + widthOf(text) / 2 > width + 0.5 || (at > 0 && px - widthOf(text) / 2 < ticks[at - 1].px + widthOf(ticks[at - 1].text) / 2 - 0.5));
@@ -52,12 +53,18 @@ function names() {
   check("numbers as text", [dollars(6.3156), dollars(0.87123), dollars(0.0000781), dollars(12_345.6), rate(0.00078), rate(12), percent(0.0789), percent(0.9996), percent(1), short(0.00001)], ["6.32", "0.87", "0.000078", "12,346", "2.81 /h", "12 /s", "7.9 %", "99.96 %", "100 %", "0.000010"]);
 }
 
+/** The cases of the program's own test. */
+function costs() {
+  const cases = JSON.parse(readFileSync(resolve(import.meta.dirname, "../../crates/history/src/estimate/cost/texts.json"), "utf8"));
+  check("a cost has the digits that the program writes", cases.map(([least, most]) => costText(least, most)), cases.map(([, , text]) => text));
+}
+
 /** A race of attempts, each `{ upstream, start, first?, end?, outcome, … }` in ms since the request was read. */
 function told(attempts, race = {}) {
   const rows = attempts.map((one, ordinal) => ({
     ordinal, upstream: one.upstream, start_reason: one.reason ?? "first", dispatch_us: one.start * 1000, failure: one.failure ?? null, predicted_us: one.predicted === undefined ? null : one.predicted * 1000, outcome: one.outcome,
     first_token_us: one.first === undefined ? null : (one.first - one.start) * 1000, cancel_us: one.end === undefined ? null : (one.end - one.start) * 1000, eof_us: null, ttft_obs_us: null,
-    cost_usd_min: one.cost ?? null, cost_usd_max: one.cost ?? null,
+    cost_usd_min: one.cost ?? null, cost_usd_max: one.cost ?? null, racing: one.outcome === "lost" ? "cut" : null,
   }));
   const winner = rows.find((row) => row.outcome === "won");
   return story({ race: { outcome: winner ? "ok" : "error", winner: winner?.ordinal ?? null, client_ttft_ms: winner ? attempts[winner.ordinal].first : null, duration_ms: 900, http_status: 200, look: null, ...race }, attempts: rows });
@@ -66,7 +73,7 @@ function told(attempts, race = {}) {
 function sentences() {
   const late = { upstream: "cedar/m", start: 0, end: 500, outcome: "lost", cost: 0.0001 };
   const hedge = { upstream: "aster/m", start: 296, first: 493, reason: "hedge", outcome: "won" };
-  check("a cut first attempt: what was saved is not known", told([late, hedge]), "aster won: the client had its first token after 493 ms; cedar had no token at 296 ms, so aster was started; cedar, the first of the plan, had no token when it was cut off at 500 ms, so what racing saved is not known; racing cost $0.00010.");
+  check("a cut first attempt: what was saved is not known", told([late, hedge]), "aster won: the client had its first token after 493 ms; cedar had no token at 296 ms, so aster was started; cedar, the first of the plan, had no token when it was cut off at 500 ms, so what racing saved is not known; racing cost $0.0001.");
   check("a prediction is told where it was missed", told([{ ...late, predicted: 190 }, hedge]).includes("cedar had no token at 296 ms (predicted: after 190 ms), so aster was started"));
   check("an audited first attempt: what was saved is known", told([{ ...late, first: 800, end: 800 }, hedge]).includes("cedar, the first of the plan, had its token at 800 ms: racing saved 307 ms"));
   check("the first of the plan won: nothing was saved", told([{ ...late, outcome: "won", first: 200 }, { ...hedge, outcome: "lost", first: undefined, end: 210 }]).includes("cedar was the first of the plan, so the others saved nothing"));
@@ -80,5 +87,6 @@ function sentences() {
 export function parts() {
   axes();
   names();
+  costs();
   sentences();
 }

@@ -116,7 +116,8 @@ impl Recorder {
         let is_wanted = self.queue.is_some() || self.race_observer.is_some();
         let is_of_client = source == RaceSource::Client;
         let sheet = is_wanted.then(|| {
-            let metrics = is_of_client.then(|| Arc::clone(&self.metrics));
+            let is_counted = is_of_client || source == RaceSource::Shadow;
+            let metrics = is_counted.then(|| Arc::clone(&self.metrics));
             Arc::new(RaceSheet::new(self.queue.clone(), self.race_observer.clone(), metrics))
         });
         let is_watched = is_of_client && self.live.takes_race();
@@ -195,11 +196,13 @@ impl Recorder {
     /// Never waits. `choices` and `took_us`: see [`Metrics::attempt`].
     pub fn attempt(&self, attempt: impl Into<Box<AttemptRecord>>, choices: Option<i64>, took_us: i64) {
         let attempt = attempt.into();
-        if self.is_of_client() {
-            let series = self.metrics.attempt(&attempt, choices, took_us);
-            if let Some(sheet) = &self.sheet {
-                sheet.counts_in(attempt.ordinal, series, took_us);
-            }
+        let series = match self.source {
+            RaceSource::Client => Some(self.metrics.attempt(&attempt, choices, took_us)),
+            RaceSource::Shadow => Some(self.metrics.series(&attempt)),
+            RaceSource::Probe | RaceSource::Bench => None,
+        };
+        if let Some((series, sheet)) = series.zip(self.sheet.as_ref()) {
+            sheet.counts_in(attempt.ordinal, series, took_us);
         }
         if self.is_watched {
             self.live.ended(&attempt);

@@ -109,7 +109,7 @@ fn lines(title: &StageTitle, progress: &Progress<'_>) -> Vec<String> {
     let arrived = ended.len() + progress.in_flight;
     let left = left(title, progress.elapsed, ended.len()).as_secs();
     let of = title.requests.map_or(String::new(), |requests| format!(" of {requests}"));
-    let spent = ended.iter().map(|request| request.cost_usd.1).sum::<f64>() + title.spent;
+    let spent = ended.iter().map(|request| request.cost.bounded_usd()).sum::<f64>() + title.spent;
     let money = match title.cap {
         Some(cap) => format!(", {spent:.4} of {cap:.2} USD"),
         None if spent > 0.0 => format!(", {spent:.4} USD"),
@@ -167,6 +167,7 @@ mod tests {
     use std::sync::{Mutex, MutexGuard};
 
     use super::*;
+    use photofinish_history::estimate::cost::{Cost, CostSum};
     use photofinish_lab::bench::trust::ClientLoad;
 
     fn progress(ended: &Mutex<Vec<MeasuredRequest>>) -> Progress<'_> {
@@ -179,7 +180,7 @@ mod tests {
         let request = |ttft_us, end| MeasuredRequest {
             ttft_us: Some(ttft_us),
             tpot_us: Some(20_000.0),
-            cost_usd: (0.0, 0.01),
+            cost: CostSum::of([Cost::between(0.0, Some(0.01))]),
             end,
             ..MeasuredRequest::default()
         };

@@ -12,6 +12,7 @@ use crate::cli::text::{GREY, clean, counted, or_dash, write_paragraph};
 use photofinish_base::clock::SECOND_US;
 use photofinish_base::machine;
 use photofinish_base::order::{IntoMap as _, IntoSet as _};
+use photofinish_history::estimate::cost::Cost;
 use photofinish_history::estimate::interval::insufficient_for_p99;
 use photofinish_history::estimate::survival::is_firm;
 use photofinish_lab::bench::compare::{ComparedFigure, LoadComparison, LoadVerdict};
@@ -87,8 +88,8 @@ pub fn write(
     }
     lines.extend(verdict.conditions.iter().map(condition));
     lines.extend(verdict.undecided.iter().map(|why| format!("cannot be decided: {why}")));
-    if result.cost_usd.1 > 0.0 {
-        lines.push(format!("cost: {:.4} USD at most", result.cost_usd.1));
+    if result.is_priced() {
+        lines.push(format!("cost: {}", result.cost));
     }
     lines.extend(result.cut_short.iter().map(|why| format!("cut short: {why}")));
     lines.push(format!("run {}, seed {}", result.run_id, result.seed));
@@ -179,7 +180,7 @@ fn draw_curves(result: &RunResult, screen: ScreenSettings, out: &mut impl io::Wr
 fn table(stages: &[StageFigures], screen: ScreenSettings) -> Sheet {
     let open = stages.iter().any(|stage| stage.is_open_loop());
     let judged = stages.iter().any(|stage| stage.attainment.is_some());
-    let priced = stages.iter().any(|stage| stage.usd_per_million.is_some());
+    let priced = stages.iter().any(|stage| stage.per_million != Cost::default());
     let mut heads = vec!["target", "load", "n", "TTFT p50", "p95"];
     heads.extend(if open { &["from schedule p50", "p99", "send lag p99"][..] } else { &["p99"] });
     heads.extend(["TPOT p50", "tok/s p50", "p5", "tok/s all", "e2e p50", "answers/s", "failed"]);
@@ -214,7 +215,8 @@ fn table(stages: &[StageFigures], screen: ScreenSettings) -> Sheet {
             cells.push(or_dash(stage.attainment, |share| format!("{:.1} %", share.value * 100.0)));
         }
         if priced {
-            cells.push(or_dash(stage.usd_per_million, |usd| format!("{usd:.3}")));
+            let known = Some(stage.per_million).filter(|cost| *cost != Cost::default());
+            cells.push(or_dash(known, |cost| cost.to_string()));
         }
         let grey = (screen.colour && !stage.is_trusted()).then_some(GREY);
         cells.into_iter().map(|text| SheetCell { text, colour: grey }).collect()

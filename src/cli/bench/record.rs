@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::plan::{BenchPlan, Levels};
 use super::target::BenchTargets;
 use photofinish_base::clock::wall_micros;
+use photofinish_history::estimate::cost::Cost;
 use photofinish_history::record::{RunKind, RunRecord};
 use photofinish_lab::bench::prompt::SessionSource;
 use photofinish_lab::bench::result::{RESULT_VERSION, RunResult};
@@ -64,6 +65,7 @@ pub fn row(result: &RunResult, plan: &BenchPlan, ended: bool) -> RunRecord {
         None if result.stages.is_empty() => result.cut_short.clone().unwrap_or_else(|| "no stage".to_owned()),
         None => "trusted".to_owned(),
     };
+    let cost = if ended { result.cost } else { Cost::default() };
     RunRecord {
         run_id: result.run_id.clone(),
         kind: RunKind::Bench,
@@ -74,8 +76,8 @@ pub fn row(result: &RunResult, plan: &BenchPlan, ended: bool) -> RunRecord {
         spec: plan.spec().to_string(),
         machine: Some(result.machine.clone()),
         trust: ended.then_some(trust),
-        cost_usd_min: Some(result.cost_usd.0).filter(|_| ended && result.cost_usd.1 > 0.0),
-        cost_usd_max: Some(result.cost_usd.1).filter(|usd| ended && *usd > 0.0),
+        cost_usd_min: cost.cost_usd_min,
+        cost_usd_max: cost.cost_usd_max,
         result: serde_json::to_string(result).ok().filter(|_| ended),
     }
 }

@@ -14,11 +14,11 @@ use super::record;
 use super::target::BenchTargets;
 use crate::cli::check::live;
 use crate::cli::outcome::WrongUse;
-use crate::cli::text::amount;
 use photofinish_base::clock::{Instant, SECOND_US, micros_between};
 use photofinish_base::failure::FailureKind;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{self, Keys, UpstreamConfig};
+use photofinish_history::estimate::cost::Cost;
 use photofinish_lab::bench::block::ARRIVALS_MAX;
 use photofinish_lab::bench::measured::{MeasuredRequest, RequestEnd};
 use photofinish_lab::bench::prompt::{PromptMaker, SessionSource, Workload};
@@ -312,8 +312,7 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
     }
 
     pub(super) fn charge(&mut self) {
-        self.result.cost_usd.1 = self.generator.spend().spent();
-        self.result.cost_usd.0 = self.result.stages.iter().map(|stage| stage.cost_usd.0).sum();
+        self.result.cost = self.generator.cost().cost();
     }
 }
 
@@ -603,12 +602,12 @@ fn cost_lines(plan: &BenchPlan, targets: &[RequestCost]) -> Vec<String> {
     let whole = match requests(plan, targets.len()) {
         Some((word, each)) => {
             let usd = each * targets.iter().map(|target| target.mean).sum::<f64>();
-            let (count, usd) = (each * targets.len() as f64, amount(usd, usd));
-            format!("{word} {count:.0} requests and {usd} USD if answers keep to max_tokens{cap}")
+            let (count, usd) = (each * targets.len() as f64, Cost::exactly(usd));
+            format!("{word} {count:.0} requests and {usd} if answers keep to max_tokens{cap}")
         }
         None => format!(
-            "a request costs up to {} USD if its answer keeps to max_tokens; how many there will be shows after the first{cap}",
-            amount(most, most)
+            "a request costs up to {} if its answer keeps to max_tokens; how many there will be shows after the first{cap}",
+            Cost::exactly(most)
         ),
     };
     std::iter::once(whole).chain(at_once(plan, most)).collect()
@@ -645,9 +644,9 @@ fn at_once(plan: &BenchPlan, most: f64) -> Option<String> {
             let users = levels.iter().copied().max().filter(|users| is_less_than(*users))?;
             let needed = users as f64 * reserved;
             Some(format!(
-                "{users} users need {} USD at once, {OVERRUN:.0} times what their requests may cost; --max-cost covers \
+                "{users} users need {} at once, {OVERRUN:.0} times what their requests may cost; --max-cost covers \
                  {covers:.0} of them, so the others wait",
-                amount(needed, needed)
+                Cost::exactly(needed)
             ))
         }
         _ if is_less_than(plan.in_flight_allowed()) => Some(format!(
@@ -706,18 +705,14 @@ mod cost_tests {
             (
                 &["--concurrency", "1,2", "--requests", "9"][..],
                 1,
-                "at most 29 requests and 0.0580 USD if answers keep to max_tokens",
+                "at most 29 requests and $0.058 if answers keep to max_tokens",
             ),
-            (&["--concurrency", "4", "--requests", "9"], 2, "at most 24 requests and 0.0480 USD"),
-            (
-                &["--concurrency", "1"],
-                1,
-                "a request costs up to 0.003000 USD if its answer keeps to max_tokens; how many",
-            ),
-            (&["--request-rate", "2,3", "--duration", "10s"], 1, "about 52 requests and 0.1040 USD"),
-            (&["--request-rate", "2", "--requests", "7"], 1, "about 9 requests and 0.0180 USD"),
-            (&["--find", "rate", "--slo", "ttft=1s"], 1, "at most 300002 requests and 600.00 USD"),
-            (&["--find", "rate", "--slo", "ttft=1s", "--requests", "50"], 1, "at most 1502 requests and 3.00 USD"),
+            (&["--concurrency", "4", "--requests", "9"], 2, "at most 24 requests and $0.048"),
+            (&["--concurrency", "1"], 1, "a request costs up to $0.003 if its answer keeps to max_tokens; how many"),
+            (&["--request-rate", "2,3", "--duration", "10s"], 1, "about 52 requests and $0.10"),
+            (&["--request-rate", "2", "--requests", "7"], 1, "about 9 requests and $0.018"),
+            (&["--find", "rate", "--slo", "ttft=1s"], 1, "at most 300002 requests and $600.00"),
+            (&["--find", "rate", "--slo", "ttft=1s", "--requests", "50"], 1, "at most 1502 requests and $3.00"),
         ] {
             let told = &told(load, targets)[0];
             assert!(told.starts_with(said) && told.ends_with("; the cap is 0.1 USD"), "{load:?}: {told}");
@@ -729,8 +724,7 @@ mod cost_tests {
     #[test]
     fn what_the_cap_covers_at_once_is_told_where_more_is_asked_for() {
         let said = |load: &[&str]| told(load, 1).get(1).cloned().unwrap_or_default();
-        let users =
-            "10 users need 0.2400 USD at once, 8 times what their requests may cost; --max-cost covers 4 of them";
+        let users = "10 users need $0.24 at once, 8 times what their requests may cost; --max-cost covers 4 of them";
         assert!(said(&["--concurrency", "1,10"]).starts_with(users));
         assert_eq!(said(&["--concurrency", "4"]), "");
         assert!(

@@ -11,6 +11,7 @@ use super::options::BenchOptions;
 use crate::cli::outcome::{CommandOutcome, WrongUse};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{clean, or_dash, write_columns, write_folded};
+use photofinish_history::estimate::cost::Cost;
 use photofinish_history::report::question::time;
 use photofinish_history::report::runs::{self, RunError, RunsQuestion};
 use photofinish_history::store::StoreReader;
@@ -97,13 +98,13 @@ pub fn list(store: &Path, json: bool, screen: ScreenSettings, out: &mut impl io:
         let text = |name: &str| run.get(name).and_then(Value::as_str).map(|text| clean(text).to_string());
         let began = run.get("started_at").and_then(Value::as_i64);
         let ended = run.get("ended_at").is_some_and(Value::is_i64);
-        let cost = run.get("cost_usd_max").and_then(Value::as_f64);
+        let cost = runs::cost(&Value::from(run.clone()));
         vec![
             text("run_id").unwrap_or_default(),
             or_dash(text("label"), |label| label),
             or_dash(began, time),
             text("target").unwrap_or_default(),
-            or_dash(cost, |usd| format!("{usd:.4} USD")),
+            if cost == Cost::default() { "–".to_owned() } else { cost.to_string() },
             if ended { text("trust").unwrap_or_default() } else { "has not ended".to_owned() },
         ]
     };

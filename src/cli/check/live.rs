@@ -19,11 +19,12 @@ use crate::cli::outcome::CommandOutcome;
 use crate::cli::race::answer::{AnswerReader, Refusal};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::signals::Signals;
-use crate::cli::text::{GREEN, RED, amount, clean, counted, millis, write_folded, write_shaded};
+use crate::cli::text::{GREEN, RED, clean, counted, millis, write_folded, write_shaded};
 use photofinish_base::failure::FailureKind;
 use photofinish_base::order::StableSort as _;
 use photofinish_config::config::{Config, Keys, Provider, units};
 use photofinish_gateway::proxy::{self, AskedBy, Gateway};
+use photofinish_history::estimate::cost::Cost;
 use photofinish_history::record::{AttemptOutcome, AttemptRecord};
 use photofinish_history::recorder::{AttemptStep, RaceObserver};
 use photofinish_history::store::Record;
@@ -171,7 +172,7 @@ fn cost(targets: &[LiveTarget]) -> Option<String> {
     let billed = || targets.iter().filter(|target| target.provider.is_hosted());
     let unpriced = billed().filter(|target| target.most_usd.is_none()).count();
     let usd: f64 = billed().filter_map(|target| target.most_usd).sum();
-    let priced = format!("this costs at most ${}", amount(usd, usd));
+    let priced = format!("this costs at most {}", Cost::exactly(usd));
     match (billed().count(), unpriced) {
         (0, _) => None,
         (_, 0) => Some(priced),
@@ -420,10 +421,10 @@ mod tests {
             cost(&targets.collect::<Vec<_>>())
         };
         assert_eq!(told(&["local/x"]), None);
-        assert_eq!(told(&["groq/a", "local/x"]).unwrap(), "this costs at most $0.001920");
+        assert_eq!(told(&["groq/a", "local/x"]).unwrap(), "this costs at most $0.0019");
         assert_eq!(
             told(&["groq/a", "openai/new"]).unwrap(),
-            "this costs at most $0.001920, and what 1 without a known price bill"
+            "this costs at most $0.0019, and what 1 without a known price bill"
         );
         assert!(told(&["openai/new"]).unwrap().contains("not known"));
     }

@@ -10,7 +10,6 @@ use crate::cli::stats::notes::{list, moved, only, targets, wanted};
 use crate::cli::text::{counted, write_paragraphs};
 use photofinish_config::config::names::NamedChoice as _;
 use photofinish_config::config::units::format_duration;
-use photofinish_history::estimate::cost::CostBasis;
 use photofinish_history::report::dimension::Dimension;
 use photofinish_history::report::question::time;
 use photofinish_history::report::series::{
@@ -122,15 +121,9 @@ fn thin_points(answer: &SeriesReport) -> Option<(usize, String)> {
 /// For costs.
 fn bounds(answer: &SeriesReport) -> Option<String> {
     let costs = || points(answer).filter_map(|point| point.cost);
-    let of = |basis| costs().filter(|cost| cost.usd().is_some() && cost.basis() == basis).count() as u64;
-    let uncounted = costs().filter(|cost| cost.usd().is_none() && cost.uncounted() > 0).count() as u64;
-    let unknown = costs().filter(|cost| cost.usd().is_none()).count() as u64;
-    let kinds = [
-        ("lower bounds (some costs are bounds, or not known)", of(CostBasis::AtLeast)),
-        ("upper bounds", of(CostBasis::AtMost)),
-        ("not known and not drawn (no prices)", unknown - uncounted),
-        ("not known and not drawn (no counts)", uncounted),
-    ];
+    let ranges = costs().filter(|cost| cost.is_range()).count() as u64;
+    let unpriced = costs().filter(|cost| cost.cost_usd_min.is_none()).count() as u64;
+    let kinds = [("lower bounds of a range", ranges), ("not known and not drawn (no prices)", unpriced)];
     let there = kinds.iter().filter(|(_, count)| *count > 0);
     let parts: Vec<String> = there.map(|(what, count)| format!("{what}: {count}")).collect();
     (!parts.is_empty()).then(|| format!("Points that are {}.", parts.join("; ")))

@@ -130,7 +130,7 @@ async fn the_words_say_what_the_picture_is() {
         ("--metric tok_s --quantile 0.05", &["tok/s p5 by upstream", "is the slow end"]),
         ("--metric goodput --slo ttft=1s", &["per second of the step: client TTFT ≤ 1s."]),
         ("--metric failures", &["failed midway", "100 %"]),
-        ("--metric cost --every 1h", &["losers included", "Points that are not known and not drawn (no prices): 2."]),
+        ("--metric cost --every 1h", &["all attempts and of shadows", "not known and not drawn (no prices): 2."]),
         ("--by concurrency", &["attempts in flight at the upstream", "busy hours are busy for others too"]),
     ] {
         let text = words(line);

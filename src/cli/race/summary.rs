@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::board::{DrawnState, how, upstream_of};
 use crate::cli::sheet::{Sheet, SheetCell};
-use crate::cli::text::{brief_dollars, clean, dollars, mark, millis, or_dash, write_paragraph};
+use crate::cli::text::{clean, mark, millis, or_dash, write_paragraph};
 use photofinish_base::order::StableSort as _;
-use photofinish_history::estimate::cost::{Cost, CostBasis, CostSum};
+use photofinish_history::estimate::cost::{Cost, CostSum};
 use photofinish_history::estimate::facts::{self, MeasuredAttempt, RequestRow};
 use photofinish_history::estimate::speed::Decoding;
 use photofinish_history::estimate::summary::Summary;
@@ -32,7 +32,7 @@ pub struct FinishedRace {
 }
 
 const OF_ONE: [&str; 8] = ["attempt", "outcome", "started", "TTFT", "tok/s", "in", "out", "cost"];
-const OF_MANY: [&str; 9] = ["upstream", "started", "won", "failed", "TTFT p50", "p95", "tok/s", "cost", "extra"];
+const OF_MANY: [&str; 9] = ["upstream", "started", "won", "failed", "TTFT p50", "p95", "tok/s", "cost", "racing"];
 const SHARES: [f64; 2] = [0.50, 0.95];
 
 /// One race, in lines of `width` where there is one.
@@ -52,16 +52,15 @@ pub fn write_one(done: &FinishedRace, width: Option<usize>, out: &mut impl io::W
     };
     let client = format!("client: {client}");
     write_paragraph(&client, width, out)?;
-    let (mut all, mut extra, mut losers) = (CostSum::default(), CostSum::default(), 0);
-    for row in attempts {
+    let (mut all, mut extra) = (CostSum::default(), CostSum::default());
+    for (row, racing) in attempts.iter().zip(facts::racing(race, attempts.iter())) {
         all.add(&Cost::of(row));
-        if row.outcome.is_loss() {
+        if racing.is_some() {
             extra.add(&Cost::of(row));
-            losers += 1;
         }
     }
     if !attempts.is_empty() {
-        write_paragraph(&costs(&all, &extra, losers), width, out)?;
+        write_paragraph(&costs(&all, &extra), width, out)?;
     }
     let policy = race.policy.unwrap_or("none");
     write_paragraph(&format!("race {}: {}, policy {policy}", race.race_id, race.model), width, out)
@@ -74,8 +73,6 @@ fn row_of(race: &RaceRecord, row: &AttemptRecord) -> TextRow {
         (None, _) => "–".to_owned(),
     };
     let decoding = Decoding::of(row);
-    let mut sum = CostSum::default();
-    sum.add(&Cost::of(row));
     let outcome = match how(row) {
         DrawnState::Done => "won".to_owned(),
         how if race.winner == Some(row.ordinal) => format!("won; {}", how.words()),
@@ -88,7 +85,7 @@ fn row_of(race: &RaceRecord, row: &AttemptRecord) -> TextRow {
         or_dash(decoding.tpot_us(race.n_choices), |tpot_us| format!("{:.1}", 1e6 / tpot_us)),
         or_dash(row.input_tokens, |tokens| tokens.to_string()),
         or_dash(decoding.tokens_out(), |tokens| tokens.to_string()),
-        brief_dollars(&sum),
+        Cost::of(row).to_string(),
     ];
     (upstream_of(row), cells)
 }
@@ -123,12 +120,12 @@ pub fn write_many(done: &[FinishedRace], width: Option<usize>, out: &mut impl io
         width,
         out,
     )?;
-    let losers = all.outcome(AttemptOutcome::Lost) + all.outcome(AttemptOutcome::Drained);
-    write_paragraph(&costs(&all.cost, &all.extra_cost(), losers), width, out)?;
+    write_paragraph(&costs(&all.cost, &all.extra_cost()), width, out)?;
     write_paragraph(NOTES, width, out)
 }
 
-const NOTES: &str = "~ few samples, > cut before it came, – not known; extra: cost of the losers";
+const NOTES: &str =
+    "~ few samples, > cut before it came, – not known; racing: cost of attempts that were not the answer";
 
 fn cells(summary: &Summary) -> Vec<String> {
     let survival: Survival = summary.ttft.survival();
@@ -147,8 +144,8 @@ fn cells(summary: &Summary) -> Vec<String> {
         p50,
         p95,
         or_dash(tok_s, |ns| format!("{few}{:.1}", 1e9 / ns as f64)),
-        brief_dollars(&summary.cost),
-        brief_dollars(&summary.extra_cost()),
+        summary.cost.to_string(),
+        summary.extra_cost().to_string(),
     ]
 }
 
@@ -186,26 +183,13 @@ fn write_rows(
     Sheet { heads, names: left, rows: rows.iter().map(cells).collect() }.write(width, out)
 }
 
-/// An amount with what it rests on; a bound has the sign of one.
-fn cost(sum: &CostSum) -> String {
-    match sum.basis() {
-        CostBasis::Computed => format!("{} computed", dollars(sum)),
-        CostBasis::AtLeast | CostBasis::AtMost | CostBasis::Unknown => dollars(sum),
-    }
-}
-
-/// What all attempts cost, and what of it a single attempt would not have.
-fn costs(all: &CostSum, extra: &CostSum, losers: u64) -> String {
-    if all.usd().is_none() && all.uncounted() == 0 {
+/// What all attempts cost, and what of it was racing.
+fn costs(all: &CostSum, racing: &CostSum) -> String {
+    if all.min_usd().is_none() {
         return "cost: not known: no price in the configuration or the catalogue, and none from an upstream".to_owned();
     }
-    let beyond = match (losers, extra.usd()) {
-        (0, _) => "nothing: there was no loser".to_owned(),
-        (_, None) if extra.uncounted() == 0 => "not known (no loser has a price)".to_owned(),
-        (_, None) => "not known (the tokens of a loser were not counted)".to_owned(),
-        _ => cost(extra),
-    };
-    format!("cost: {} in all; beyond a single attempt: {beyond}", cost(all))
+    let racing = if racing.is_empty() { "nothing".to_owned() } else { racing.to_string() };
+    format!("cost: {all} in all; of it racing: {racing}")
 }
 
 /// Races that are over, and the answers of races that still run.

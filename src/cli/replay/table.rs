@@ -4,7 +4,8 @@
 use std::io;
 
 use crate::cli::sheet::{Sheet, SheetCell};
-use crate::cli::text::{amount, clean};
+use crate::cli::text::clean;
+use photofinish_history::estimate::cost::Cost;
 use photofinish_lab::replay::{
     FIGURES, Interval, PastCounts, PlayedHistory, ReplayFigure, ReplayFigures, ReplayRow, UpstreamModel,
 };
@@ -69,7 +70,7 @@ pub(super) fn text(figure: ReplayFigure, value: f64, priced: bool) -> String {
         return "–".to_owned();
     }
     match figure {
-        ReplayFigure::Cost if priced => format!("${}", amount(value, value)),
+        ReplayFigure::Cost if priced => Cost::exactly(value).to_string(),
         ReplayFigure::Cost if value >= 1e5 => format!("{:.0}k tok", value / 1e3),
         ReplayFigure::Cost => format!("{value:.0} tok"),
         ReplayFigure::Attempts => format!("{value:.2}"),

@@ -9,6 +9,7 @@ use super::*;
 use crate::cli::text::columns;
 use photofinish_base::clock::{DAY_US, HOUR_US};
 use photofinish_config::config;
+use photofinish_history::estimate::cost::Cost;
 use photofinish_history::estimate::interval::insufficient_for_p99;
 use photofinish_history::record::{AttemptRecord, RaceRecord, RaceSource, RunKind, RunRecord, sample};
 use photofinish_history::report::probes::{
@@ -47,8 +48,7 @@ fn upstream(name: &str, ttft_ms: f64, samples: usize) -> ProbedUpstream {
         failed: 1,
         failures: [("rate_limited".to_owned(), 1)].into(),
         short: 0,
-        cost_usd_min: Some(0.01),
-        cost_usd_max: Some(0.01),
+        cost: Cost::exactly(0.01),
         ttft_ms: figure(ttft_ms, samples),
         tok_s: figure(50.0, samples),
         end_to_end_ms: figure(10.0 * ttft_ms, samples),
@@ -76,8 +76,7 @@ fn known() -> ProbeReport {
             ttft_p50_high_ms: Some(350.0),
         }],
         skipped: [("llama".to_owned(), 2)].into(),
-        cost_usd_min: Some(0.02),
-        cost_usd_max: Some(0.03),
+        cost: Cost::between(0.02, Some(0.03)),
         loads: Vec::new(),
     }
 }
@@ -108,7 +107,7 @@ fn load(levels: Vec<LoadLevel>) -> MeasuredLoad {
         workload: "1k".to_owned(),
         machine: None,
         trust: None,
-        cost_usd: None,
+        cost: Cost::default(),
         levels,
         found: Vec::new(),
     }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::judged::JudgedCalls;
 use super::page::{ChartLine, LINES_MAX, PageBlock, PageChart};
-use crate::cli::text::{amount, counted, mark, or_dash};
+use crate::cli::text::{counted, mark, or_dash};
 use photofinish_base::order::StableSort as _;
+use photofinish_history::estimate::cost::Cost;
 use photofinish_history::report::probes::{LoadLevel, MeasuredLoad, ProbeReport, ProbedFigure, ProbedUpstream};
 use photofinish_history::report::verdicts::{HostVerdicts, age};
 use photofinish_history::store::VerdictRow;
@@ -298,7 +299,7 @@ fn counts(report: &ProbeReport) -> Vec<PageBlock> {
             upstream.answered.to_string(),
             upstream.failed.to_string(),
             upstream.short.to_string(),
-            cost(upstream.cost_usd_min, upstream.cost_usd_max),
+            upstream.cost.to_string(),
             kinds(&upstream.failures),
         ]
     }));
@@ -308,19 +309,9 @@ fn counts(report: &ProbeReport) -> Vec<PageBlock> {
         blocks
             .push(PageBlock::Paragraph(format!("Not sent, since no upstream could take it: {}.", skipped.join(", "))));
     }
-    let all = cost(report.cost_usd_min, report.cost_usd_max);
+    let all = report.cost;
     blocks.push(PageBlock::Paragraph(format!("All probes of the window, with their pings: {all}.")));
     blocks
-}
-
-fn cost(min: Option<f64>, max: Option<f64>) -> String {
-    match (min, max) {
-        (Some(min), Some(max)) if max - min < 1e-9 => format!("${}", amount(max, max)),
-        (Some(min), Some(max)) => format!("${} to ${}", amount(min, max), amount(max, max)),
-        (Some(min), None) => format!("at least ${}", amount(min, min)),
-        (None, Some(max)) => format!("at most ${}", amount(max, max)),
-        (None, None) => "unknown".to_owned(),
-    }
 }
 
 /// The last benchmarks: their levels, and the highest rates that pass.
@@ -359,7 +350,7 @@ fn about_run(load: &MeasuredLoad) -> String {
         Some(doubt) => format!(" Doubtful: {doubt}."),
         None => String::new(),
     };
-    let cost = load.cost_usd.map_or(String::new(), |usd| format!(" It cost ${}.", amount(usd, usd)));
+    let cost = if load.cost == Cost::default() { String::new() } else { format!(" It cost {}.", load.cost) };
     format!("Run {}{label}, {} UTC.{machine}{trust}{cost}", load.run_id, minutes(&load.started))
 }
 

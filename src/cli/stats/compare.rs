@@ -5,7 +5,8 @@
 use std::io;
 
 use crate::cli::sheet::{Sheet, SheetCell};
-use crate::cli::text::{amount, counted, or_dash, write_paragraph as paragraph};
+use crate::cli::text::{counted, or_dash, write_paragraph as paragraph};
+use photofinish_history::estimate::cost::Cost;
 use photofinish_history::estimate::interval::RankedQuantile;
 use photofinish_history::report::compare::{
     Comparison, GainVerdict, LOOKS_WANTED, ModelComparison, UpstreamComparison,
@@ -64,7 +65,7 @@ fn row(model: &ModelComparison, one: &UpstreamComparison) -> Vec<SheetCell> {
         bounds(p95),
         one.failed.to_string(),
         one.out.to_string(),
-        or_dash(one.mix_usd, |usd| amount(1e3 * usd, 1e3 * usd)),
+        or_dash(one.mix_usd, |usd| Cost::exactly(1e3 * usd).to_string()),
     ];
     cells.map(SheetCell::from).into()
 }
@@ -129,7 +130,7 @@ mod tests {
     fn a_gain_is_said_only_where_its_bounds_exclude_nothing() {
         let clients = [ranked(150.0, 148.0, 152.0), ranked(1_300.0, 1_250.0, 1_350.0)];
         let expected = " model  upstream  looks  p50 ms  between  p95 ms   between  failed  not started  $ of 1,000
- m      groq/m      180     203  190-220    1364  900-2100       0            0      0.4000
+ m      groq/m      180     203  190-220    1364  900-2100       0            0       $0.40
  m      slow/m        5       –        –       –         –       1            2           –
 
 m: against groq/m alone, at p50 racing gained 53 ms (40 to 70); at p95 it cannot be told yet: 180

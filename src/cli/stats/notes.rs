@@ -1,4 +1,4 @@
-//! The words below the table: four lines at most, or, with `--wide` and `--explain`, everything that was read and left out.
+//! The words below the table: a few lines, or, with `--wide` and `--explain`, everything that was read and left out.
 //!
 //! Not for definitions: `--explain` and `docs/measurement.md` have them.
 
@@ -11,9 +11,10 @@ use crate::cli::sheet::Sheet;
 use crate::cli::text::{clean, counted, write_paragraph, write_paragraphs};
 use photofinish_base::clock::wall_micros;
 use photofinish_base::order::StableSort as _;
+use photofinish_config::config::Config;
 use photofinish_config::config::units::format_duration;
 use photofinish_history::estimate::class::Input;
-use photofinish_history::estimate::cost::CostSum;
+use photofinish_history::estimate::cost::{Cost, CostSum};
 use photofinish_history::estimate::goodput::SloTargets;
 use photofinish_history::record::LeftOutReason;
 use photofinish_history::report::dimension::Dimension;
@@ -63,7 +64,7 @@ pub(in crate::cli) fn set_aside(path: &Path, filter: &AttemptFilter) -> Option<S
 
 /// The window, what the figures are of, and the failures, a line each, then the marks and where to find more.
 pub(super) fn write_brief(
-    question: &StatsQuestion,
+    (question, config): (&StatsQuestion, &Config),
     answer: &Stats,
     marks: &str,
     width: Option<usize>,
@@ -82,6 +83,8 @@ pub(super) fn write_brief(
         Some(format!("{window}{}{}.", only(&answer.filter), too_small.unwrap_or_default())),
         sizes(&answer.groups).filter(|_| has_several),
         failures(&answer.groups, BRIEF_KINDS),
+        spent(answer),
+        answer.cancelled.about_range(&answer.cost()[0], config),
         Some(format!(
             "{marks}more: {}--wide{}{}",
             if has_several { "--compare, " } else { "" },
@@ -119,13 +122,7 @@ fn sizes(groups: &[GroupFigures]) -> Option<String> {
 
 /// What the marks in this table mean.
 pub(super) fn marks(sheet: &Sheet) -> String {
-    let marks = [
-        ("~", "~ few samples"),
-        (">", "> cut before it came"),
-        ("–", "– not known"),
-        ("≥", "≥ at least"),
-        ("≤", "≤ at most"),
-    ];
+    let marks = [("~", "~ few samples"), (">", "> cut before it came"), ("–", "– not known")];
     let there = marks.into_iter().filter(|(mark, _)| mark.chars().all(|mark| sheet.has(mark)));
     let words: Vec<&str> = there.map(|(_, words)| words).collect();
     if words.is_empty() { String::new() } else { format!("{}; ", words.join(", ")) }
@@ -133,13 +130,28 @@ pub(super) fn marks(sheet: &Sheet) -> String {
 
 /// A paragraph each.
 pub(super) fn write(
-    question: &StatsQuestion,
+    (question, config): (&StatsQuestion, &Config),
     answer: &Stats,
     left_out: &[(LeftOutReason, u64)],
     width: Option<usize>,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    write_paragraphs(paragraphs(question, answer).into_iter().chain(not_raced(left_out)), width, out)
+    let about_range = answer.cancelled.about_range(&answer.cost()[0], config);
+    let paragraphs = paragraphs(question, answer).into_iter().chain(about_range);
+    write_paragraphs(paragraphs.chain(not_raced(left_out)), width, out)
+}
+
+/// What all cost, and what racing cost of it.
+fn spent(answer: &Stats) -> Option<String> {
+    let [all, racing] = answer.cost();
+    all.min_usd().filter(|_| all.cost() != Cost::ZERO)?;
+    let share = racing.cost().share_of_sum(&all.without(&racing).cost());
+    let percent = share.map(|(least, most)| [least, most].map(|share| format!("{:.0}", 100.0 * share)));
+    let percent = percent.map_or(String::new(), |[least, most]| match least == most {
+        true => format!(" ({least} %)"),
+        false => format!(" ({least} to {most} %)"),
+    });
+    Some(format!("Cost: {all}, of it racing {racing}{percent}."))
 }
 
 /// Upstreams that races could not start.
@@ -170,8 +182,7 @@ fn paragraphs(question: &StatsQuestion, answer: &Stats) -> Vec<String> {
     notes.into_iter().flatten().collect()
 }
 
-const MARKS: &str =
-    "~ few samples, > cut off too often to say more, – not known, ≥ ≤ a–b bounds. Definitions: --explain.";
+const MARKS: &str = "~ few samples, > cut off too often to say more, – not known, a–b bounds. Definitions: --explain.";
 
 /// Where the figures come from, if not simply from the rows of the window.
 fn source(question: &StatsQuestion, answer: &Stats) -> Option<String> {
@@ -196,9 +207,9 @@ fn left_out(question: &StatsQuestion, answer: &Stats) -> Option<String> {
     ];
     let costs = [
         (of_cost(CostSum::unpriced), "attempt", " without a price"),
-        (of_cost(CostSum::uncounted), "attempt", " without a token count"),
+        (of_cost(CostSum::open), "attempt", " without an upper bound"),
     ];
-    joined([list("Left out", &parts), list("Cost not known", &costs)])
+    joined([list("Left out", &parts), spent(answer), list("Cost not known", &costs)])
 }
 
 pub(in crate::cli) fn list(head: &str, parts: &[(u64, &str, &str)]) -> Option<String> {

@@ -3,7 +3,7 @@
 //! Not for the notes below it, nor for the figures: see `report::figures`.
 
 use crate::cli::sheet::Sheet;
-use crate::cli::text::{brief_dollars, clean, dollars, mark, millis, or_dash};
+use crate::cli::text::{clean, mark, millis, or_dash};
 use photofinish_history::estimate::survival::Estimate;
 use photofinish_history::report::dimension::Dimension;
 use photofinish_history::report::figures::{ColumnUse, FIGURES, FigureCell, FigureColumn, GroupFigures, column};
@@ -21,7 +21,7 @@ pub(super) fn brief(by: &[Dimension], groups: &[&GroupFigures]) -> Sheet {
         p95,
         ("tok/s", "tok_s_p50"),
         ("failed %", "failures"),
-        ("cost", "cost_usd"),
+        ("cost", "cost_usd_min"),
     ];
     let mut sheet = empty_sheet(by, groups);
     for (head, figure) in columns {
@@ -72,7 +72,6 @@ fn brief_text(cell: &FigureCell) -> String {
             let decimals = if tok_s < 99.95 { 1 } else { 0 };
             format!("{}{tok_s:.decimals$}", mark(firmness.effective, firmness.share))
         }),
-        FigureCell::Cost(cost) => brief_dollars(&cost),
         _ => wide_text(cell),
     }
 }
@@ -93,7 +92,7 @@ fn wide_text(cell: &FigureCell) -> String {
             format!("{:.1} % ({:.1}–{:.1})", 100.0 * share, 100.0 * low, 100.0 * high)
         }),
         FigureCell::PerSecond(rate) => or_dash(rate, per_second),
-        FigureCell::Cost(cost) => dollars(&cost),
+        FigureCell::Cost(cost) => cost.to_string(),
         FigureCell::Mostly(size) => or_dash(size, |(name, share)| format!("{name} ({:.0} %)", 100.0 * share)),
     }
 }

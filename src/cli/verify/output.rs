@@ -6,9 +6,10 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::cli::screen::ScreenSettings;
-use crate::cli::text::{RED, amount, write_columns, write_folded, write_shaded};
+use crate::cli::text::{RED, write_columns, write_folded, write_shaded};
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::HostFact;
+use photofinish_history::estimate::cost::Cost;
 use photofinish_history::report::verdicts::{age, members};
 use photofinish_history::store::{StoreReader, VerdictRow};
 use photofinish_lab::verify::Verification;
@@ -19,7 +20,7 @@ pub(super) struct VerifiedModel<'a> {
     pub done: &'a [Verification],
     /// Its place, and whether it is the vendor's own.
     pub reference: Option<(usize, bool)>,
-    pub spent_usd: f64,
+    pub spent: Cost,
 }
 
 impl VerifiedModel<'_> {
@@ -41,8 +42,11 @@ pub(super) fn write(
             json!({ "host": done.host, "requests": done.requests, "given_up": done.given_up, "facts": own.collect::<Vec<_>>() })
         });
         let hosts: Vec<Value> = hosts.collect();
-        let object =
-            json!({ "model": shown.model, "reference": shown.host(), "cost_usd": shown.spent_usd, "hosts": hosts });
+        let Cost { cost_usd_min, cost_usd_max } = shown.spent;
+        let object = json!({
+            "model": shown.model, "reference": shown.host(), "cost_usd_min": cost_usd_min, "cost_usd_max": cost_usd_max,
+            "hosts": hosts,
+        });
         return writeln!(out, "{object:#}");
     }
     let hosts: Vec<&str> = shown.done.iter().map(|done| done.host.as_str()).collect();
@@ -68,11 +72,8 @@ pub(super) fn write(
         _ if hosts.len() == 1 => "One host only: yes and no are its own.".to_owned(),
         _ => "Compared with what most hosts say.".to_owned(),
     };
-    let cost = if shown.spent_usd > 0.0 {
-        format!(" It cost ${}.", amount(shown.spent_usd, shown.spent_usd))
-    } else {
-        String::new()
-    };
+    let is_priced = shown.spent.cost_usd_min.is_some() && shown.spent != Cost::ZERO;
+    let cost = if is_priced { format!(" It cost {}.", shown.spent) } else { String::new() };
     write_folded(&format!("{against}{cost} A difference is no judgement of quality."), screen.columns(), out)
 }
 

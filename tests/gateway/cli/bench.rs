@@ -289,7 +289,7 @@ async fn the_cap_of_spending_is_never_passed() {
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     let result = result(&ran.out);
     assert_eq!(result["stages"][0]["ended"], "the cap of spending was reached");
-    let spent = result["cost_usd"][1].as_f64().unwrap();
+    let spent = result["cost_usd_max"].as_f64().unwrap();
     assert!(spent > 0.0053 && spent <= 0.006, "{spent}");
     let refused = setup.run(&["bench", "a/x", "--max-cost", "0.0000001"]).await;
     assert_eq!(refused.code, Some(1));

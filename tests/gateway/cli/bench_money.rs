@@ -52,7 +52,7 @@ async fn users_wait_for_money_that_is_set_aside() {
     assert_eq!(stage["ends"], serde_json::json!({ "answered": 40 }));
     assert_eq!(stage["ended"], "--max-cost did not cover so many requests at once", "it is not a load of 8 users");
     assert_eq!(fake.requests().len(), 42);
-    let told = "8 users need 0.005120 USD at once, 8 times what their requests may cost; --max-cost covers 5 of them";
+    let told = "8 users need $0.0051 at once, 8 times what their requests may cost; --max-cost covers 5 of them";
     assert!(ran.said().contains(told), "{}", ran.err);
 }
 
@@ -100,7 +100,7 @@ async fn a_search_that_cannot_be_paid_for_says_so_and_fails_no_rate() {
     let found = result(&ran.out);
     assert_eq!(found["cut_short"], "--max-cost did not cover so many requests at once");
     assert!(found["found"][0]["fails"].is_null() && found["found"][0]["passes"].is_null(), "{found}");
-    let spent = found["cost_usd"][1].as_f64().unwrap();
+    let spent = found["cost_usd_max"].as_f64().unwrap();
     assert!((spent - 0.000_06 * fake.requests().len() as f64).abs() < 1e-9, "each request is paid for: {spent}");
 }
 
@@ -110,8 +110,8 @@ async fn the_cost_is_told_before_the_first_request() {
     let prices = "\n[models.m]\nupstreams = [{ upstream = \"a/x\", input_price = 1.0, output_price = 10.0 }]\n";
     let setup = Setup::new(&(provider("a", &fake) + prices));
     for (load, told) in [
-        (["--concurrency", "1,2", "--requests", "8"], "at most 26 requests and 0.002080 USD"),
-        (["--request-rate", "2", "--requests", "7"], "about 9 requests and 0.000720 USD"),
+        (["--concurrency", "1,2", "--requests", "8"], "at most 26 requests and $0.0021"),
+        (["--request-rate", "2", "--requests", "7"], "about 9 requests and $0.00072"),
     ] {
         let ran = bench(&setup, &load).await;
         assert_eq!(ran.code, Some(1), "{}", ran.err);
@@ -127,7 +127,7 @@ async fn a_server_by_its_address_can_have_a_price() {
     let server = ["bench", "--url", &url, "--model", "q/r", "--price", "1/10", "--max-cost", "0.1", "--json"];
     let ran = setup.run(&[&server[..], &FEW].concat()).await;
     assert_eq!(ran.code, Some(0), "{}", ran.err);
-    let spent = result(&ran.out)["cost_usd"][1].as_f64().unwrap();
+    let spent = result(&ran.out)["cost_usd_max"].as_f64().unwrap();
     assert!((spent - 0.0006).abs() < 1e-9, "ten requests: {spent}");
     let priced = setup.number("SELECT count(*) FROM attempt WHERE cost_usd_max BETWEEN 0.0000599 AND 0.0000601").await;
     assert_eq!(priced, 10, "the rows have its price");

@@ -1,9 +1,10 @@
-//! The cost of racing, from the sockets to the views: losers without a usage report have a lower and an upper bound.
+//! The cost of racing, from the sockets to the views and to every edge: losers without a usage report have a lower and an upper bound.
 
 use serde_json::{Value, json};
 
-use crate::harness::process::{Setup, provider};
-use crate::support::{FakeProvider, Gate, Script};
+use crate::harness::edges::{EdgeCost, EdgeCosts, edges};
+use crate::harness::process::{Setup, asking, provider};
+use crate::support::{FakeProvider, Gate, Script, soon};
 
 /// A provider that takes the request and never answers.
 async fn silent() -> (FakeProvider, Gate) {
@@ -41,9 +42,8 @@ async fn field(model: &str) -> (Setup, [FakeProvider; 3]) {
 async fn told(setup: &Setup, model: &str) -> Value {
     let ran = setup.run(&["stats", "--json", "--by", "model", "--model", model]).await;
     let groups: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
-    let names = ["cost_usd", "cost_basis", "cost_usd_max", "extra_cost_usd", "extra_cost_basis"];
-    let names = names.iter().chain(&["extra_cost_usd_min", "extra_cost_usd_max"]);
-    names.map(|name| groups[0][*name].clone()).collect()
+    let names = ["cost_usd_min", "cost_usd_max", "extra_cost_usd_min", "extra_cost_usd_max"];
+    names.iter().map(|name| groups[0][*name].clone()).collect()
 }
 
 #[tokio::test]
@@ -52,11 +52,12 @@ async fn the_cost_of_racing_has_a_lower_and_an_upper_bound() {
     let ran = setup.run(&["race", "hi", "--model", "both"]).await;
     // The winner costs 8 + 2 × 10. The losers' prompts, by another tokenizer, are half to twice as long, and an answer
     // is as long as the winner's.
-    let words = "cost: $0.000032–0.000100 in all; beyond a single attempt: $0.000004–0.000072";
+    let words = "cost: $0.000032–0.000100 in all; of it racing: $0.000004–0.000072";
     assert!(ran.err.contains(words), "{}", ran.err);
-    let expected = json!([0.000032, "at_least", 0.0001, 0.000004, "at_least", 0.000004, 0.000072]);
+    let expected = json!([0.000032, 0.0001, 0.000004, 0.000072]);
     assert_eq!(told(&setup, "both").await, expected);
-    let rows = "SELECT provider || printf(' %.6f %.6f', cost_usd_min, cost_usd_max) FROM attempt ORDER BY ordinal";
+    let rows = "SELECT provider || printf(' %.6f %.6f', cost_usd_min, cost_usd_max) \
+                FROM attempt ORDER BY ordinal";
     let rows = setup.texts(rows).await;
     let row = |provider: &str| rows.iter().find_map(|row| row.strip_prefix(provider)).unwrap().trim().to_owned();
     assert_eq!(row("full"), "0.000004 0.000036");
@@ -72,18 +73,72 @@ async fn the_cost_of_racing_has_a_lower_and_an_upper_bound() {
 async fn costs_with_one_bound_or_without_a_price() {
     let (setup, fakes) = field("free").await;
     let opened = setup.run(&["race", "hi", "--model", "free"]).await;
-    assert!(opened.err.contains("cost: ≥ $0.000028 in all; beyond a single attempt: not known (no loser has"));
-    let expected = json!([0.000028, "at_least", null, null, "unknown", null, null]);
+    assert!(opened.err.contains("cost: $0.000028 or more in all; of it racing: unknown"), "{}", opened.err);
+    let expected = json!([0.000028, null, null, null]);
     assert_eq!(told(&setup, "free").await, expected);
     let table = setup.run(&["stats", "--by", "model", "--wide"]).await.out.replace('\n', " ");
-    assert!(table.contains("Cost not known: 2 attempts without a price") && table.contains("– not known"), "{table}");
+    assert!(table.contains("Cost not known: 2 attempts without a price"), "{table}");
     drop(fakes);
     let (setup, fakes) = field("stingy").await;
     let ran = setup.run(&["race", "hi", "--model", "stingy"]).await;
-    assert!(ran.err.contains("cost: $0.000028–0.000064 in all; beyond a single attempt: ≤ $0.000036"), "{}", ran.err);
-    assert_eq!(
-        told(&setup, "stingy").await,
-        json!([0.000028, "at_least", 0.000064, 0.000036, "at_most", 0.0, 0.000036])
-    );
+    assert!(ran.err.contains("cost: $0.000028–0.000064 in all; of it racing: $0–0.000036"), "{}", ran.err);
+    assert_eq!(told(&setup, "stingy").await, json!([0.000028, 0.000064, 0.0, 0.000036]));
     drop(fakes);
+}
+
+/// Six requests of a model that races `plain` against `silent`, of whose cancelled requests nobody knows the price; a shadow goes along
+/// with each.
+#[tokio::test]
+async fn every_edge_says_the_same_of_a_bill_that_is_known() {
+    const RACES: usize = 6;
+    let (silent, silent_asked) = silent().await;
+    let asked = silent_asked.clone();
+    let plain = FakeProvider::answering(move |_| {
+        Script::sse().role().wait(&asked).tokens(&["Hello", " there"]).finish("stop").usage(8, 2).done().end()
+    });
+    let newcomer = FakeProvider::answering(|_| {
+        let priced = r#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3,"cost":0.037}}"#;
+        Script::sse().role().token("a").finish("stop").event(priced).done().end()
+    });
+    let newcomer = newcomer.await;
+    let plain = plain.await;
+    let mut config = "race.drains = { running = 0 }\nrace.policy = \"race\"\n".to_owned();
+    for (name, fake) in [("plain", &plain), ("silent", &silent), ("newcomer", &newcomer)] {
+        let billing = if name == "silent" { "unknown" } else { "stops" };
+        config += &format!("{}cancel_billing = \"{billing}\"\n", provider(name, fake));
+    }
+    let priced = |name: &str| format!("{{ upstream = \"{name}/m\", input_price = 1000.0, output_price = 10000.0 }}");
+    config += &format!("[models.m]\nupstreams = [{}, {}]\n", priced("silent"), priced("plain"));
+    config += "shadow = \"newcomer/m\"\nshadow_share = 1\n";
+    config += "[users.root]\ntoken = \"root-token\"\nadmin = true\n";
+    let served = Setup::new(&config).serve().await;
+    let admin = [("x-api-key", "root-token")];
+    for _ in 0..RACES {
+        assert_eq!(served.chat(&admin, &asking("m")).await.status, 200);
+    }
+    let written = async {
+        let all = "SELECT count(*) FROM attempt";
+        while served.setup.number(all).await < 3 * RACES as i64 {}
+    };
+    soon("all rows are written", written).await;
+    let edges = edges(&served, &admin).await;
+    let stats = edges["stats --json"];
+    for (name, told) in &edges {
+        assert_eq!(*told, stats, "{name}: {told}; stats: {stats}");
+    }
+    // An answer costs 8 + 2 × 10 thousandths of a dollar, a shadow what its provider says. The silent one, which had the first request at
+    // least, may bill its prompt and as long an answer.
+    let (answers, shadows) = (RACES as f64 * 0.028, RACES as f64 * 0.037);
+    let EdgeCosts { all, racing } = stats;
+    for of_silent in [0.0, 0.028] {
+        assert!(all.holds(answers + shadows + of_silent) && racing.holds(shadows + of_silent), "{stats}");
+    }
+    let least = EdgeCost { least: Some(shadows), ..racing };
+    assert_eq!(least, racing, "the silent one is known to cost nothing less");
+    let costs = served.get("/api/costs", &admin).await.json();
+    let why = costs["about_range"].as_str().unwrap();
+    assert!(why.contains("because silent does not say") && why.contains("cancel_billing"), "{why}");
+    assert!(costs["about_racing"].as_str().unwrap().contains("not the answer"), "{costs}");
+    let shown = served.setup.run(&["usage"]).await.out;
+    assert!(shown.contains("silent does not say"), "{shown}");
 }

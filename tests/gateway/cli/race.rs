@@ -48,7 +48,7 @@ async fn only_the_answer_goes_to_standard_output() {
         "quick/m   won",
         "$0.000029\n",
         "client: first token after",
-        "cost: ≥ $0.000029 in all; beyond a single attempt: not known",
+        "cost: $0.000029 or more in all; of it racing: unknown",
         "all, policy race",
     ] {
         assert!(ran.err.contains(words), "{words}: {}", ran.err);

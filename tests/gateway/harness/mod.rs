@@ -4,6 +4,7 @@
 
 pub mod answer;
 pub mod coding;
+pub mod edges;
 pub mod gateway;
 pub mod matrix;
 #[path = "../../support/postgres.rs"]

@@ -89,7 +89,11 @@ fn assert_agree(page: &Page, rows: &Rows) {
         let race = rows.races.iter().find(|race| race["race_id"] == attempt["race_id"]).unwrap();
         if let Some(usd) = attempt["cost_usd_min"].as_f64() {
             let labels = format!("{{upstream=\"{label}\",model=\"{}\"}}", label_of(race));
-            let is_extra = ["lost", "drained"].contains(&text(&attempt["outcome"]).as_str());
+            let answers = [&race["winner"], &race["rescued_by"]];
+            let is_answer = answers.contains(&&attempt["ordinal"]);
+            let is_answered = answers.iter().any(|ordinal| !ordinal.is_null());
+            let is_loss = ["lost", "drained"].contains(&text(&attempt["outcome"]).as_str());
+            let is_extra = is_loss || is_answered && !is_answer;
             add(format!("extra_cost_usd_total{labels}"), if is_extra { usd } else { 0.0 });
             add(format!("cost_usd_total{labels}"), usd);
         }
@@ -286,7 +290,7 @@ async fn no_metric_label_is_chosen_by_a_caller() {
     assert_eq!(page.value("model_races_total{model=\"other\",outcome=\"rejected\"}"), 20.0);
     assert_eq!(page.value("model_races_total{model=\"m\",outcome=\"ok\"}"), 1.0);
     assert_eq!(page.value("user_races_total{user=\"bob\",outcome=\"ok\"}"), 21.0);
-    assert_eq!(page.sum("user_"), 41.0, "{text}");
+    assert_eq!(page.sum("user_races_total"), 41.0, "{text}");
     assert!(page.0.len() < 300, "{text}");
 }
 

@@ -3,9 +3,10 @@
 //! Not for reading rows: `store` fills [`MeasuredAttempt`] and [`RequestRow`].
 
 use super::cost::Cost;
+use super::racing::{RacingAttempt, RacingKind, RacingRequest};
 use super::speed::{Decoding, came_at_once};
 use super::survival::{AuditedLoser, Observation};
-use crate::record::names::{AttemptOutcome, LoserKind, RaceOutcome, RaceSource, StartReason};
+use crate::record::names::{AttemptOutcome, RaceOutcome, RaceSource, StartReason};
 use crate::record::table::{Subset as _, subset};
 use crate::record::tables::{AttemptRecord, RaceRecord};
 use photofinish_base::failure::FailureKind;
@@ -47,6 +48,7 @@ subset! {
         input_tokens_estimate: i64,
         attempts: i64,
         winner: Option<i64>,
+        rescued_by: Option<i64>,
         first_token_sent_us: Option<i64>,
         outcome: RaceOutcome,
         source: RaceSource,
@@ -79,8 +81,8 @@ pub struct AttemptFacts<'a> {
     pub in_flight_upstream: i64,
     pub outcome: AttemptOutcome,
     pub failure: Option<FailureKind>,
-    /// None: it did not lose.
-    pub loser: Option<LoserKind>,
+    /// None: it was the answer, or failed where nobody answered.
+    pub racing: Option<RacingKind>,
     pub ttft: Option<Observation>,
     /// Time to the whole plain answer.
     pub whole: Option<Observation>,
@@ -110,13 +112,36 @@ pub fn of_race<'a>(
     // whole answer fails, its request is raced again.)
     let finished = attempts.iter().filter(|attempt| !attempt.row.outcome.is_loss());
     let tokens_us: Vec<i64> = finished.filter_map(MeasuredAttempt::ready_us).collect();
+    let raced = request.map(|request| request.raced(attempts));
     for (place, attempt) in attempts.iter().enumerate() {
         let dispatch_us = attempt.row.dispatch_us;
         let lost_us = tokens_us.iter().filter(|token_us| **token_us >= dispatch_us).min();
         let lost_us = lost_us.map(|token_us| token_us - dispatch_us);
         let again = attempts[..place].iter().any(|before| before.upstream() == attempt.upstream());
-        each(&AttemptFacts { race: number, again, started_at, ..attempt.facts(lost_us, request) });
+        let look = request.and_then(|request| request.look.as_deref());
+        let racing = RacingKind::of(&attempt.raced(look), raced.as_ref());
+        each(&AttemptFacts { race: number, again, started_at, racing, ..attempt.facts(lost_us, request) });
     }
+}
+
+/// What each attempt of a finished race was for. `attempts`: all of them.
+pub fn racing<'a>(
+    race: &RaceRecord,
+    attempts: impl Iterator<Item = &'a AttemptRecord> + Clone,
+) -> Vec<Option<RacingKind>> {
+    let outcomes = attempts.clone().map(|attempt| (attempt.ordinal, attempt.outcome));
+    let request = RacingRequest::new(race.source, [race.winner, race.rescued_by], outcomes);
+    let kind = |attempt: &AttemptRecord| {
+        let is_look = is_look(race.look.as_deref(), &attempt.provider, &attempt.model_sent);
+        let AttemptRecord { ordinal, outcome, start_reason, audited, .. } = *attempt;
+        RacingKind::of(&RacingAttempt { ordinal, outcome, start_reason, audited, is_look }, Some(&request))
+    };
+    attempts.map(kind).collect()
+}
+
+/// `look`: the upstream that the request drew.
+fn is_look(look: Option<&str>, provider: &str, model_sent: &str) -> bool {
+    look.is_some_and(|look| look.split_once('/') == Some((provider, model_sent)))
 }
 
 impl MeasuredAttempt {
@@ -152,17 +177,11 @@ impl MeasuredAttempt {
     }
 
     /// `look`: the upstream that the request drew.
-    fn loser(&self, look: Option<&str>) -> Option<LoserKind> {
-        let AttemptRow { provider, model_sent, .. } = &self.row;
-        let is_look = look.is_some_and(|look| look.split_once('/') == Some((provider, model_sent)));
-        match (self.row.outcome, self.row.start_reason) {
-            (AttemptOutcome::Drained, _) => Some(LoserKind::Drained),
-            (outcome, _) if !outcome.is_loss() => None,
-            _ if is_look => Some(LoserKind::Look),
-            _ if self.row.audited => Some(LoserKind::Audited),
-            (_, StartReason::First) => Some(LoserKind::Raced),
-            _ => Some(LoserKind::Late),
-        }
+    fn raced(&self, look: Option<&str>) -> RacingAttempt {
+        let AttemptRow { provider, model_sent, ordinal, outcome, start_reason, audited, .. } = &self.row;
+        let is_look = is_look(look, provider, model_sent);
+        let (ordinal, outcome, start_reason, audited) = (*ordinal, *outcome, *start_reason, *audited);
+        RacingAttempt { ordinal, outcome, start_reason, audited, is_look }
     }
 
     /// `lost_us`: microseconds from its dispatch to its loss. None: it did not lose.
@@ -180,7 +199,7 @@ impl MeasuredAttempt {
             in_flight_upstream: row.in_flight_upstream,
             outcome: row.outcome,
             failure: row.failure,
-            loser: self.loser(request.and_then(|request| request.look.as_deref())),
+            racing: None,
             ttft: ttft.map(|(time_us, event)| Observation { time_us, event: event == 1, audit }),
             whole: self.whole(audit),
             tpot_us: self.decoding.tpot_us(request.and_then(|request| request.n_choices)),
@@ -194,6 +213,11 @@ impl MeasuredAttempt {
 }
 
 impl RequestRow {
+    fn raced(&self, attempts: &[MeasuredAttempt]) -> RacingRequest {
+        let outcomes = attempts.iter().map(|attempt| (attempt.row.ordinal, attempt.row.outcome));
+        RacingRequest::new(self.source, [self.winner, self.rescued_by], outcomes)
+    }
+
     /// `ordinal`: the attempt that the facts are for. None: for no attempt.
     pub fn facts(&self, ordinal: Option<i64>) -> RequestFacts<'_> {
         RequestFacts {

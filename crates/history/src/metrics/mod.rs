@@ -19,11 +19,13 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use crate::estimate::cost::{Cost, CostSum};
+use crate::estimate::facts;
 use crate::estimate::regression::TestedFigure;
 use crate::estimate::speed::Decoding;
 use crate::record::table::Subset as _;
 use crate::record::{AttemptOutcome, AttemptRecord, IncidentKind, LeftOutReason, RaceOutcome, RaceRecord, StartReason};
-use costs::{BOUNDS, CostBounds, ModelCosts, UsdSum};
+use costs::{BOUNDS, ModelCosts};
 use gen_ai::GenAi;
 use histogram::{MetricHistogram, micros};
 use photofinish_config::config::Config;
@@ -75,7 +77,7 @@ struct ModelMetrics {
 #[derive(Debug, Default)]
 struct UserMetrics {
     races: RaceCounts,
-    cost: Mutex<CostBounds>,
+    cost: Mutex<CostSum>,
 }
 
 /// In the order of [`RaceOutcome::ALL`].
@@ -163,7 +165,7 @@ impl Metrics {
     /// the end of the attempt. Returns the series for [`Metrics::costs`].
     pub fn attempt(&self, attempt: &AttemptRecord, choices: Option<i64>, took_us: i64) -> UpstreamSeries {
         self.starts.attempt(attempt);
-        let upstream = self.named.load().upstreams.shared(&upstream_name(&attempt.provider, &attempt.model_sent));
+        let UpstreamSeries(upstream) = self.series(attempt);
         upstream.outcomes[attempt.outcome as usize].fetch_add(1, Relaxed);
         if let Some(broken) = attempt.judgement().is_broken() {
             upstream.judged[usize::from(broken)].fetch_add(1, Relaxed);
@@ -183,29 +185,29 @@ impl Metrics {
         UpstreamSeries(upstream)
     }
 
+    /// The series of the upstream of a shadow, of which only the costs count.
+    pub fn series(&self, attempt: &AttemptRecord) -> UpstreamSeries {
+        UpstreamSeries(self.named.load().upstreams.shared(&upstream_name(&attempt.provider, &attempt.model_sent)))
+    }
+
     /// The attempts of a race, once the bounds of their costs are known.
     pub fn costs<'a>(
         &self,
         race: &RaceRecord,
         attempts: impl Iterator<Item = (&'a AttemptRecord, &'a UpstreamSeries)>,
     ) {
-        let known = |(attempt, series): (&'a AttemptRecord, &'a UpstreamSeries)| {
-            let cost = CostBounds::of(attempt.cost_usd_min, attempt.cost_usd_max)?;
-            Some((cost, attempt.outcome.is_loss(), &series.0))
-        };
-        let mut known = attempts.filter_map(known).peekable();
-        if known.peek().is_none() {
-            return;
-        }
+        let attempts: Vec<(&AttemptRecord, &UpstreamSeries)> = attempts.collect();
+        let racing = facts::racing(race, attempts.iter().map(|(attempt, _)| *attempt));
         let named = self.named.load();
         let model = named.models.label(&race.model);
-        let mut total = CostBounds::default();
-        for (cost, is_extra, upstream) in known {
-            upstream.costs.add(model, cost, is_extra);
-            total.add(cost);
+        let mut total = CostSum::default();
+        for ((attempt, UpstreamSeries(upstream)), racing) in attempts.iter().zip(racing) {
+            let cost = Cost::of(attempt);
+            upstream.costs.add(model, &cost, racing.is_some());
+            total.add(&cost);
         }
-        if let Some(user) = &race.user {
-            named.users.of(user).cost.lock().unwrap_or_else(PoisonError::into_inner).add(total);
+        if let Some(user) = race.user.as_ref().filter(|_| !total.is_empty()) {
+            named.users.of(user).cost.lock().unwrap_or_else(PoisonError::into_inner).merge(&total);
         }
     }
 
@@ -219,9 +221,9 @@ impl Metrics {
         self.removed_races.fetch_add(races, Relaxed);
     }
 
-    /// A probe ended; what it cost, at most.
-    pub fn probe(&self, outcome: ProbeOutcome, cost_usd: f64) {
-        self.probes.count(outcome, cost_usd);
+    /// A probe ended; what it cost.
+    pub fn probe(&self, outcome: ProbeOutcome, cost: &Cost) {
+        self.probes.count(outcome, cost);
     }
 
     /// Adds probes that were not sent in their time.
@@ -351,8 +353,8 @@ fn render_users(users: &NamedSeries<UserMetrics>, text: &mut MetricsText) {
         text.family(&format!("user_cost_{series}"), "counter", &format!("{help} that a user's attempts cost."));
         for (user, of) in users.iter() {
             let cost = *of.cost.lock().unwrap_or_else(PoisonError::into_inner);
-            if cost.max > 0.0 || cost.open > 0 {
-                text.sample(&[("user", user)], sample(&cost));
+            if let Some(sample) = sample(&cost).filter(|_| !cost.is_empty()) {
+                text.sample(&[("user", user)], sample);
             }
         }
     }
@@ -433,13 +435,13 @@ names! {
 #[derive(Debug, Default)]
 struct ProbeCounts {
     runs: [AtomicU64; ProbeOutcome::ALL.len()],
-    cost: UsdSum,
+    cost: Mutex<CostSum>,
 }
 
 impl ProbeCounts {
-    fn count(&self, outcome: ProbeOutcome, cost_usd: f64) {
+    fn count(&self, outcome: ProbeOutcome, cost: &Cost) {
         self.runs[outcome as usize].fetch_add(1, Relaxed);
-        self.cost.add(cost_usd);
+        self.cost.lock().unwrap_or_else(PoisonError::into_inner).add(cost);
     }
 
     fn count_skipped(&self, probes: u64) {
@@ -451,7 +453,11 @@ impl ProbeCounts {
         for (outcome, count) in ProbeOutcome::ALL.iter().zip(&self.runs) {
             text.sample(&[("outcome", outcome.as_str())], count.load(Relaxed));
         }
-        text.single("probe_cost_usd_total", "counter", "US dollars that probes cost, at most.", self.cost.usd());
+        let cost = *self.cost.lock().unwrap_or_else(PoisonError::into_inner);
+        for (series, help, sample) in BOUNDS {
+            let help = format!("{help} that probes cost.");
+            text.single(&format!("probe_cost_{series}"), "counter", &help, sample(&cost).unwrap_or_default());
+        }
     }
 }
 

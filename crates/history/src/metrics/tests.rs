@@ -131,19 +131,20 @@ fn costs_are_summed_by_upstream_model_and_user() {
     let elsewhere = AttemptRecord { cost_usd_min: Some(2.0), ..sample::lost(0, 99_000) };
     let won = AttemptRecord { cost_usd_min: Some(0.5), ..sample::won(0) };
     let below_nothing = AttemptRecord { cost_usd_min: Some(-1.0), ..won.clone() };
-    let by_bob = RaceRecord { user: Some("bob".into()), ..sample::race(2) };
-    let gone = RaceRecord { user: Some("gone".into()), model: "groq/made-up".to_owned(), ..sample::race(3) };
+    let plain = |n| RaceRecord { rescued_by: None, ..sample::race(n) };
+    let by_bob = RaceRecord { user: Some("bob".into()), ..plain(2) };
+    let gone = RaceRecord { user: Some("gone".into()), model: "groq/made-up".to_owned(), ..plain(3) };
     let costs_of = |race: &RaceRecord, attempts: &[&AttemptRecord]| {
         let series: Vec<_> = attempts.iter().map(|attempt| metrics.attempt(attempt, None, 0)).collect();
         metrics.costs(race, attempts.iter().copied().zip(&series));
     };
     metrics.race(&by_bob, None);
     metrics.race(&gone, None);
-    costs_of(&sample::race(0), &[&won, &lost, &unknown, &elsewhere, &below_nothing]);
-    costs_of(&sample::race(1), &[&won]);
+    costs_of(&plain(0), &[&won, &lost, &unknown, &elsewhere, &below_nothing]);
+    costs_of(&plain(1), &[&won]);
     costs_of(&by_bob, &[&won]);
     costs_of(&gone, &[&won]);
-    costs_of(&RaceRecord { user: None, ..sample::race(4) }, &[&unknown]);
+    costs_of(&RaceRecord { user: None, ..plain(4) }, &[&unknown]);
     let families = ["cost_usd_total", "extra_cost_usd_total", "user_races", "user_cost_usd_total"];
     let costs = |metrics: &Metrics| lines_of(metrics, &families);
     let bounds = ["cost_usd_max_total", "cost_open_total", "user_cost_usd_max_total{user=\"alice\"}"];

@@ -13,7 +13,7 @@ pub mod tables;
 
 pub use left_out::LeftOutUpstream;
 pub use names::{
-    AttemptOutcome, CensorCause, IncidentKind, IncidentState, LeftOutReason, LoserKind, RaceOutcome, RaceSource,
-    RequestOrigin, RunKind, StartReason, TokenSource,
+    AttemptOutcome, CensorCause, IncidentKind, IncidentState, LeftOutReason, RaceOutcome, RaceSource, RequestOrigin,
+    RunKind, StartReason, TokenSource,
 };
 pub use tables::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};

@@ -167,23 +167,6 @@ names! {
 }
 
 names! {
-    /// What a loser was for. Roll-ups store places of this list: a new kind goes to the end.
-    #[derive(Hash)]
-    pub enum LoserKind {
-        /// It started with the first, and was cut off.
-        Raced = "raced",
-        /// It started because others were late or failed, and was cut off.
-        Late = "late",
-        /// The request drew its upstream to be looked at.
-        Look = "look",
-        /// It ran on to its first token, to be measured.
-        Audited = "audited",
-        /// It was read to its end.
-        Drained = "drained",
-    }
-}
-
-names! {
     /// Why the observation of an attempt's TTFT ended before its first token.
     #[derive(Hash)]
     pub enum CensorCause {

@@ -1,6 +1,6 @@
-//! What attempts cost, by what they were for: answers, and the kinds of losers.
+//! What attempts cost, by what they were for: answers, and the kinds of racing.
 //!
-//! Not for prices: see `routing::bill`.
+//! Not for prices: see `bill`.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,17 @@ use serde_json::{Map, Value, json};
 
 use super::members::{MemberField, members, text};
 use super::question::{RaceWindow, choice};
+use super::spent::{self, CancelledCosts, GatherCosts};
 use crate::estimate::ShortBytes;
 use crate::estimate::cost::CostSum;
 use crate::estimate::facts::{AttemptFacts, RequestFacts};
+use crate::estimate::racing::{RACING, RacingKind};
 use crate::estimate::summary::Summary;
-use crate::record::{LoserKind, RaceSource};
+use crate::record::RaceSource;
 use crate::store::{AttemptFilter, Gather, ReadError, RollupCell, Selection, SourceFilter, StoreReader};
 use photofinish_base::clock::DAY_US;
 use photofinish_base::order::StableSort as _;
+use photofinish_config::config::Config;
 use photofinish_config::config::names::names;
 
 /// Groups of one answer, those with most attempts.
@@ -62,6 +65,7 @@ pub struct Costs {
     pub groups: Vec<(Option<String>, CostParts)>,
     /// Groups beyond [`GROUPS_MAX`].
     pub left_out: usize,
+    pub cancelled: CancelledCosts,
     /// Roll-ups were read before this time; microseconds since 1970, UTC. None: only rows.
     pub rolled_until: Option<i64>,
 }
@@ -71,8 +75,8 @@ pub struct Costs {
 pub struct CostParts {
     pub attempts: u64,
     pub all: CostSum,
-    /// In the order of [`LoserKind::ALL`].
-    pub losers: [CostSum; LoserKind::ALL.len()],
+    /// In the order of [`RacingKind::ALL`].
+    pub racing: [CostSum; RacingKind::ALL.len()],
 }
 
 /// Reads the answer.
@@ -88,16 +92,20 @@ pub fn ask(reader: &StoreReader, question: &CostsQuestion, now_us: i64) -> Resul
         }
         (_, source) => vec![source],
     };
-    let new = |source| CostsByKey { by, source, now_us, groups: BTreeMap::new() };
+    let new = |source| CostsByKey { by, source, now_us, groups: BTreeMap::new(), cancelled: CancelledCosts::default() };
     let (mut gathered, mut rolled_until) = (new(question.window.source), None);
     for source in sources {
         let filter = AttemptFilter { source, ..question.window.filter(now_us) };
         let selection = Selection { filter, now_us, classes: false, hourly: false, exact: question.exact };
-        let (of_source, coverage) = reader.gather(&selection, || new(source))?;
+        // One by one they have their shadows among them.
+        let (of_source, coverage) = match by {
+            CostDimension::Source => reader.gather(&selection, || new(source))?,
+            _ => spent::gather(reader, &selection, || new(source))?,
+        };
         gathered.merge(of_source);
         rolled_until = rolled_until.or(coverage.rolled_until);
     }
-    let mut total = CostParts::default();
+    let (mut total, cancelled) = (CostParts::default(), gathered.cancelled);
     gathered.groups.values().for_each(|parts| total.merge(parts));
     let mut groups: Vec<(Option<String>, CostParts)> = gathered.groups.into_iter().collect();
     let left_out = groups.len().saturating_sub(GROUPS_MAX);
@@ -106,36 +114,39 @@ pub fn ask(reader: &StoreReader, question: &CostsQuestion, now_us: i64) -> Resul
         groups.truncate(GROUPS_MAX);
     }
     let groups = groups.split_off(if by == CostDimension::Day { left_out } else { 0 });
-    Ok(Costs { by, total, groups, left_out, rolled_until })
+    Ok(Costs { by, total, groups, left_out, cancelled, rolled_until })
 }
 
 impl CostParts {
     fn merge(&mut self, other: &CostParts) {
         self.attempts += other.attempts;
         self.all.merge(&other.all);
-        self.losers.iter_mut().zip(&other.losers).for_each(|(sum, more)| sum.merge(more));
+        self.racing.iter_mut().zip(&other.racing).for_each(|(sum, more)| sum.merge(more));
     }
 
-    /// Of attempts that did not lose: what a single attempt for each request would cost, and what failures cost.
+    /// What racing cost.
+    pub fn extra(&self) -> CostSum {
+        let mut sum = CostSum::default();
+        self.racing.iter().for_each(|racing| sum.merge(racing));
+        sum
+    }
+
+    /// Of the answers, and of requests that nobody answered.
     pub fn answers(&self) -> CostSum {
-        self.losers.iter().fold(self.all, |rest, losers| rest.without(losers))
+        self.all.without(&self.extra())
     }
 
-    fn of(&self, kind: LoserKind) -> &CostSum {
-        &self.losers[kind as usize]
+    fn of(&self, kind: RacingKind) -> &CostSum {
+        &self.racing[kind as usize]
     }
 }
 
 members! {
     /// A sum of costs.
     pub COST_SUM: cost_sum(of: &CostSum) {
-        /// as `cost_basis` says; null where no attempt has a price
-        cost_usd: Number ["USD"] or_null = of.usd();
-        /// whether the cost is exact, a bound or not known
-        cost_basis: Text = of.basis().as_str();
-        /// lower bound
+        /// lower bound; null where no attempt has a price
         cost_usd_min: Number ["USD"] or_null = of.min_usd();
-        /// upper bound; null where nothing bounds an attempt
+        /// upper bound, the same where the cost is exact; null where nothing bounds an attempt
         cost_usd_max: Number ["USD"] or_null = of.max_usd();
     }
 }
@@ -147,18 +158,24 @@ members! {
         attempts: Integer = of.attempts;
         /// every attempt
         all: Object("CostSum") = cost_sum(&of.all);
-        /// attempts that did not lose, failed ones included
+        /// attempts that were the answer, and those of requests that nobody answered
         answers: Object("CostSum") = cost_sum(&of.answers());
-        /// losers that started at once, with the first, and were cut off
-        cut: Object("CostSum") = cost_sum(of.of(LoserKind::Raced));
-        /// losers that started because others were late or failed, and were cut off
-        late: Object("CostSum") = cost_sum(of.of(LoserKind::Late));
-        /// losers that their request drew to be looked at
-        looks: Object("CostSum") = cost_sum(of.of(LoserKind::Look));
-        /// losers that ran on to be measured: audits, revisits and trials
-        audits: Object("CostSum") = cost_sum(of.of(LoserKind::Audited));
-        /// losers that were read to their end, because their provider bills a cancelled answer in full
-        drains: Object("CostSum") = cost_sum(of.of(LoserKind::Drained));
+        /// what racing cost, all kinds together: see `about_racing`
+        racing: Object("CostSum") = cost_sum(&of.extra());
+        /// racing: started at once, with the first, and cut off
+        cut: Object("CostSum") = cost_sum(of.of(RacingKind::Cut));
+        /// racing: started because others were late or failed, and cut off
+        late: Object("CostSum") = cost_sum(of.of(RacingKind::Late));
+        /// racing: drawn by the request, so that upstreams can be compared
+        looks: Object("CostSum") = cost_sum(of.of(RacingKind::Look));
+        /// racing: ran on to be measured: audits, revisits and trials
+        audits: Object("CostSum") = cost_sum(of.of(RacingKind::Audit));
+        /// racing: read to the end, because the provider bills a cancelled answer in full
+        drains: Object("CostSum") = cost_sum(of.of(RacingKind::Drain));
+        /// racing: failed, and another attempt answered
+        failed: Object("CostSum") = cost_sum(of.of(RacingKind::Failed));
+        /// racing: the request once more at a newcomer; of whole hours without rows none are known
+        shadows: Object("CostSum") = cost_sum(of.of(RacingKind::Shadow));
     }
 }
 
@@ -168,18 +185,24 @@ pub const COST_KEYS: [MemberField; 5] = [
     text("model", "as the app asked for it").or_null().if_known(),
     text("user", "the caller").or_null().if_known(),
     text("upstream", "`PROVIDER/MODEL`").or_null().if_known(),
-    text("source", "`client`, `probe` or `bench`").if_known(),
+    text("source", "`client`, `probe`, `bench` or `shadow`").if_known(),
 ];
 
 impl Costs {
-    pub fn json(&self) -> Value {
+    pub fn json(&self, config: &Config) -> Value {
         let group = |(key, parts): &(Option<String>, CostParts)| {
             let mut group = Map::from_iter([(self.by.as_str().to_owned(), json!(key))]);
             group.extend(cost_parts(parts));
             Value::from(group)
         };
         let groups: Vec<Value> = self.groups.iter().map(group).collect();
-        json!({ "total": cost_parts(&self.total), "groups": groups, "left_out": self.left_out })
+        json!({
+            "total": cost_parts(&self.total),
+            "groups": groups,
+            "left_out": self.left_out,
+            "about_racing": format!("Racing is {RACING}."),
+            "about_range": self.cancelled.about_range(&self.total.all, config),
+        })
     }
 }
 
@@ -188,6 +211,7 @@ struct CostsByKey {
     source: SourceFilter,
     now_us: i64,
     groups: BTreeMap<Option<String>, CostParts>,
+    cancelled: CancelledCosts,
 }
 
 impl CostsByKey {
@@ -207,6 +231,12 @@ impl CostsByKey {
         };
         self.groups.entry(key).or_default()
     }
+
+    fn parts_of(&mut self, facts: &AttemptFacts<'_>) -> &mut CostParts {
+        let request = facts.request.as_ref();
+        let (model, user) = (request.map(|request| request.model), request.and_then(|request| request.user));
+        self.group(facts.started_at, (facts.provider, facts.model_sent), model, user)
+    }
 }
 
 fn day(at_us: i64) -> String {
@@ -219,15 +249,8 @@ impl Gather for CostsByKey {
         if facts.is_of_a_running_race(self.now_us) {
             return;
         }
-        let request = facts.request.as_ref();
-        let (model, user) = (request.map(|request| request.model), request.and_then(|request| request.user));
-        let upstream = (facts.provider, facts.model_sent);
-        let parts = self.group(facts.started_at, upstream, model, user);
-        parts.attempts += 1;
-        parts.all.add(&facts.cost);
-        if let Some(kind) = facts.loser {
-            parts.losers[kind as usize].add(&facts.cost);
-        }
+        self.parts_of(facts).attempts += 1;
+        self.cost(facts);
     }
 
     fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {}
@@ -236,11 +259,12 @@ impl Gather for CostsByKey {
         let Some(upstream) = cell.upstream else { return Ok(()) };
         let mut summary = Summary::default();
         summary.absorb(cell.summary, 1.0, true)?;
+        self.cancelled.add(upstream.0, &summary.cancelled_cost());
         let parts = self.group(cell.start_us, upstream, cell.model, cell.user);
         parts.attempts += summary.attempts;
         parts.all.merge(&summary.cost);
-        for kind in LoserKind::ALL {
-            parts.losers[kind as usize].merge(&summary.cost_of_losers(kind));
+        for kind in RacingKind::ALL {
+            parts.racing[kind as usize].merge(&summary.racing(kind));
         }
         Ok(())
     }
@@ -248,6 +272,18 @@ impl Gather for CostsByKey {
     fn merge(&mut self, other: Self) {
         for (key, parts) in other.groups {
             self.groups.entry(key).or_default().merge(&parts);
+        }
+        self.cancelled.merge(&other.cancelled);
+    }
+}
+
+impl GatherCosts for CostsByKey {
+    fn cost(&mut self, facts: &AttemptFacts<'_>) {
+        self.cancelled.attempt(facts);
+        let parts = self.parts_of(facts);
+        parts.all.add(&facts.cost);
+        if let Some(kind) = facts.racing {
+            parts.racing[kind as usize].add(&facts.cost);
         }
     }
 }

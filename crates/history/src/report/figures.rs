@@ -54,7 +54,7 @@ pub struct GroupFigures {
     /// Requests that met the targets, as a share.
     pub attainment: Option<f64>,
     pub cost: CostSum,
-    /// Of losers only.
+    /// What racing cost of it.
     pub extra_cost: CostSum,
     /// Attempts by the size of their request, in the order of the classes.
     pub inputs: [u64; Input::COUNT],
@@ -358,20 +358,12 @@ figures! {
         goodput: Number ["requests/s"] or_null = of.goodput, Always "goodput": PerSecond(of.goodput);
         /// requests that met the targets, as a share of `requests`
         attainment: Number or_null = of.attainment, Always "attained": Share(of.attainment);
-        /// what all attempts cost, as `cost_basis` says
-        cost_usd: Number ["USD"] or_null = of.cost.usd(), Always "cost": Cost(of.cost);
-        /// what the losers among them cost, as `extra_cost_basis` says: the price of racing
-        extra_cost_usd: Number ["USD"] or_null = of.extra_cost.usd(), Always "extra": Cost(of.extra_cost);
-        /// whether the cost is exact, a bound or not known
-        cost_basis: Text = of.cost.basis().as_str();
-        /// the same of the losers' cost
-        extra_cost_basis: Text = of.extra_cost.basis().as_str();
-        /// lower bound of the cost of all attempts; null where no attempt has a price
-        cost_usd_min: Number ["USD"] or_null = of.cost.min_usd();
-        /// its upper bound; null where nothing bounds an attempt
+        /// lower bound of what all attempts and shadows cost; null where none has a price
+        cost_usd_min: Number ["USD"] or_null = of.cost.min_usd(), Always "cost": Cost(of.cost);
+        /// its upper bound, the same where the cost is exact; null where nothing bounds an attempt
         cost_usd_max: Number ["USD"] or_null = of.cost.max_usd();
-        /// lower bound of the cost of the losers
-        extra_cost_usd_min: Number ["USD"] or_null = of.extra_cost.min_usd();
+        /// lower bound of what racing cost of it: attempts that were not the answer, and shadows
+        extra_cost_usd_min: Number ["USD"] or_null = of.extra_cost.min_usd(), Always "racing": Cost(of.extra_cost);
         /// its upper bound
         extra_cost_usd_max: Number ["USD"] or_null = of.extra_cost.max_usd();
         /// the most common size of the requests, a class of tokens estimated by their bytes; left out of old roll-ups

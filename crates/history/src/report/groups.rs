@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::dimension::{Dimension, GroupValue, NameIndex, StrataDimension};
 use super::figures::{GatheredGroup, GroupFigures};
+use super::spent::{CancelledCosts, GatherCosts};
 use crate::estimate::ShortBytes;
 use crate::estimate::class::{Concurrency, Input};
 use crate::estimate::facts::{AttemptFacts, RequestFacts};
@@ -40,6 +41,7 @@ pub struct Groups<'r> {
     pub running: u64,
     /// Start of the first race; microseconds since 1970, UTC.
     pub oldest: Option<i64>,
+    pub cancelled: CancelledCosts,
 }
 
 /// The value of an attempt in each dimension, as a number; for a name, its index. −1: unknown.
@@ -112,6 +114,7 @@ impl<'r> Groups<'r> {
             without_attempts: 0,
             running: 0,
             oldest: None,
+            cancelled: CancelledCosts::default(),
         }
     }
 
@@ -137,7 +140,7 @@ impl<'r> Groups<'r> {
             let gathered = GatheredGroup { summary: group.summary, strata: strata.into_values().collect() };
             GroupFigures::new(keys, gathered, slo, window.seconds(hour, weekday))
         });
-        figures.filter(|figures| figures.attempts > 0).collect()
+        figures.filter(|figures| figures.attempts > 0 || !figures.cost.is_empty()).collect()
     }
 
     fn saw(&mut self, at_us: i64) {
@@ -181,16 +184,8 @@ impl Gather for Groups<'_> {
             self.running += 1;
             return;
         }
-        let request = facts.request.as_ref();
-        let subject = GroupedAttempt {
-            started_at: facts.started_at,
-            upstream: (facts.provider, facts.model_sent),
-            model: request.map(|request| request.model),
-            user: request.and_then(|request| request.user),
-            input: request.map(|request| Input::of(request.input_tokens_estimate)),
-            concurrency: Some(Concurrency::of(facts.in_flight_upstream)),
-            stream: request.map(|request| request.stream),
-        };
+        self.cancelled.attempt(facts);
+        let subject = GroupedAttempt::of(facts);
         let (weight, by_upstream) = (self.rules.weight(facts.started_at), self.rules.unserved_by_upstream);
         self.saw(facts.started_at);
         let stratum = self.stratum(&subject);
@@ -235,7 +230,11 @@ impl Gather for Groups<'_> {
         if let Some(key) = stratum {
             absorb_ttft(group.strata.entry(key).or_default(), cell.summary, weight)?;
         }
-        group.summary.absorb(cell.summary, weight, unserved)
+        let before = group.summary.cancelled_cost();
+        group.summary.absorb(cell.summary, weight, unserved)?;
+        let cancelled = group.summary.cancelled_cost().without(&before);
+        self.cancelled.add(subject.upstream.0, &cancelled);
+        Ok(())
     }
 
     fn merge(&mut self, other: Self) {
@@ -249,6 +248,29 @@ impl Gather for Groups<'_> {
             let mine = self.at(key);
             mine.summary.merge(group.summary);
             group.strata.into_iter().for_each(|(key, times)| mine.strata.entry(key).or_default().merge(times));
+        }
+        self.cancelled.merge(&other.cancelled);
+    }
+}
+
+impl GatherCosts for Groups<'_> {
+    fn cost(&mut self, facts: &AttemptFacts<'_>) {
+        self.cancelled.attempt(facts);
+        self.group(&GroupedAttempt::of(facts)).summary.add_cost(facts);
+    }
+}
+
+impl<'a> GroupedAttempt<'a> {
+    fn of(facts: &AttemptFacts<'a>) -> GroupedAttempt<'a> {
+        let request = facts.request.as_ref();
+        GroupedAttempt {
+            started_at: facts.started_at,
+            upstream: (facts.provider, facts.model_sent),
+            model: request.map(|request| request.model),
+            user: request.and_then(|request| request.user),
+            input: request.map(|request| Input::of(request.input_tokens_estimate)),
+            concurrency: Some(Concurrency::of(facts.in_flight_upstream)),
+            stream: request.map(|request| request.stream),
         }
     }
 }

@@ -18,6 +18,7 @@ pub mod regressions;
 pub mod replicas;
 pub mod runs;
 pub mod series;
+pub mod spent;
 pub mod stats;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::members::{MemberField, integer, number, text};
 use super::question::{RaceWindow, choice};
-use crate::record::{RaceOutcome, left_out};
+use crate::estimate::racing::{RacingAttempt, RacingKind, RacingRequest};
+use crate::record::{AttemptOutcome, RaceOutcome, RaceSource, StartReason, left_out};
 use crate::store::{ExportRow, RaceFilter, ReadError, StoreReader};
 use photofinish_base::order::StableSort as _;
 
@@ -86,13 +87,40 @@ pub fn page(reader: &StoreReader, question: &RacesQuestion, now_us: i64) -> Resu
 /// # Errors
 /// For an operator.
 pub fn one(reader: &StoreReader, race_id: &str) -> Result<Option<Value>, ReadError> {
-    let (race, attempts) = reader.race(race_id)?;
+    let (race, mut attempts) = reader.race(race_id)?;
     if race.is_none() && attempts.is_empty() {
         return Ok(None);
     }
     let timeline = timeline(race.as_ref(), &attempts);
+    tell_racing(race.as_ref(), &mut attempts);
     let race = race.map(readable);
     Ok(Some(json!({ "race_id": race_id, "race": race, "attempts": attempts, "timeline": timeline })))
+}
+
+/// Adds to each attempt what it was for.
+fn tell_racing(race: Option<&ExportRow>, attempts: &mut [ExportRow]) {
+    let text = |row: &ExportRow, name: &str| row.get(name).and_then(Value::as_str).map(str::to_owned);
+    let number = |row: &ExportRow, name: &str| row.get(name).and_then(Value::as_i64);
+    let outcome = |row: &ExportRow| AttemptOutcome::from_name(&text(row, "outcome")?);
+    let outcomes = attempts.iter().filter_map(|row| Some((number(row, "ordinal")?, outcome(row)?)));
+    let request = race.map(|race| {
+        let source = text(race, "source").and_then(|name| RaceSource::from_name(&name)).unwrap_or_default();
+        RacingRequest::new(source, ["winner", "rescued_by"].map(|name| number(race, name)), outcomes)
+    });
+    let look = race.and_then(|race| text(race, "look"));
+    for row in attempts {
+        let attempt = || {
+            Some(RacingAttempt {
+                ordinal: number(row, "ordinal")?,
+                outcome: outcome(row)?,
+                start_reason: StartReason::from_name(&text(row, "start_reason")?)?,
+                audited: row.get("audited").is_some_and(|audited| *audited == true || *audited == 1),
+                is_look: look.is_some() && look == text(row, "upstream"),
+            })
+        };
+        let racing = attempt().and_then(|attempt| RacingKind::of(&attempt, request.as_ref()));
+        row.insert("racing".to_owned(), json!(racing.map(RacingKind::as_str)));
+    }
 }
 
 /// For clap and for paths: the stored form of an id.
@@ -149,11 +177,16 @@ pub const OF_RACE: [MemberField; 5] = [
 ];
 
 /// Figures of an attempt, after its columns.
-pub const OF_ATTEMPT: [MemberField; 4] = [
+pub const OF_ATTEMPT: [MemberField; 5] = [
     text("upstream", "`provider` / `model_sent`"),
     number("ttft_ms", "ms", "first token − dispatch; null where no token was seen").or_null(),
     number("tpot_ms", "ms", "time per output token after the first; null where it cannot be measured").or_null(),
     number("tok_s", "tokens/s", "1 / TPOT: decoding speed for one user").or_null(),
+    text(
+        "racing",
+        "what it was for if it was not the answer, as `GET /api/costs` names it; null where it is no racing",
+    )
+    .or_null(),
 ];
 
 /// An event of a race's timeline.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::members::{MemberField, text};
 use super::races::{limit, race_id};
+use crate::estimate::cost::Cost;
 use crate::store::{ExportRow, ReadError, RunFilter, RunSearch, StoreReader};
 use photofinish_config::config::nearest;
 
@@ -98,6 +99,12 @@ pub fn one(reader: &StoreReader, name: &str) -> Result<Map<String, Value>, RunEr
 
 fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map_or(String::new(), |nearest| format!("; did you mean {nearest}?"))
+}
+
+/// What a run cost, by its row or its result.
+pub fn cost(run: &Value) -> Cost {
+    let bound = |name: &str| run[name].as_f64();
+    Cost { cost_usd_min: bound("cost_usd_min"), cost_usd_max: bound("cost_usd_max") }
 }
 
 /// The row with its times as text, and what it has as JSON text as JSON.

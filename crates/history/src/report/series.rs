@@ -16,9 +16,10 @@ use serde_json::{Map, Value, json};
 use super::dimension::{GroupValue, NameIndex};
 use super::members::{MemberField, MemberKind, field, integer, number, text};
 use super::question::{RaceWindow, choice, positive_duration, slo, time};
+use super::spent::{self, GatherCosts};
 use crate::estimate::ShortBytes;
 use crate::estimate::class::Concurrency;
-use crate::estimate::cost::CostSum;
+use crate::estimate::cost::Cost;
 use crate::estimate::facts::{AttemptFacts, RequestFacts};
 use crate::estimate::goodput::SloTargets;
 use crate::estimate::summary::Summary;
@@ -57,7 +58,11 @@ pub fn ask(reader: &StoreReader, question: &SeriesQuestion, now_us: i64) -> Resu
         // A rolled-up hour cannot be divided, so its rows are read while they exist.
         exact: question.exact || every_us.is_some_and(|every_us| every_us < HOUR_US),
     };
-    let (gathered, coverage) = reader.gather(&selection, || GatheredSeries::new(&rules))?;
+    let new = || GatheredSeries::new(&rules);
+    let (gathered, coverage) = match question.metric {
+        Metric::Cost => spent::gather(reader, &selection, new)?,
+        _ => reader.gather(&selection, new)?,
+    };
     let span_us = coverage.window(&filter, gathered.oldest, now_us);
     // Their provider is unknown.
     let without_attempts = if filter.provider.is_some() { 0 } else { gathered.without_attempts };
@@ -97,7 +102,7 @@ names! {
         Goodput = "goodput",
         /// Share of attempts that failed, failed midway, timed out or were refused; losers are attempts too.
         Failures = "failures",
-        /// US dollars of all attempts, losers included.
+        /// US dollars of all attempts and of shadows, between bounds.
         Cost = "cost",
     }
 }
@@ -297,7 +302,7 @@ pub struct SeriesLine {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeriesPoint {
     pub place: PointPlace,
-    /// In milliseconds, tokens per second, requests per second, US dollars or as a share (0 to 1). None if unknown.
+    /// In milliseconds, tokens per second, requests per second or as a share (0 to 1); of a cost its lower bound. None if unknown.
     pub value: Option<f64>,
     /// Instead of the value, if the quantile was not reached: it is above this, in the same unit.
     pub over: Option<f64>,
@@ -305,8 +310,8 @@ pub struct SeriesPoint {
     pub samples: u64,
     /// Whether the sample is large enough. Shares follow the rule of a median; sums and rates always are.
     pub firm: bool,
-    /// For costs.
-    pub cost: Option<CostSum>,
+    /// The bounds of a cost.
+    pub cost: Option<Cost>,
 }
 
 /// The place of a point.
@@ -487,6 +492,22 @@ impl Gather for GatheredSeries<'_> {
     }
 }
 
+impl GatherCosts for GatheredSeries<'_> {
+    fn cost(&mut self, facts: &AttemptFacts<'_>) {
+        let at = self.at(facts.started_at, Some(Concurrency::of(facts.in_flight_upstream)));
+        let (model, user) = facts.request.as_ref().map_or((None, None), |request| (Some(request.model), request.user));
+        let line = self.line_of((facts.provider, facts.model_sent), model, user);
+        line.steps.entry(at).or_default().rows.add_cost(facts);
+    }
+}
+
+impl GatheredLine {
+    /// It has attempts or costs.
+    fn has_points(&self) -> bool {
+        self.attempts > 0 || self.steps.values().any(|step| !step.rows.cost.is_empty())
+    }
+}
+
 impl SeriesStep {
     /// All of it, decoded.
     ///
@@ -506,7 +527,7 @@ impl SeriesStep {
 /// # Errors
 /// When a stored summary is damaged.
 fn fill(series: &mut SeriesReport, gathered: GatheredSeries<'_>, question: &SeriesQuestion) -> Result<(), ShortBytes> {
-    let mut lines: Vec<_> = gathered.into_lines().filter(|(_, line)| line.attempts > 0).collect();
+    let mut lines: Vec<_> = gathered.into_lines().filter(|(_, line)| line.has_points()).collect();
     lines.stable_sort_by(|(a, a_line), (b, b_line)| b_line.attempts.cmp(&a_line.attempts).then_with(|| a.cmp(b)));
     let left_out = lines.split_off(lines.len().min(SERIES_MAX));
     series.left_out = (left_out.len(), left_out.iter().map(|(_, line)| line.attempts).sum());
@@ -535,7 +556,7 @@ fn points(
             }
         };
         let summary = step.summary()?;
-        if summary.attempts == 0 {
+        if summary.attempts == 0 && summary.cost.is_empty() {
             continue;
         }
         series.without_speed += summary.without_speed();
@@ -589,7 +610,8 @@ fn point(question: &SeriesQuestion, place: PointPlace, summary: &Summary, second
             SeriesPoint { value: Some(share), samples, firm: is_firm(samples as f64, 0.5), ..bare }
         }
         Metric::Cost => {
-            SeriesPoint { value: summary.cost.usd(), samples: summary.attempts, cost: Some(summary.cost), ..bare }
+            let cost = summary.cost.cost();
+            SeriesPoint { value: cost.cost_usd_min, samples: summary.attempts, cost: Some(cost), ..bare }
         }
     }
 }
@@ -602,14 +624,14 @@ pub fn names(question: &SeriesQuestion) -> Vec<&'static str> {
     names.push(question.metric.field());
     names.extend((question.metric == Metric::Ttft).then_some("ttft_over_ms"));
     if question.metric == Metric::Cost {
-        names.extend(["cost_basis", "cost_usd_min", "cost_usd_max"]);
+        names.push("cost_usd_max");
     }
     names.extend(["samples", "firm"]);
     names
 }
 
 /// A point of a series: its series, its place, and the value under the name of the figure.
-pub const POINT: [MemberField; 19] = [
+pub const POINT: [MemberField; 17] = [
     text("upstream", "the upstream of the series").or_null().if_known(),
     text("model", "the model of the series").or_null().if_known(),
     text("user", "the caller of the series").or_null().if_known(),
@@ -625,8 +647,6 @@ pub const POINT: [MemberField; 19] = [
     number("tok_s", "tokens/s", "1 / TPOT, by the provider's own count").or_null().if_known(),
     number("goodput", "requests/s", "requests that met the targets, per second").or_null().if_known(),
     number("failure_share", "", "failures as a share of attempts").or_null().if_known(),
-    number("cost_usd", "USD", "what the attempts cost, as `cost_basis` says").or_null().if_known(),
-    text("cost_basis", "whether the cost is exact, a bound or not known").if_known(),
     number("cost_usd_min", "USD", "lower bound of the cost").or_null().if_known(),
     number("cost_usd_max", "USD", "upper bound of the cost").or_null().if_known(),
     integer("samples", "", "number of observations behind the value"),
@@ -659,7 +679,7 @@ impl Metric {
             Metric::TokS => "tok_s",
             Metric::Goodput => "goodput",
             Metric::Failures => "failure_share",
-            Metric::Cost => "cost_usd",
+            Metric::Cost => "cost_usd_min",
         }
     }
 }
@@ -685,9 +705,7 @@ fn object(question: &SeriesQuestion, line: &SeriesLine, point: &SeriesPoint) -> 
         put("ttft_over_ms", json!(over));
     }
     if let Some(cost) = &point.cost {
-        put("cost_basis", json!(cost.basis().as_str()));
-        put("cost_usd_min", json!(cost.min_usd()));
-        put("cost_usd_max", json!(cost.max_usd()));
+        put("cost_usd_max", json!(cost.cost_usd_max));
     }
     put("samples", json!(point.samples));
     put("firm", json!(point.firm));

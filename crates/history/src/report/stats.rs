@@ -11,6 +11,8 @@ use super::figures::GroupFigures;
 use super::groups::{GroupRules, Groups};
 use super::question::{RaceWindow, TimePoint, choice, positive_duration, slo, whole_number};
 use super::regressions;
+use super::spent::{self, CancelledCosts};
+use crate::estimate::cost::CostSum;
 use crate::estimate::goodput::{self, SloTargets};
 use crate::store::{AttemptFilter, ReadError, Selection, SourceFilter, StoreReader};
 
@@ -64,6 +66,19 @@ pub struct Stats {
     /// Set if the window was moved to whole hours, because rows at one of its ends are gone: see
     /// [`crate::store::Coverage`].
     pub whole_hours: Option<(i64, i64)>,
+    pub cancelled: CancelledCosts,
+}
+
+impl Stats {
+    /// The costs of all groups, and what racing cost of them.
+    pub fn cost(&self) -> [CostSum; 2] {
+        let mut sums = [CostSum::default(); 2];
+        for figures in &self.groups {
+            sums[0].merge(&figures.cost);
+            sums[1].merge(&figures.extra_cost);
+        }
+        sums
+    }
 }
 
 impl StatsQuestion {
@@ -104,7 +119,8 @@ pub fn ask(reader: &StoreReader, question: &StatsQuestion, now_us: i64) -> Resul
         hourly: rules.needs_hours(),
         exact: question.exact,
     };
-    let (groups, coverage) = reader.gather(&selection, || Groups::new(&rules))?;
+    let (mut groups, coverage) = spent::gather(reader, &selection, || Groups::new(&rules))?;
+    let cancelled = std::mem::take(&mut groups.cancelled);
     let span_us = coverage.window(&filter, groups.oldest, now_us);
     let span = goodput::HoursWindow::new(span_us.0, span_us.1);
     let (attempts, without_attempts, running) = (groups.attempts(), groups.without_attempts, groups.running);
@@ -112,7 +128,9 @@ pub fn ask(reader: &StoreReader, question: &StatsQuestion, now_us: i64) -> Resul
     let all = figures.len();
     let without_speed = figures.iter().map(|figures| figures.without_speed).sum();
     let without_verdict = figures.iter().map(|figures| figures.without_verdict).sum();
-    figures.retain(|figures| figures.attempts >= question.min_samples);
+    // A newcomer may have only shadows, of which only the costs count.
+    let min_samples = if question.min_samples == 1 { 0 } else { question.min_samples };
+    figures.retain(|figures| figures.attempts >= min_samples);
     Ok(Stats {
         attempts,
         span_us,
@@ -125,6 +143,7 @@ pub fn ask(reader: &StoreReader, question: &StatsQuestion, now_us: i64) -> Resul
         whole_hours: coverage.whole_hours.map(|_| span_us),
         groups: figures,
         filter,
+        cancelled,
     })
 }
 

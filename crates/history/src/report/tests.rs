@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::question::from_pairs;
@@ -11,12 +12,17 @@ use crate::estimate::survival::Estimate;
 use crate::record::sample::{self, STARTED_AT};
 use crate::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, StartReason};
 use crate::store::{Record, Roller, RollupStep, Store, StoreReader};
+use photofinish_config::config::Config;
 
 const HOUR_US: i64 = 3_600_000_000;
 /// In ms, as [`sample::race_id`] counts.
 const MINUTE: i64 = 60_000;
 /// 2026-01-02T03:00:00Z
 const THREE: i64 = STARTED_AT.div_euclid(HOUR_US) * HOUR_US;
+
+fn no_providers() -> Config {
+    photofinish_config::config::parse("", "config.toml".as_ref(), &|_| None).unwrap()
+}
 
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
@@ -146,7 +152,12 @@ async fn what_losers_were_for_stays_known_when_hours_are_rolled_up() {
     let mut rows = Vec::new();
     for (n, (kind, look, loser)) in losers.into_iter().enumerate() {
         let race_id = sample::race_id(n as i64);
-        let race = RaceRecord { model: kind.into(), look: look.map(str::to_owned), ..sample::race(n as i64) };
+        let race = RaceRecord {
+            model: kind.into(),
+            look: look.map(str::to_owned),
+            rescued_by: None,
+            ..sample::race(n as i64)
+        };
         let loser = AttemptRecord { race_id, ..loser };
         let attempts = [dollars(1.0, sample::won(n as i64)), dollars(0.25, loser)];
         rows.push(Record::Race(Box::new(race)));
@@ -159,28 +170,30 @@ async fn what_losers_were_for_stays_known_when_hours_are_rolled_up() {
     let now_us = STARTED_AT + 30 * HOUR_US;
     let spent = |by: &str| {
         let question = from_pairs(&[("by".to_owned(), by.to_owned())]).unwrap();
-        costs::ask(&StoreReader::open(&path).unwrap().with_exact_max(0), &question, now_us).unwrap().json()
+        costs::ask(&StoreReader::open(&path).unwrap().with_exact_max(0), &question, now_us)
+            .unwrap()
+            .json(&no_providers())
     };
     let told = || {
         for group in spent("model")["groups"].as_array().unwrap() {
             let kind = group["model"].as_str().unwrap();
             let more = if kind == "late" { 2.0 } else { 1.0 };
-            for part in ["answers", "cut", "late", "looks", "audits", "drains"] {
-                let expected = if part == "answers" {
-                    1.0
-                } else if part == kind {
-                    0.25
-                } else {
-                    0.0
+            for part in ["answers", "racing", "cut", "late", "looks", "audits", "drains", "failed", "shadows"] {
+                let expected = match part {
+                    "answers" => 1.0,
+                    "racing" => 0.25,
+                    part if part == kind => 0.25,
+                    _ => 0.0,
                 };
-                assert_eq!(group[part]["cost_usd"], expected * more, "{kind}: {part}");
+                let bounds = [&group[part]["cost_usd_min"], &group[part]["cost_usd_max"]];
+                assert_eq!(bounds, [&Value::from(expected * more); 2], "{kind}: {part}");
             }
         }
         let sources = spent("source");
         assert_eq!(sources["groups"][0]["source"], "client");
-        assert_eq!(sources["groups"][0]["all"]["cost_usd"], 7.5);
+        assert_eq!(sources["groups"][0]["all"]["cost_usd_min"], 7.5);
         assert_eq!(
-            (&sources["groups"][1]["source"], &sources["groups"][1]["all"]["cost_usd"]),
+            (&sources["groups"][1]["source"], &sources["groups"][1]["all"]["cost_usd_min"]),
             (&"probe".into(), &8.0.into())
         );
     };
@@ -210,5 +223,5 @@ async fn curves_and_costs_agree_with_the_figures_from_rows_and_from_roll_ups() {
     assert!((last.time_us - 100_000).abs() < 1_700 && last.waiting == 0.0, "{last:?}");
     assert_eq!((exact_costs.total.attempts, exact_costs.total.all), (120, rolled_costs.total.all));
     assert_eq!(exact_costs.total.answers(), rolled_costs.total.answers());
-    assert_eq!(exact_costs.total.losers, rolled_costs.total.losers);
+    assert_eq!(exact_costs.total.racing, rolled_costs.total.racing);
 }

@@ -1,6 +1,6 @@
 //! What each user, team, key or model used and cost.
 //!
-//! Not for what losers were for: see `costs`.
+//! Not for what racing was for: see `costs`.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::members::{MemberField, members, text};
 use super::question::{RaceWindow, choice};
+use super::spent::{self, CancelledCosts, GatherCosts};
 use crate::estimate::ShortBytes;
 use crate::estimate::cost::CostSum;
 use crate::estimate::facts::{AttemptFacts, RequestFacts};
@@ -16,6 +17,7 @@ use crate::estimate::summary::Summary;
 use crate::record::AttemptOutcome;
 use crate::store::{Gather, ReadError, RollupCell, Selection, StoreReader};
 use photofinish_base::order::StableSort as _;
+use photofinish_config::config::Config;
 use photofinish_config::config::names::names;
 
 /// Groups of one answer, the dearest.
@@ -54,6 +56,7 @@ pub struct UsageAnswer {
     pub total: AttemptUse,
     /// Groups beyond [`USAGE_MAX`].
     pub left_out: usize,
+    pub cancelled: CancelledCosts,
     /// Roll-ups were read before this time, where no rows are left; microseconds since 1970, UTC.
     pub rolled_until: Option<i64>,
 }
@@ -65,7 +68,7 @@ pub struct AttemptUse {
     pub attempts: u64,
     pub output_tokens: i64,
     pub cost: CostSum,
-    /// Of the losers.
+    /// What racing cost of it.
     pub extra: CostSum,
 }
 
@@ -74,17 +77,18 @@ pub struct AttemptUse {
 /// # Errors
 /// For an operator.
 pub fn ask(reader: &StoreReader, question: &UsageQuestion, now_us: i64) -> Result<UsageAnswer, ReadError> {
-    let new = || UsageByKey { by: question.by.clone(), groups: BTreeMap::new() };
+    let new = || UsageByKey { by: question.by.clone(), groups: BTreeMap::new(), cancelled: CancelledCosts::default() };
     let filter = question.window.filter(now_us);
     let selection = Selection { filter, now_us, classes: false, hourly: false, exact: true };
-    let (gathered, coverage) = reader.gather(&selection, new)?;
+    let (gathered, coverage) = spent::gather(reader, &selection, new)?;
     let mut groups: Vec<_> = gathered.groups.into_iter().collect();
     let mut total = AttemptUse::default();
     groups.iter().for_each(|(_, used)| total.add(used));
     groups.stable_sort_by_key(|(_, used)| std::cmp::Reverse((used.cost.least(), used.attempts)));
     let left_out = groups.len().saturating_sub(USAGE_MAX);
     groups.truncate(USAGE_MAX);
-    Ok(UsageAnswer { by: question.by.clone(), groups, total, left_out, rolled_until: coverage.rolled_until })
+    let (by, rolled_until) = (question.by.clone(), coverage.rolled_until);
+    Ok(UsageAnswer { by, groups, total, left_out, cancelled: gathered.cancelled, rolled_until })
 }
 
 members! {
@@ -92,15 +96,15 @@ members! {
     pub USED: used(of: &AttemptUse) {
         /// requests that were answered
         answers: Integer = of.answers;
-        /// started attempts, losers among them
+        /// started attempts; shadows are none
         attempts: Integer = of.attempts;
         /// of all attempts
         output_tokens: Integer ["tokens"] = of.output_tokens;
-        /// of all attempts, lower bound; null where none has a price
+        /// of all attempts and of shadows, lower bound; null where none has a price
         cost_usd_min: Number ["USD"] or_null = of.cost.min_usd();
         /// upper bound; null where nothing bounds an attempt
         cost_usd_max: Number ["USD"] or_null = of.cost.max_usd();
-        /// of the losers, lower bound
+        /// what racing cost of it, as `GET /api/costs` says by kind, lower bound
         extra_cost_usd_min: Number ["USD"] or_null = of.extra.min_usd();
         /// upper bound
         extra_cost_usd_max: Number ["USD"] or_null = of.extra.max_usd();
@@ -119,13 +123,14 @@ pub const USAGE_KEYS: [MemberField; 4] = [
 
 impl UsageAnswer {
     /// For programs.
-    pub fn json(&self) -> Value {
+    pub fn json(&self, config: &Config) -> Value {
         let group = |(keys, of): &(Vec<Option<String>>, AttemptUse)| {
             let names = self.by.iter().map(|by| by.as_str().to_owned());
             names.zip(keys.iter().map(|key| json!(key))).chain(used(of)).collect::<Map<String, Value>>()
         };
         let groups: Vec<Map<String, Value>> = self.groups.iter().map(group).collect();
-        json!({ "total": used(&self.total), "groups": groups, "left_out": self.left_out })
+        let about_range = self.cancelled.about_range(&self.total.cost, config);
+        json!({ "total": used(&self.total), "groups": groups, "left_out": self.left_out, "about_range": about_range })
     }
 }
 
@@ -142,28 +147,16 @@ impl AttemptUse {
 struct UsageByKey {
     by: Vec<UsageDimension>,
     groups: BTreeMap<Vec<Option<String>>, AttemptUse>,
+    cancelled: CancelledCosts,
 }
 
 impl UsageByKey {
     fn group(&mut self, of: impl Fn(UsageDimension) -> Option<String>) -> &mut AttemptUse {
         self.groups.entry(self.by.iter().map(|by| of(*by)).collect()).or_default()
     }
-}
 
-impl Gather for UsageByKey {
-    fn attempt(&mut self, facts: &AttemptFacts<'_>) {
-        let request = facts.request.as_ref();
-        let mut of = AttemptUse {
-            answers: u64::from(request.is_some_and(|request| request.served == Some(true))),
-            attempts: 1,
-            output_tokens: facts.output_tokens.unwrap_or(0),
-            ..AttemptUse::default()
-        };
-        of.cost.add(&facts.cost);
-        if facts.loser.is_some() {
-            of.extra.add(&facts.cost);
-        }
-        let group = self.group(|by| {
+    fn group_of(&mut self, request: Option<&RequestFacts<'_>>) -> &mut AttemptUse {
+        self.group(|by| {
             let request = request?;
             let text = match by {
                 UsageDimension::User => request.user,
@@ -172,14 +165,24 @@ impl Gather for UsageByKey {
                 UsageDimension::Model => Some(request.model),
             };
             text.map(str::to_owned)
-        });
-        group.add(&of);
+        })
+    }
+}
+
+impl Gather for UsageByKey {
+    fn attempt(&mut self, facts: &AttemptFacts<'_>) {
+        let request = facts.request.as_ref();
+        let used = self.group_of(request);
+        used.answers += u64::from(request.is_some_and(|request| request.served == Some(true)));
+        used.attempts += 1;
+        used.output_tokens = used.output_tokens.saturating_add(facts.output_tokens.unwrap_or(0));
+        self.cost(facts);
     }
 
     fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {}
 
     fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
-        let Some(_) = cell.upstream else { return Ok(()) };
+        let Some((provider, _)) = cell.upstream else { return Ok(()) };
         let mut summary = Summary::default();
         summary.absorb(cell.summary, 1.0, true)?;
         let of = AttemptUse {
@@ -189,6 +192,7 @@ impl Gather for UsageByKey {
             cost: summary.cost,
             extra: summary.extra_cost(),
         };
+        self.cancelled.add(provider, &summary.cancelled_cost());
         let group = self.group(|by| match by {
             UsageDimension::User => cell.user.map(str::to_owned),
             UsageDimension::Model => cell.model.map(str::to_owned),
@@ -201,6 +205,18 @@ impl Gather for UsageByKey {
     fn merge(&mut self, other: Self) {
         for (key, used) in other.groups {
             self.groups.entry(key).or_default().add(&used);
+        }
+        self.cancelled.merge(&other.cancelled);
+    }
+}
+
+impl GatherCosts for UsageByKey {
+    fn cost(&mut self, facts: &AttemptFacts<'_>) {
+        self.cancelled.attempt(facts);
+        let used = self.group_of(facts.request.as_ref());
+        used.cost.add(&facts.cost);
+        if facts.racing.is_some() {
+            used.extra.add(&facts.cost);
         }
     }
 }

@@ -249,7 +249,7 @@ fn recorded_attempt(attempt: &MeasuredAttempt, ending: &EndingColumns, n_choices
         input_tokens: ending.input_tokens,
         cached_input_tokens: ending.cached_input_tokens,
         output_tokens: decoding.tokens_out(),
-        cost_usd: cost.cost_usd_min.filter(|_| cost.is_exact()),
+        cost_usd: cost.exact(),
         ended_us: ends.into_iter().flatten().max().unwrap_or(0).max(0),
         calls: row.calls,
         structured: row.structured,

@@ -21,6 +21,7 @@ use photofinish_base::failure::FailureKind;
 use photofinish_base::order::StableSort as _;
 use photofinish_base::printable::printable;
 use photofinish_gateway::proxy::{self, AskedBy, Gateway};
+use photofinish_history::estimate::cost::{Cost, CostSum};
 use photofinish_history::estimate::speed::{Decoding, came_at_once};
 use photofinish_history::record::table::Subset as _;
 use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource, RequestOrigin};
@@ -228,11 +229,7 @@ fn measured(rows: &[Record]) -> Option<(String, MeasuredRequest)> {
         at_once: winner.is_some_and(|winner| came_at_once(winner.payload_events, winner.output_tokens)),
         input_tokens: winner.and_then(|winner| winner.input_tokens),
         cached_input_tokens: winner.and_then(|winner| winner.cached_input_tokens),
-        cost_usd: (
-            attempts.iter().filter_map(|attempt| attempt.cost_usd_min).sum(),
-            attempts.iter().filter_map(|attempt| attempt.cost_usd_max).sum(),
-        ),
-        unpriced: attempts.iter().any(|attempt| attempt.cost_usd_max.is_none()),
+        cost: CostSum::of(attempts.iter().map(|attempt| Cost::of(attempt))),
         conn_reused: winner.and_then(|winner| winner.conn_reused),
         attempts: race.attempts,
     };
@@ -279,6 +276,8 @@ pub(super) struct Sending {
     added: usize,
     /// Microseconds of the longest answer so far.
     longest_us: AtomicI64,
+    /// Of all requests so far.
+    cost: Mutex<CostSum>,
 }
 
 impl Sending {
@@ -290,7 +289,8 @@ impl Sending {
         run_id: String,
     ) -> Sending {
         let added = if members.is_empty() { 0 } else { Value::Object(members.clone()).to_string().len() };
-        Sending { client, prompts, spend, run_id, members, added, longest_us: AtomicI64::new(0) }
+        let (longest_us, cost) = (AtomicI64::new(0), Mutex::default());
+        Sending { client, prompts, spend, run_id, members, added, longest_us, cost }
     }
 
     /// A prompt with the members that are added to each.
@@ -322,6 +322,15 @@ impl Sending {
         let input = f64::from(self.input_tokens(prompt));
         let longest = Duration::from_micros(self.longest_us.load(Ordering::Relaxed).unsigned_abs());
         patience(input, answer_tokens(&prompt.members)).max(2 * longest)
+    }
+
+    /// A request cost this.
+    pub fn costs(&self, cost: &CostSum) {
+        self.cost.lock().unwrap_or_else(PoisonError::into_inner).merge(cost);
+    }
+
+    pub fn cost(&self) -> CostSum {
+        *self.cost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An answer took this time.

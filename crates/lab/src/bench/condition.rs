@@ -10,6 +10,7 @@ use super::search::FoundRate;
 use super::stage::{Quantiles, StageFigures};
 use super::statistics::IntervalEstimate;
 use super::trust::ERROR_SHARE;
+use photofinish_history::estimate::cost::Cost;
 use photofinish_history::estimate::interval::InsufficientSample;
 
 /// A condition that fails a run.
@@ -228,7 +229,10 @@ impl ConditionFigure {
                 let judged = stage.requests() - stage.count(RequestEnd::CutShort);
                 Some(stage.attainment?.times(judged as f64 / stage.seconds))
             }
-            ConditionFigure::Cost => Some(exact(stage.cost_usd.1)),
+            ConditionFigure::Cost => {
+                let Cost { cost_usd_min: low, cost_usd_max: high } = stage.cost;
+                Some(IntervalEstimate { value: high.or(low)?, low, high })
+            }
             ConditionFigure::Rate => None,
         }
     }

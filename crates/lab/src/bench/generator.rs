@@ -19,6 +19,7 @@ use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::failure::FailureKind;
 use photofinish_base::order::StableSort as _;
 use photofinish_base::shutdown::Shutdown;
+use photofinish_history::estimate::cost::{Cost, CostSum};
 use photofinish_history::record::{RaceSource, RequestOrigin};
 
 /// A thread sleeps to this long before an arrival and then watches the clock: a sleep ends late by about that.
@@ -100,6 +101,11 @@ impl Generator {
 
     pub fn spend(&self) -> &Spend {
         &self.0.spend
+    }
+
+    /// What all requests cost so far.
+    pub fn cost(&self) -> CostSum {
+        self.0.cost()
     }
 
     /// USD of the request with this number, if the server keeps to its bounds.
@@ -343,11 +349,11 @@ impl RunningBlock {
                 end: if was_cut { RequestEnd::CutShort } else { RequestEnd::Failed },
                 failure: (!was_cut).then_some("no_row"),
                 // It was billed for what was written until it was cut: as if it had kept to its bounds.
-                cost_usd: (0.0, estimate),
+                cost: CostSum::of([Cost::between(0.0, Some(estimate))]),
                 ..MeasuredRequest::default()
             },
         };
-        reservation.settle(if measured.unpriced { estimate } else { measured.cost_usd.1 });
+        reservation.settle(measured.cost.max_usd().unwrap_or_else(|| estimate.max(measured.cost.least_usd())));
         if let Some(tokens) = measured.input_tokens {
             self.sending.prompts.counted(&target.name, prompt.bytes, tokens - prompt.template_tokens);
         }
@@ -390,6 +396,7 @@ impl RunningBlock {
     }
 
     fn take_result(&self, measured: MeasuredRequest) {
+        self.sending.costs(&measured.cost);
         if measured.is_answered() {
             self.sending.took(measured.ended_us - measured.sent_us);
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use photofinish_config::config::names::names;
+use photofinish_history::estimate::cost::CostSum;
 
 /// How a request of a stage ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -49,10 +50,8 @@ pub struct MeasuredRequest {
     pub input_tokens: Option<i64>,
     pub cached_input_tokens: Option<i64>,
     pub output_tokens: Option<i64>,
-    /// What all its attempts cost: least and most.
-    pub cost_usd: (f64, f64),
-    /// A part of the cost is not known at all.
-    pub unpriced: bool,
+    /// What all its attempts cost.
+    pub cost: CostSum,
     pub conn_reused: Option<bool>,
     /// Attempts that were started for it.
     pub attempts: i64,

@@ -10,6 +10,7 @@ use super::prompt::Workload;
 use super::search::FoundRate;
 use super::stage::{StageEnd, StageFigures};
 use photofinish_base::order::StableSort as _;
+use photofinish_history::estimate::cost::Cost;
 
 /// The edition of this shape, and of what its figures mean.
 pub const RESULT_VERSION: u32 = 1;
@@ -42,14 +43,21 @@ pub struct RunResult {
     pub comparisons: Vec<LoadComparison>,
     /// Targets and levels that were not compared, with the reason.
     pub not_compared: Vec<String>,
-    /// Least and most.
-    pub cost_usd: (f64, f64),
+    #[serde(flatten)]
+    pub cost: Cost,
     /// The client's own error in TTFT, milliseconds.
     pub calibration_ms: Option<f64>,
     /// Such as `linux x86_64, 2 cores, photofinish 0.1.0`.
     pub machine: String,
     /// It was ended before its plan: why.
     pub cut_short: Option<String>,
+}
+
+impl RunResult {
+    /// Something is known of its cost, and it is not 0.
+    pub fn is_priced(&self) -> bool {
+        self.cost.cost_usd_min.is_some() && self.cost != Cost::ZERO
+    }
 }
 
 /// What the levels of a closed loop show of one target.

@@ -14,6 +14,7 @@ use super::prompt::{AGENT, TOKENS_MAX, Workload};
 use super::statistics::{self, IntervalEstimate};
 use super::trust::{self, ClientLoad, Evidence};
 use photofinish_base::order::StableSort as _;
+use photofinish_history::estimate::cost::{Cost, CostSum};
 use photofinish_history::estimate::interval::{InsufficientSample, insufficient_for_p99};
 use photofinish_history::estimate::speed::SHORT_ANSWER;
 
@@ -255,9 +256,13 @@ fn judge(stage: &mut StageFigures, all: &[&MeasuredRequest], question: &StageQue
 /// Of every request, warm-up included: it was paid for.
 fn cost(stage: &mut StageFigures, blocks: &[BlockResult]) {
     let sent = || blocks.iter().flat_map(|block| &block.requests);
-    stage.cost_usd = sent().fold((0.0, 0.0), |sum, request| (sum.0 + request.cost_usd.0, sum.1 + request.cost_usd.1));
+    let mut sum = CostSum::default();
+    sent().for_each(|request| sum.merge(&request.cost));
+    stage.cost = sum.cost();
     let tokens: f64 = sent().filter_map(|request| request.output_tokens).map(|tokens| tokens as f64).sum();
-    stage.usd_per_million = (tokens > 0.0 && stage.cost_usd.1 > 0.0).then(|| stage.cost_usd.1 / tokens * 1e6);
+    if tokens > 0.0 && stage.cost != Cost::ZERO {
+        stage.per_million = stage.cost.each_of(tokens / 1e6);
+    }
 }
 
 /// How a stage is judged.
@@ -344,9 +349,10 @@ pub struct StageFigures {
     pub goodput: Option<f64>,
     /// The target that was missed most.
     pub first_missed: Option<SloTarget>,
-    /// Least and most.
-    pub cost_usd: (f64, f64),
-    pub usd_per_million: Option<f64>,
+    #[serde(flatten)]
+    pub cost: Cost,
+    /// For a million output tokens.
+    pub per_million: Cost,
     pub in_flight: f64,
     /// How late requests left; open loop only.
     pub lag_p50_ms: Option<f64>,

@@ -148,8 +148,7 @@ impl ProbeEstimate {
         for (place, request) in sent.iter().enumerate().filter(|(_, request)| request.attempts > 0) {
             let (_, input, output) =
                 if place == 0 { PING } else { ("", workload.input_tokens, workload.output_tokens) };
-            let cost =
-                if request.unpriced { of_request(input, output, upstream).usd } else { Some(request.cost_usd.1) };
+            let cost = request.cost.max_usd().or_else(|| of_request(input, output, upstream).usd);
             usd = usd.zip(cost).map(|(usd, cost)| usd + cost);
             let asked = (f64::from(input) * INPUT_MARGIN, f64::from(output));
             let failure = request.failure.and_then(FailureKind::from_name);

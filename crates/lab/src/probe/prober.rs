@@ -21,6 +21,7 @@ use crate::verify::fingerprint;
 use photofinish_base::clock::{DAY_US, Instant, micros, wall_micros};
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{Config, FINGERPRINT, PING, ProbeSettings, ProbeWorkload, UpstreamConfig};
+use photofinish_history::estimate::cost::{Cost, CostSum};
 use photofinish_history::estimate::fingerprint::{FirstTokens, changed_now};
 use photofinish_history::estimate::incident;
 use photofinish_history::estimate::interval::quantile;
@@ -66,7 +67,8 @@ pub struct ProbeResult {
     pub input_tokens: Option<i64>,
     pub output_tokens: Option<i64>,
     /// Of all its requests, the ping included.
-    pub cost_usd: Option<f64>,
+    #[serde(flatten)]
+    pub cost: Cost,
 }
 
 impl ProbeResult {
@@ -89,7 +91,7 @@ impl ProbeResult {
             end_to_end_ms: None,
             input_tokens: None,
             output_tokens: None,
-            cost_usd: None,
+            cost: Cost::ZERO,
         }
     }
 }
@@ -142,17 +144,17 @@ impl Prober {
         let today = self.days.of_day(now_us);
         let estimate = ProbeEstimate::of(workload, upstream);
         let reserved = looked.and_then(|()| Ok([today.reserve(estimate)?, self.call.reserve(estimate)?]));
-        let (result, cost) = match reserved {
-            Err(why) => (ProbeResult::new(model, &name, workload, ProbeOutcome::Skipped, Some(why.to_owned())), 0.0),
+        let result = match reserved {
+            Err(why) => ProbeResult::new(model, &name, workload, ProbeOutcome::Skipped, Some(why.to_owned())),
             Ok(reservations) => {
                 let sent = self.send(model, &name, workload, number, scheduled).await;
                 let used = ProbeEstimate::used(&sent, workload, upstream);
                 let usd = used.usd.unwrap_or(0.0);
                 reservations.into_iter().for_each(|reservation| reservation.settle(usd, used.tokens));
-                (self.result(model, &name, workload, &sent, used.usd), usd)
+                self.result(model, &name, workload, &sent)
             }
         };
-        self.client.gateway().recorder().metrics().probe(result.outcome, cost);
+        self.client.gateway().recorder().metrics().probe(result.outcome, &result.cost);
         result
     }
 
@@ -191,14 +193,7 @@ impl Prober {
         sent
     }
 
-    fn result(
-        &self,
-        model: &str,
-        upstream: &str,
-        workload: &ProbeWorkload,
-        sent: &[MeasuredRequest],
-        usd: Option<f64>,
-    ) -> ProbeResult {
+    fn result(&self, model: &str, upstream: &str, workload: &ProbeWorkload, sent: &[MeasuredRequest]) -> ProbeResult {
         let measured = sent.get(1..).unwrap_or_default();
         // Without measured requests the ping failed.
         let failed = if measured.is_empty() { sent.first() } else { measured.iter().find(|one| !one.is_answered()) };
@@ -213,6 +208,8 @@ impl Prober {
             values.sort_unstable_by(f64::total_cmp);
             quantile(&values, 0.5)
         };
+        let mut cost = CostSum::default();
+        sent.iter().for_each(|one| cost.merge(&one.cost));
         let count = |of: fn(&MeasuredRequest) -> Option<f64>| median(of).map(|tokens| tokens as i64);
         ProbeResult {
             requests: measured.len(),
@@ -221,7 +218,7 @@ impl Prober {
             end_to_end_ms: median(|one| Some(one.e2e_us? as f64 / 1e3)),
             input_tokens: count(|one| Some(one.input_tokens? as f64)),
             output_tokens: count(|one| Some(one.output_tokens? as f64)),
-            cost_usd: usd,
+            cost: cost.cost(),
             ..ProbeResult::new(
                 model,
                 upstream,
@@ -245,9 +242,9 @@ impl Prober {
         let prompt = make(prompts, number, upstream);
         let bytes = prompt.bytes;
         let lost = |why, attempts| {
-            let measured =
-                MeasuredRequest { failure: Some(why), unpriced: true, attempts, ..MeasuredRequest::default() };
-            (measured, bytes)
+            // Of attempts without a row nothing is known.
+            let cost = CostSum::of((0..attempts).map(|_| Cost::default()));
+            (MeasuredRequest { failure: Some(why), cost, attempts, ..MeasuredRequest::default() }, bytes)
         };
         let Some(headers) = headers_to(upstream) else { return lost("its name cannot be in a header", 0) };
         let origin = origin(&prompts.workload().name, scheduled);

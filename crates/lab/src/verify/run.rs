@@ -16,6 +16,7 @@ use crate::bench::{LoadClient, patience};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::Price;
+use photofinish_history::estimate::cost::CostSum;
 use photofinish_history::record::{RaceSource, RequestOrigin};
 
 /// The workload of its rows, whose source is `probe`. No workload of the configuration can have this name.
@@ -83,17 +84,17 @@ pub struct Verification {
 pub struct Verifier {
     client: LoadClient,
     max_usd: f64,
-    spent_usd: Mutex<f64>,
+    spent: Mutex<CostSum>,
 }
 
 impl Verifier {
     pub fn new(client: LoadClient, max_usd: f64) -> Verifier {
-        Verifier { client, max_usd, spent_usd: Mutex::new(0.0) }
+        Verifier { client, max_usd, spent: Mutex::default() }
     }
 
-    /// US dollars, at most.
-    pub fn spent_usd(&self) -> f64 {
-        *self.spent_usd.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What all requests cost so far.
+    pub fn spent(&self) -> CostSum {
+        *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Verifies all hosts at once. `told`: hears of each host that is done.
@@ -171,7 +172,7 @@ impl Verifier {
     pub(super) async fn ask(&self, host: &VerifiedHost, members: Map<String, Value>, workload: &str) -> HostReply {
         let mut reply = HostReply::Nothing(String::new());
         for number in 0..TRIES_MAX {
-            if self.spent_usd() >= self.max_usd && host.is_hosted {
+            if self.spent().bounded_usd() >= self.max_usd && host.is_hosted {
                 return HostReply::Nothing("the most that it may cost is reached".to_owned());
             }
             if number > 0 {
@@ -208,7 +209,7 @@ impl Verifier {
             None => None,
         };
         if let Some(measured) = &measured {
-            *self.spent_usd.lock().unwrap_or_else(PoisonError::into_inner) += measured.cost_usd.1;
+            self.spent.lock().unwrap_or_else(PoisonError::into_inner).merge(&measured.cost);
         }
         let failure = measured.as_ref().and_then(|measured| measured.failure);
         match (fetched.refused || failure.is_some(), failure) {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::duty;
 use photofinish_base::clock::{Instant, SECOND_US, wall_micros};
 use photofinish_config::config::{Config, ProbeSettings, ProbeWorkload, UpstreamConfig};
+use photofinish_history::estimate::cost::Cost;
 use photofinish_history::metrics::ProbeOutcome;
 use photofinish_lab::bench::LoadClient;
 use photofinish_lab::probe::{
@@ -102,9 +103,12 @@ async fn probe(
     let result = host.probe(model, upstream, workload, due.slot.cast_unsigned(), scheduled).await;
     schedule.ended(due);
     let (name, why) = (upstream.name(), result.why.as_deref().unwrap_or_default());
-    let (workload, ttft_ms, cost_usd) = (&workload.name, result.ttft_ms, result.cost_usd);
+    let (workload, ttft_ms) = (&workload.name, result.ttft_ms);
+    let Cost { cost_usd_min, cost_usd_max } = result.cost;
     match result.outcome {
-        ProbeOutcome::Answered => tracing::debug!(upstream = name, workload, ttft_ms, cost_usd, "probed"),
+        ProbeOutcome::Answered => {
+            tracing::debug!(upstream = name, workload, ttft_ms, cost_usd_min, cost_usd_max, "probed")
+        }
         outcome => {
             tracing::info!(upstream = name, workload, outcome = outcome.as_str(), why, "a probe was not answered")
         }

@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use super::*;
 use crate::cli::screen::PIPED;
+use photofinish_history::estimate::cost::Cost;
 use photofinish_lab::bench::block::Arrivals;
 use photofinish_lab::bench::measured::SloTarget;
 use photofinish_lab::bench::stage::{StageEnd, quantiles};
@@ -89,7 +90,7 @@ fn curves() -> (RunResult, RunVerdict) {
         users("b/m", 1, 20, 110.0),
         users("a/m", 10, 180, 150.0),
         doubtful,
-        StageFigures { usd_per_million: Some(0.6), ..users("a/m", 50, 190, 900.0) },
+        StageFigures { per_million: Cost::exactly(0.6), ..users("a/m", 50, 190, 900.0) },
         died,
     ];
     let curve = |target: &str, knee_users, most_users| Curve {
@@ -113,7 +114,7 @@ fn curves() -> (RunResult, RunVerdict) {
         not_compared: vec![
             "b/m, 10 users against a/m: not compared: not trusted: the client woke late: p99 9.9 ms".to_owned(),
         ],
-        cost_usd: (0.01, 0.02),
+        cost: Cost::between(0.01, Some(0.02)),
         cut_short: Some("b/m, 50 users: it answers no more: reset".to_owned()),
         ..run(&["a/m", "b/m"], stages)
     };

@@ -1,47 +1,52 @@
 //! What racing cost, in the table and in its legend.
 
 use super::*;
-use photofinish_history::estimate::cost::CostBasis;
+use photofinish_history::record::RaceSource;
 
-#[tokio::test]
-async fn what_losers_cost_is_a_bound() {
-    let mut lost = sample::lost(0, 90_000);
-    lost.cost_usd_min = Some(0.002);
-    let batch = vec![Record::Race(Box::new(sample::race(0))), attempt(sample::won(0)), attempt(lost)];
-    let (_directory, path, _store) = store_with(batch).await;
-    let found = objects(&path, "--by model").await;
-    let names = ["cost_usd", "extra_cost_usd", "cost_basis"];
-    assert_eq!(columns(&found, &names), [[&json!(0.0145), &json!(0.002), &json!("at_least")]]);
-    let text = shown(&path, "--wide --by model", WIDE).await;
-    assert!(text.contains("≥ $0.0145  ≥ $0.002000"), "{text}");
+/// A race with a loser of this cost.
+fn with_loser(cost_usd_min: Option<f64>, cost_usd_max: Option<f64>) -> Vec<Record> {
+    let won = AttemptRecord { cost_usd_min: Some(0.0124), cost_usd_max: Some(0.0126), ..sample::won(0) };
+    let lost = AttemptRecord { cost_usd_min, cost_usd_max, ..sample::lost(0, 90_000) };
+    let race = RaceRecord { rescued_by: None, ..sample::race(0) };
+    vec![Record::Race(Box::new(race)), attempt(won), attempt(lost)]
 }
 
 #[tokio::test]
-async fn what_losers_cost_is_told_between_bounds_and_why_it_is_not() {
-    let lost = |cost: (Option<f64>, CostBasis, Option<f64>, Option<f64>)| {
-        let mut lost = sample::lost(0, 90_000);
-        (_, _, lost.cost_usd_min, lost.cost_usd_max) = cost;
-        vec![Record::Race(Box::new(sample::race(0))), attempt(sample::won(0)), attempt(lost)]
-    };
-    use CostBasis::{AtLeast, AtMost, Unknown};
+async fn what_racing_cost_is_told_between_bounds_and_why_it_is_not() {
     for (cost, cells, words) in [
-        ((Some(0.002), AtLeast, Some(0.002), Some(0.005)), "$0.0145–0.0175  $0.002000–0.005000", None),
-        ((Some(0.005), AtMost, Some(0.0), Some(0.005)), "$0.0125–0.0175  ≤ $0.005000", None),
-        ((Some(0.002), AtLeast, Some(0.002), None), "≥ $0.0145  ≥ $0.002000", Some("1 attempt without a token count")),
-        ((None, Unknown, Some(0.0), None), "≥ $0.0125  –", Some("1 attempt without a token count")),
-        ((None, Unknown, None, None), "≥ $0.0125  –", Some("1 attempt without a price")),
+        ((Some(0.002), Some(0.005)), "$0.0144–0.0176 $0.0020–0.0050", None),
+        ((Some(0.0), Some(0.005)), "$0.0124–0.0176 $0–0.0050", None),
+        ((Some(0.002), None), "$0.014 or more $0.002 or more", Some("1 attempt without an upper bound")),
+        ((Some(0.0), None), "$0.012 or more $0 or more", Some("1 attempt without an upper bound")),
+        ((None, None), "$0.012 or more unknown", Some("1 attempt without a price")),
     ] {
-        let (_directory, path, _store) = store_with(lost(cost)).await;
+        let (_directory, path, _store) = store_with(with_loser(cost.0, cost.1)).await;
         let found = objects(&path, "--by model").await;
-        let names = ["extra_cost_usd", "extra_cost_basis", "extra_cost_usd_min", "extra_cost_usd_max"];
-        let (usd, basis, min, max) = cost;
-        assert_eq!(columns(&found, &names), [[&json!(usd), &json!(basis.as_str()), &json!(min), &json!(max)]]);
-        let text = shown(&path, "--wide --by model", WIDE).await;
-        assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(&cells.replace("  ", " ")), "{text}");
-        let legend = text.replace('\n', " ");
-        for reason in ["without a token count", "without a price"] {
-            assert_eq!(legend.contains(reason), words.is_some_and(|words| words.ends_with(reason)), "{text}");
+        let names = ["extra_cost_usd_min", "extra_cost_usd_max"];
+        assert_eq!(columns(&found, &names), [[&json!(cost.0), &json!(cost.1)]]);
+        let text = joined(&shown(&path, "--wide --by model", WIDE).await);
+        assert!(text.contains(cells), "{text}");
+        for reason in ["without an upper bound", "without a price"] {
+            assert_eq!(text.contains(reason), words.is_some_and(|words| words.ends_with(reason)), "{text}");
         }
-        assert!(words.is_none_or(|words| legend.contains(words)), "{text}");
+        assert!(words.is_none_or(|words| text.contains(words)), "{text}");
     }
+    let (_directory, path, _store) = store_with(with_loser(Some(0.002), Some(0.005))).await;
+    let text = joined(&shown(&path, "", WIDE).await);
+    assert!(text.contains("Cost: $0.0144–0.0176, of it racing $0.0020–0.0050 (14 to 29 %)."), "{text}");
+}
+
+#[tokio::test]
+async fn a_shadow_is_no_attempt_and_costs() {
+    let mut rows = with_loser(Some(0.002), Some(0.002));
+    let of = AttemptRecord { cost_usd_min: Some(0.5), cost_usd_max: Some(0.5), ..sample::won(1) };
+    let shadow = AttemptRecord { provider: "newcomer".into(), ..of };
+    rows.push(Record::Race(Box::new(sample::race_of(RaceSource::Shadow, 1))));
+    rows.push(attempt(AttemptRecord { race_id: sample::race_of(RaceSource::Shadow, 1).race_id, ..shadow }));
+    let (_directory, path, _store) = store_with(rows).await;
+    let found = objects(&path, "").await;
+    let names = ["upstream", "attempts", "extra_cost_usd_min", "extra_cost_usd_max"];
+    assert_eq!(columns(&found, &names)[2], [&json!("newcomer/llama-70b"), &json!(0), &json!(0.5), &json!(0.5)]);
+    let alone = objects(&path, "--source shadow").await;
+    assert_eq!(columns(&alone, &names), [[&json!("newcomer/llama-70b"), &json!(1), &json!(0.5), &json!(0.5)]]);
 }

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::estimate::cost::Cost;
-use crate::estimate::cost::CostBasis;
 use crate::estimate::facts::RequestFacts;
 use crate::estimate::goodput::{RequestOutcomes, SloTargets};
 use crate::estimate::survival::Observation;
@@ -20,13 +19,13 @@ fn served(race: u64) -> AttemptFacts<'static> {
         in_flight_upstream: 0,
         outcome: AttemptOutcome::Won,
         failure: None,
-        loser: None,
+        racing: None,
         ttft: Some(Observation { time_us: 100_000, event: true, audit: None }),
         whole: None,
         tpot_us: Some(50_000.0),
         at_once: false,
         output_tokens: Some(40),
-        cost: Cost { cost_usd_min: Some(0.01), cost_usd_max: Some(0.01) },
+        cost: Cost::exactly(0.01),
         request: Some(request(Some(true), RaceOutcome::Ok, Some(101_000))),
     }
 }
@@ -48,11 +47,11 @@ fn request(served: Option<bool>, outcome: RaceOutcome, client_ttft_us: Option<i6
 fn lost(race: u64) -> AttemptFacts<'static> {
     AttemptFacts {
         outcome: AttemptOutcome::Lost,
-        loser: Some(LoserKind::Raced),
+        racing: Some(RacingKind::Cut),
         ttft: Some(Observation { time_us: 90_000, event: false, audit: None }),
         tpot_us: None,
         output_tokens: Some(3),
-        cost: Cost { cost_usd_min: Some(0.002), cost_usd_max: Some(0.005) },
+        cost: Cost::between(0.002, Some(0.005)),
         request: Some(request(Some(false), RaceOutcome::Ok, Some(101_000))),
         ..served(race)
     }
@@ -97,7 +96,7 @@ fn a_stored_summary_tells_the_same() {
     let cut = AttemptFacts {
         whole: seen(700_000, false),
         outcome: AttemptOutcome::Lost,
-        loser: Some(LoserKind::Late),
+        racing: Some(RacingKind::Late),
         ..plain
     };
     let all = [plain, cut, served(1), lost(1), served(2), failed(3), failed(3), late, slow, once, burst, broke, left];
@@ -110,13 +109,12 @@ fn a_stored_summary_tells_the_same() {
         assert_eq!(summary.failures().collect::<Vec<_>>(), [(FailureKind::RateLimited, 2)]);
         assert_eq!((summary.ttft.seen, summary.ttft.censored, summary.without_speed()), (8, 1, 2));
         assert_eq!((summary.whole.seen, summary.whole.censored), (1, 1));
-        assert_eq!((summary.cost.usd(), summary.cost.basis()), (Some(0.102), CostBasis::AtLeast));
-        assert_eq!((summary.extra_cost().usd(), summary.extra_cost().basis()), (Some(0.012), CostBasis::AtLeast));
-        assert_eq!((summary.cost.max_usd(), summary.extra_cost().max_usd()), (None, Some(0.015)));
-        let by_kind = LoserKind::ALL.map(|kind| summary.cost_of_losers(kind).usd());
+        assert_eq!(summary.cost.cost(), Cost::between(0.102, None));
+        assert_eq!(summary.extra_cost().cost(), Cost::between(0.012, Some(0.015)));
+        let by_kind = RacingKind::ALL.map(|kind| summary.racing(kind).cost().cost_usd_min.unwrap());
         assert_eq!(summary.inputs, [11, 0, 0, 0, 0], "of all whose request has a row");
-        assert_eq!(by_kind, [Some(0.002), Some(0.01), Some(0.0), Some(0.0), Some(0.0)]);
-        assert_eq!((summary.cost.unpriced(), summary.cost.uncounted()), (2, 0));
+        assert_eq!(by_kind, [0.002, 0.01, 0.0, 0.0, 0.0, 0.0, 0.0]);
+        assert_eq!((summary.cost.unpriced(), summary.cost.open()), (2, 0));
         assert_eq!((summary.tokens_served, summary.tokens_lost), (8 * 40 - 39, 3 + 80));
         assert_eq!(summary.client_ttft.count, 8);
     }

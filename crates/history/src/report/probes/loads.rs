@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::public_names::PublicNames;
+use crate::estimate::cost::Cost;
 use crate::estimate::interval::{InsufficientSample, insufficient_for_p99};
 use crate::report::runs;
 use crate::store::{ReadError, RunFilter, StoreReader};
@@ -27,7 +28,8 @@ pub struct MeasuredLoad {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
     pub trust: Option<String>,
-    pub cost_usd: Option<f64>,
+    #[serde(flatten)]
+    pub cost: Cost,
     pub levels: Vec<LoadLevel>,
     pub found: Vec<FoundGoodput>,
 }
@@ -116,7 +118,7 @@ fn load(run: &Map<String, Value>) -> Option<MeasuredLoad> {
         workload: result["workload"]["name"].as_str().unwrap_or("requests").to_owned(),
         machine: text("machine"),
         trust: text("trust"),
-        cost_usd: run.get("cost_usd_max").and_then(Value::as_f64),
+        cost: runs::cost(&run["result"]),
         levels: items("stages").map(level).collect(),
         found: items("found").map(found).collect(),
     };

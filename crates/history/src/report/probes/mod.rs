@@ -13,7 +13,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::question::{TimePoint, moment, time};
-use crate::estimate::cost::CostSum;
+use crate::estimate::cost::{Cost, CostSum};
 use crate::estimate::facts::MeasuredAttempt;
 use crate::estimate::interval::{quantile, quantile_ranks};
 use crate::estimate::speed::SHORT_ANSWER;
@@ -64,9 +64,9 @@ pub struct ProbeReport {
     pub pings: Vec<PingedUpstream>,
     /// Probes that were not sent, by model: no upstream was left, or the gateway had no room.
     pub skipped: BTreeMap<String, usize>,
-    /// What all probes cost, with their pings: no less than this, and no more; null where nothing bounds it.
-    pub cost_usd_min: Option<f64>,
-    pub cost_usd_max: Option<f64>,
+    /// What all probes cost, with their pings.
+    #[serde(flatten)]
+    pub cost: Cost,
     /// The last runs of benchmarks, newest first.
     pub loads: Vec<MeasuredLoad>,
 }
@@ -116,8 +116,8 @@ pub fn ask(
     })?;
     let step_us = if window_us > SINGLE_UP_TO_US { DAY_US } else { HOUR_US };
     let by_hour = window_us >= HOURS_FROM_US;
-    let costs = || samples.values().chain(pings.values()).map(ProbeSamples::cost);
-    let (cost_usd_min, cost_usd_max) = (costs().map(|cost| cost.0).sum(), costs().map(|cost| cost.1).sum());
+    let mut cost = CostSum::default();
+    samples.values().chain(pings.values()).for_each(|samples| cost.merge(&samples.cost));
     let mut names = question.public.then(|| PublicNames::new(&config.catalogue));
     let upstreams = samples.into_iter().map(|((model, workload, upstream), samples)| {
         let named = match &mut names {
@@ -150,8 +150,7 @@ pub fn ask(
         upstreams,
         pings,
         skipped,
-        cost_usd_min,
-        cost_usd_max,
+        cost: cost.cost(),
         loads,
     })
 }
@@ -173,9 +172,9 @@ pub struct ProbedUpstream {
     pub failures: BTreeMap<String, usize>,
     /// Answered with less than 80 % of the tokens that were asked for.
     pub short: usize,
-    /// What its probes cost: no less than this, and no more; null where nothing bounds it.
-    pub cost_usd_min: Option<f64>,
-    pub cost_usd_max: Option<f64>,
+    /// What its probes cost.
+    #[serde(flatten)]
+    pub cost: Cost,
     pub ttft_ms: ProbedFigure,
     pub tok_s: ProbedFigure,
     /// From dispatch to the last token.
@@ -302,11 +301,6 @@ impl ProbeSamples {
         }
     }
 
-    /// The bounds.
-    pub fn cost(&self) -> (Option<f64>, Option<f64>) {
-        (self.cost.min_usd(), self.cost.max_usd())
-    }
-
     pub fn pings(mut self, (model, upstream): (String, String)) -> PingedUpstream {
         self.end_probe();
         let ttft_ms = sorted(self.ttft_ms.iter().map(|(_, value)| *value));
@@ -330,7 +324,6 @@ impl ProbeSamples {
         by_hour: bool,
     ) -> ProbedUpstream {
         self.end_probe();
-        let (cost_usd_min, cost_usd_max) = self.cost();
         ProbedUpstream {
             model,
             workload,
@@ -339,8 +332,7 @@ impl ProbeSamples {
             failed: self.failed,
             failures: self.failures,
             short: self.short,
-            cost_usd_min,
-            cost_usd_max,
+            cost: self.cost.cost(),
             ttft_ms: figure(&self.ttft_ms, step_us, by_hour),
             tok_s: figure(&self.tok_s, step_us, by_hour),
             end_to_end_ms: figure(&self.end_to_end_ms, step_us, by_hour),

@@ -100,7 +100,7 @@ fn failures_short_answers_and_probes_that_were_not_sent_are_told_apart() {
     assert_eq!(report.skipped, [("llama-3.3-70b".to_owned(), 1)].into());
     assert_eq!(upstream.ttft_ms.samples, 2);
     let cost = 5.0 * sample::won(0).cost_usd_max.unwrap();
-    assert!((report.cost_usd_max.unwrap() - cost).abs() < 1e-9, "{report:?}");
+    assert!((report.cost.cost_usd_max.unwrap() - cost).abs() < 1e-9, "{report:?}");
 }
 
 /// Three probes of ten at once, each with its ping; one request of the last one failed.

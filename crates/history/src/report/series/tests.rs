@@ -102,7 +102,7 @@ fn figure(metric: Metric, tail: bool, figures: &GroupFigures) -> (Option<f64>, O
         Metric::TokS => (figures.tok_s[place], None, figures.tok_s_samples),
         Metric::Goodput => (figures.goodput, None, figures.requests),
         Metric::Failures => (Some(figures.failures as f64 / figures.attempts as f64), None, figures.attempts),
-        Metric::Cost => (figures.cost.usd(), None, figures.attempts),
+        Metric::Cost => (figures.cost.min_usd(), None, figures.attempts),
     }
 }
 
@@ -137,7 +137,7 @@ fn agree(path: &std::path::Path, metric: Metric, by: &str, tail: bool) -> usize 
         let stats = stats::ask(&reader, &question, NOW).unwrap();
         let group = stats.groups.iter().find(|group| group.keys == keys).unwrap();
         assert_eq!((point.value, point.over, point.samples), figure(metric, tail, group), "{metric:?} {keys:?}");
-        assert_eq!(point.cost, (metric == Metric::Cost).then_some(group.cost));
+        assert_eq!(point.cost, (metric == Metric::Cost).then_some(group.cost.cost()));
         compared += 1;
     }
     compared
@@ -345,9 +345,9 @@ async fn points_have_the_names_of_the_contract() {
         "ttft_ms": 100.0, "samples": 1, "firm": false });
     assert_eq!(points, json!([lost, won]));
     let (names, points) = asked("--every 1h --metric cost --by user");
-    assert_eq!(names, "user,start,span_s,cost_usd,cost_basis,cost_usd_min,cost_usd_max,samples,firm");
-    let alice = json!({ "user": "alice", "start": start, "span_s": 3_355, "cost_usd": 0.0125, "cost_basis": "at_least",
-        "cost_usd_min": 0.0125, "cost_usd_max": null, "samples": 2, "firm": true });
+    assert_eq!(names, "user,start,span_s,cost_usd_min,cost_usd_max,samples,firm");
+    let alice = json!({ "user": "alice", "start": start, "span_s": 3_355, "cost_usd_min": 0.0124,
+        "cost_usd_max": null, "samples": 2, "firm": true });
     assert_eq!(points[1], alice);
     assert_eq!(points[0]["user"], Value::Null);
     let (names, points) = asked("--metric failures --by concurrency");

@@ -104,6 +104,14 @@ fn asked(reader: &StoreReader, by: &str) -> UsageAnswer {
     usage::ask(reader, &question, world::NOW_US).unwrap()
 }
 
+/// Not the answer: see `estimate::racing`.
+const RACING: &str = "CASE WHEN attempt.outcome = 'drained' THEN 1 \
+    WHEN attempt.ordinal IN (race.winner, race.rescued_by) THEN 0 \
+    WHEN attempt.outcome = 'lost' OR race.winner IS NOT NULL OR race.rescued_by IS NOT NULL THEN 1 \
+    ELSE attempt.outcome IN ('client_gone', 'shutdown', 'shed') AND EXISTS ( \
+        SELECT 1 FROM attempt AS before WHERE before.race_id = attempt.race_id AND before.ordinal < attempt.ordinal \
+            AND before.outcome IN ('client_gone', 'shutdown', 'shed')) END";
+
 /// To the nano-dollar, by SQL of its own; and as far as roll-ups know it, when the rows are gone.
 #[tokio::test]
 async fn usage_is_the_sum_of_the_rows() {
@@ -127,11 +135,10 @@ async fn usage_is_the_sum_of_the_rows() {
     ] {
         let sql = format!(
             "SELECT {columns}, count(*), \
-                    CAST(round(sum(CAST(round(coalesce(cost.cost_usd_min, 0.0) * 1e12) AS INTEGER)) / 1e3) AS INTEGER), \
-                    CAST(round(sum(CASE WHEN cost.extra \
-                             THEN CAST(round(coalesce(cost.cost_usd_min, 0.0) * 1e12) AS INTEGER) ELSE 0 END) / 1e3) AS INTEGER) \
-             FROM attempt JOIN (SELECT race_id, ordinal, cost_usd_min, extra FROM attempt_cost) AS cost \
-                 USING (race_id, ordinal) LEFT JOIN race ON race.race_id = attempt.race_id \
+                    CAST(round(sum(CAST(round(coalesce(cost_usd_min, 0.0) * 1e12) AS INTEGER)) / 1e3) AS INTEGER), \
+                    CAST(round(sum(CASE WHEN {RACING} \
+                             THEN CAST(round(coalesce(cost_usd_min, 0.0) * 1e12) AS INTEGER) ELSE 0 END) / 1e3) AS INTEGER) \
+             FROM attempt LEFT JOIN race ON race.race_id = attempt.race_id \
              WHERE coalesce(source, 'client') = 'client' \
              GROUP BY 1 ORDER BY 1"
         );

@@ -57,7 +57,7 @@ pub fn counts(stats: &Stats) -> Vec<String> {
         let GroupFigures { ttft, whole, tok_s_samples, requests, attainment, client_ttft_samples, .. } = figures;
         let GroupFigures { without_speed, without_verdict, .. } = figures;
         let costs = [&figures.cost, &figures.extra_cost];
-        let costs = costs.map(|cost| (*cost, cost.usd(), cost.basis(), cost.min_usd(), cost.max_usd()));
+        let costs = costs.map(|cost| (*cost, cost.cost()));
         let [effective, whole_effective] = [ttft, whole].map(|times| (times.effective * 1e6).round());
         let (ttft_samples, whole_samples) = (ttft.samples, whole.samples);
         format!(

@@ -214,19 +214,18 @@ async fn a_query_that_takes_too_long_is_stopped() {
 #[tokio::test]
 async fn costs_lie_between_bounds() {
     use crate::estimate::cost::{Cost, CostSum};
-    let of = |cost_usd_min, cost_usd_max| Cost { cost_usd_min, cost_usd_max };
     let costs = [
-        of(Some(1.0), Some(1.0)),
-        of(Some(3.0), None),
-        of(Some(4.0), Some(6.0)),
-        of(Some(0.0), Some(6.0)),
-        of(None, None),
-        of(Some(0.0), None),
+        Cost::exactly(2.0),
+        Cost::between(4.0, Some(6.0)),
+        Cost::between(0.0, Some(6.0)),
+        Cost::between(0.0, None),
+        Cost { cost_usd_min: None, cost_usd_max: None },
     ];
     // Each attempt as the loser of a separate race, and all of them in one race.
     let mut races: Vec<Vec<Cost>> = costs.iter().map(|cost| vec![*cost]).collect();
     races.extend([costs.to_vec(), Vec::new()]);
     let (_directory, path, store) = new_store().await;
+    let won = |n| AttemptRecord { cost_usd_min: Some(0.0125), cost_usd_max: Some(0.0125), ..sample::won(n) };
     for (n, costs) in (0..).zip(&races) {
         let losers = (1..).zip(costs).map(|(ordinal, cost)| AttemptRecord {
             ordinal,
@@ -234,7 +233,7 @@ async fn costs_lie_between_bounds() {
             cost_usd_max: cost.cost_usd_max,
             ..sample::lost(n, 90_000)
         });
-        let rows: Vec<Record> = losers.map(attempt).chain([race(sample::race(n)), attempt(sample::won(n))]).collect();
+        let rows: Vec<Record> = losers.map(attempt).chain([race(sample::race(n)), attempt(won(n))]).collect();
         store.write(&rows).unwrap();
     }
     let sql =
@@ -243,7 +242,7 @@ async fn costs_lie_between_bounds() {
     let found: Vec<Bounds> = sqlx::query_as(sql).fetch_all(&mut plain(&path).await).await.unwrap();
     let sums = races.iter().map(|costs| {
         let (mut all, mut extra) = (CostSum::default(), CostSum::default());
-        all.add(&Cost::of(&sample::won(0)));
+        all.add(&Cost::of(&won(0)));
         for cost in costs {
             all.add(cost);
             extra.add(cost);

@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use super::*;
 use photofinish_base::clock::{DAY_US, HOUR_US, micros, signed_micros_between};
 use photofinish_config::config::{ProbeWorkload, UpstreamConfig, parse};
+use photofinish_history::estimate::cost::Cost;
 use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, sample};
 use photofinish_history::store::{Record, Store, StoreReader};
 use photofinish_lab::probe::{ProbeResult, last_moments};
@@ -152,7 +153,7 @@ impl ProbeHost for FakeHost {
             end_to_end_ms: None,
             input_tokens: None,
             output_tokens: None,
-            cost_usd: None,
+            cost: Cost::ZERO,
         }
     }
 }

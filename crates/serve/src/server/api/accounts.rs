@@ -177,9 +177,10 @@ fn standing(level: &LevelName, limits: &Limits, of: &LevelUse) -> Value {
 
 pub async fn usage(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
     let problem = |question: &UsageQuestion, now_us| question.window.problem(now_us);
-    super::questions::ask((site, client, uri), problem, |reader, question, now_us| {
+    let live = site.gateway.live();
+    super::questions::ask((site, client, uri), problem, move |reader, question, now_us| {
         let answer = usage::ask(reader, question, now_us).map_err(unread)?;
-        Ok(with_source(json_answer(answer.json().to_string()), answer.rolled_until))
+        Ok(with_source(json_answer(answer.json(&live.config).to_string()), answer.rolled_until))
     })
     .await
 }

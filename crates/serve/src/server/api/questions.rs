@@ -85,9 +85,10 @@ pub async fn distribution(State(site): State<ServedPaths>, client: Client, uri: 
 
 pub async fn costs(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
     let problem = |question: &CostsQuestion, now_us| question.window.problem(now_us);
-    ask((site, client, uri), problem, |reader, question, now_us| {
+    let live = site.gateway.live();
+    ask((site, client, uri), problem, move |reader, question, now_us| {
         let answer = costs::ask(reader, question, now_us).map_err(unread)?;
-        Ok(with_source(json(answer.json().to_string()), answer.rolled_until))
+        Ok(with_source(json(answer.json(&live.config).to_string()), answer.rolled_until))
     })
     .await
 }

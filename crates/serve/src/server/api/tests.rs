@@ -206,7 +206,7 @@ async fn answers_are_as_the_document_says() {
     assert_fits(&document, answer_of(&document, "/api/distribution"), &curves, "curves");
     for by in ["day", "model", "user", "upstream"] {
         let question: costs::CostsQuestion = from_pairs(&pairs("by", by)).unwrap();
-        let answer = costs::ask(&reader, &question, now_us).unwrap().json();
+        let answer = costs::ask(&reader, &question, now_us).unwrap().json(&no_providers());
         assert!(answer["groups"][0].get(by).is_some() && answer["total"]["attempts"] == 9, "{answer}");
         assert_fits(&document, answer_of(&document, "/api/costs"), &answer, by);
     }
@@ -241,6 +241,10 @@ async fn answers_are_as_the_document_says() {
     described("Attempt", &whole["attempts"][0]);
 }
 
+fn no_providers() -> photofinish_config::config::Config {
+    photofinish_config::config::parse("", "config.toml".as_ref(), &|_| None).unwrap()
+}
+
 #[tokio::test]
 async fn usage_keys_and_their_audit_are_as_the_document_says() {
     use crate::accounts::{AccountAction, AccountRequest};
@@ -251,7 +255,7 @@ async fn usage_keys_and_their_audit_are_as_the_document_says() {
     let reader = StoreReader::open(&path).unwrap();
     for by in ["user", "team", "key", "model"] {
         let question: UsageQuestion = from_pairs(&[("by".to_owned(), by.to_owned())]).unwrap();
-        let answer = usage::ask(&reader, &question, sample::STARTED_AT + 60_000_000).unwrap().json();
+        let answer = usage::ask(&reader, &question, sample::STARTED_AT + 60_000_000).unwrap().json(&no_providers());
         assert!(answer["groups"][0].get(by).is_some() && answer["total"]["attempts"] == 9, "{answer}");
         assert_fits(&document, answer_of(&document, "/api/usage"), &answer, by);
     }

@@ -29,15 +29,35 @@ export function Quantile({ group, name }) {
 /** What something cost: an amount, or the bounds of it, as in \`stats\`.
  * @param {{ least: number | null | undefined, most: number | null | undefined }} props */
 export function Cost({ least, most }) {
-  if (least === null || least === undefined) return html`<span class="quiet" title="no price is known">–</span>`;
+  if (least === null || least === undefined) return html`<span class="quiet" title="no price is known">unknown</span>`;
   return html`<data value=${String(least)} title=${`from ${least} to ${most ?? "?"} USD`}>${costText(least, most)}</data>`;
 }
 
-/** @param {number | null | undefined} least @param {number | null | undefined} most */
+/** With the digits that it can bear: as \`Cost\` of the program writes it. @param {number | null | undefined} least @param {number | null | undefined} most */
 export function costText(least, most) {
-  if (least === null || least === undefined) return "–";
-  const [low, high] = [dollars(least), most === null || most === undefined ? null : dollars(most)];
-  return high === null ? `≥ $${low}` : low === high ? `$${low}` : least === 0 ? `≤ $${high}` : `$${low}–${high}`;
+  if (least === null || least === undefined) return "unknown";
+  if (most === null || most === undefined) return `$${dollars(least)} or more`;
+  // Two digits of what is uncertain, and three of the amount.
+  const decimals = Math.min(decimalsFor(most - least, 2), Math.max(2, decimalsFor(most, 3)));
+  const [low, high] = [least, most].map((usd) => amount(usd, decimals === 1 ? 2 : decimals));
+  return low === high ? `$${dollars(most)}` : `$${low}–${high}`;
+}
+
+const DECIMALS = 12;
+
+/** Decimals with which an amount has so many digits. @param {number} usd @param {number} digits */
+function decimalsFor(usd, digits) {
+  let decimals = 0;
+  // A difference of two decimal numbers may be a little less than it is.
+  while (decimals < DECIMALS && usd * 10 ** decimals < 10 ** (digits - 1) * (1 - 1e-9)) decimals += 1;
+  return decimals;
+}
+
+/** @param {number} usd @param {number} decimals */
+function amount(usd, decimals) {
+  if (usd === 0) return "0";
+  const power = 10 ** decimals;
+  return (Math.round(usd * power) / power).toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 }
 
 /** A share of a sum, by the bounds of both; empty where nothing can be said.
@@ -48,12 +68,10 @@ export function shareOf(part, rest) {
   return low === high ? low : `${low} to ${high}`;
 }
 
-/** Two digits that matter below a dollar, cents above. @param {number} usd */
+/** Two digits that matter below a dollar, cents above, dollars from a thousand on. @param {number} usd */
 export function dollars(usd) {
-  const size = Math.abs(usd);
-  if (size === 0) return "0";
-  if (size >= 1) return usd.toLocaleString("en-US", size >= 1000 ? { maximumFractionDigits: 0 } : { minimumFractionDigits: 2, maximumFractionDigits: 2 });
-  return Number(usd.toPrecision(2)).toFixed(Math.min(12, Math.max(2, 1 - Math.floor(Math.log10(size)))));
+  const text = amount(usd, usd >= 1000 ? 0 : Math.max(2, decimalsFor(usd, 2)));
+  return text.replace(/(\.\d\d\d*?)0+$/, "$1");
 }
 
 /** A rate in the unit in which it is 1 or more. @param {number} second */

@@ -1,6 +1,6 @@
 // What happened in a race, in one sentence or a few: only what its rows say.
 import { time } from "./chart.js";
-import { dollars } from "./figures.js";
+import { costText } from "./figures.js";
 import { isolated, shortened } from "./names.js";
 
 /** @param {any} row a time of an attempt, in ms since the request was read @param {string} name */
@@ -63,14 +63,12 @@ function saved(race, attempts, winner, name) {
   return [end === null ? "what racing saved is not known" : `${name(first)}, the first of the plan, had no token when it was cut off at ${time(end)}, so what racing saved is not known`];
 }
 
-/** What the losers cost. @param {any[]} attempts */
+/** What racing cost: its attempts, as the API names them. @param {any[]} attempts */
 function paid(attempts) {
-  const losers = attempts.filter((row) => row.outcome === "lost" || row.outcome === "drained");
-  const priced = losers.filter((row) => row.cost_usd_min !== null);
+  const racing = attempts.filter((row) => row.racing !== null);
+  const priced = racing.filter((row) => row.cost_usd_min !== null);
   if (priced.length === 0) return "";
-  const low = priced.reduce((sum, row) => sum + row.cost_usd_min, 0);
-  const high = priced.length === losers.length && losers.every((row) => row.cost_usd_max !== null) ? losers.reduce((sum, row) => sum + row.cost_usd_max, 0) : null;
-  if (high === 0) return "racing cost nothing";
-  if (high === low) return `racing cost $${dollars(low)}`;
-  return low === 0 && high !== null ? `racing cost at most $${dollars(high)}` : `racing cost at least $${dollars(low)}${high === null ? "" : `, at most $${dollars(high)}`}`;
+  const least = priced.reduce((sum, row) => sum + row.cost_usd_min, 0);
+  const most = priced.length === racing.length && racing.every((row) => row.cost_usd_max !== null) ? racing.reduce((sum, row) => sum + row.cost_usd_max, 0) : null;
+  return most === 0 ? "racing cost nothing" : `racing cost ${costText(least, most)}`;
 }

@@ -2,7 +2,7 @@
 import { html } from "../lib/html.js";
 import { here, link, useChoices } from "../lib/address.js";
 import { question, useAnswer, useApi } from "../lib/api.js";
-import { dollars, Figure, moment, percent, short } from "../lib/figures.js";
+import { Cost, costText, Figure, moment, percent, short } from "../lib/figures.js";
 import { isolated } from "../lib/names.js";
 import { Plots } from "../lib/plot.js";
 import { Answer } from "../lib/states.js";
@@ -33,7 +33,7 @@ function List() {
     { name: "target", title: "Target", cell: (/** @type {any} */ run) => html`<span class="mono">${run.target}</span>` },
     { name: "began", title: "Began (UTC)", cell: (/** @type {any} */ run) => moment(run.started_at) },
     { name: "trust", title: "Trust", cell: (/** @type {any} */ run) => html`<${Trust} run=${run} />` },
-    { name: "cost", title: "Cost", number: true, cell: (/** @type {any} */ run) => (run.cost_usd_max === null ? html`<span class="quiet" title="not known">–</span>` : html`<data value=${String(run.cost_usd_max)} title=${`${run.cost_usd_max} USD`}>$${dollars(run.cost_usd_max)}</data>`) },
+    { name: "cost", title: "Cost", number: true, cell: (/** @type {any} */ run) => html`<${Cost} least=${run.cost_usd_min} most=${run.cost_usd_max} />` },
   ];
   const none = html`No run yet. A benchmark is a command; it costs what its requests cost:<pre class="command">photofinish bench PROVIDER/MODEL --max-cost 1</pre>`;
   const to = (/** @type {string} */ place) => link("benchmarks", { before: place });
@@ -56,7 +56,7 @@ function Run({ id }) {
   const asked = useAnswer(`/api/runs/${encodeURIComponent(id)}`);
   const run = /** @type {any} */ (asked.data);
   return html`<p><a href=${link("benchmarks")}>Benchmarks</a></p><h1>Run ${run?.label ?? html`<span class="mono">${id}</span>`}</h1>
-    <${Answer} asked=${asked}>${run && html`<p><span class="mono">${run.target}</span>, ${moment(run.started_at)} UTC${run.machine ? `, on ${run.machine}` : ""}${run.cost_usd_max === null ? "" : `, $${dollars(run.cost_usd_max)}`}: <${Trust} run=${run} />.</p>
+    <${Answer} asked=${asked}>${run && html`<p><span class="mono">${run.target}</span>, ${moment(run.started_at)} UTC${run.machine ? `, on ${run.machine}` : ""}${(run.cost_usd_min ?? null) === null ? "" : `, ${costText(run.cost_usd_min, run.cost_usd_max)}`}: <${Trust} run=${run} />.</p>
       ${!run.result?.stages ? html`<${Raw} run=${run} />` : html`<${Found} result=${run.result} />`}`}<//>
     <h2>The same elsewhere</h2><pre class="command">curl '${location.origin}${here(question(`/api/runs/${id}`))}'</pre>`;
 }

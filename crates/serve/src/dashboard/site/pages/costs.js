@@ -13,14 +13,16 @@ import { Table } from "../lib/table.js";
 /** Days that are drawn, the newest. */
 const DAYS = 92;
 const BY = [["day", "day"], ["model", "model"], ["user", "user"], ["upstream", "upstream"]];
-/** Members of the answer, what they are called, and what they are. @type {[string, string, string][]} */
+/** Members of the answer, what they are called, and what they are; all but the first are racing. @type {[string, string, string][]} */
 const PARTS = [
-  ["answers", "Single attempts", "attempts that did not lose, failed ones included: what one attempt for each request would cost"],
-  ["cut", "Extras at once", "losers that started with the first and were cut off"],
-  ["late", "Extras later", "losers that started because others were late or failed, and were cut off"],
-  ["looks", "Looks", "losers that their request drew, so that upstreams can be compared"],
-  ["audits", "Audits", "losers that ran on to be measured: audits, revisits and trials"],
-  ["drains", "Drains", "losers that were read to their end, because their provider bills a cancelled answer in full"],
+  ["answers", "Answers", "attempts that were the answer, and those of requests that nobody answered"],
+  ["cut", "Extras at once", "racing: started with the first, and cut off"],
+  ["late", "Extras later", "racing: started because others were late or failed, and cut off"],
+  ["looks", "Looks", "racing: drawn by the request, so that upstreams can be compared"],
+  ["audits", "Audits", "racing: ran on to be measured: audits, revisits and trials"],
+  ["drains", "Drains", "racing: read to the end, because the provider bills a cancelled answer in full"],
+  ["failed", "Failed", "racing: failed, and another attempt answered"],
+  ["shadows", "Shadows", "racing: the request once more at a newcomer"],
 ];
 
 export function Costs() {
@@ -30,12 +32,14 @@ export function Costs() {
   const gains = useApi("/api/stats", { ...windowOf(choices), compare: "true" }, 30);
   const groups = asked.data?.groups ?? [];
   const total = /** @type {any} */ (asked.data?.total);
-  const parts = PARTS.filter(([name]) => total?.[name]);
+  const parts = PARTS.filter(([name]) => total?.[name] && (!["failed", "shadows"].includes(name) || total[name].cost_usd_max !== 0));
   const left = asked.data?.left_out ?? 0;
   const known = total && total.all.cost_usd_min !== null;
   return html`<h1>Costs</h1><${Filters}><${Choice} name="by" title="By" values=${BY} usual="day" /><//>
     <${Answer} asked=${asked} empty=${total?.attempts === 0}>${total && html`
-      ${known && html`<p class="lead">Attempts cost <strong><${Sum} sum=${total.all} /></strong>; <span title="all that is no single attempt"><strong><${Sum} sum=${racing(total)} /></strong> of it was racing${share(total) && html` (${share(total)})`}</span>.</p>`}
+      ${known && html`<p class="lead">Attempts cost <strong><${Sum} sum=${total.all} /></strong>; <span title=${asked.data?.about_racing}><strong><${Sum} sum=${total.racing} /></strong> of it was racing${share(total) && html` (${share(total)})`}</span>.</p>
+        <p class="quiet">${asked.data?.about_racing}</p>`}
+      ${asked.data?.about_range && html`<p class="note">${asked.data.about_range}</p>`}
       <dl class="facts">${parts.map(([name, title, about]) => html`<div class="fact" title=${about}><dt><i class=${`dot b${hue(name)}`}></i>${title}</dt><dd><${Sum} sum=${total[name]} /></dd></div>`)}</dl>
       ${!known && html`<p class="note">No attempt of this range has a price, so nothing can be said of its cost. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code> in the configuration. Simulated providers cost nothing.</p>`}
       ${known && by === "day" && html`<${Days} groups=${groups} parts=${parts} />`}
@@ -52,22 +56,13 @@ function Sum({ sum }) {
   return html`<${Cost} least=${sum.cost_usd_min} most=${sum.cost_usd_max} />`;
 }
 
-/** All parts but the first as one sum. @param {any} total */
-function racing(total) {
-  const parts = PARTS.slice(1).map(([name]) => total[name]).filter(Boolean);
-  const least = parts.reduce((sum, part) => sum + (part.cost_usd_min ?? 0), 0);
-  const most = parts.every((part) => part.cost_usd_max !== null) ? parts.reduce((sum, part) => sum + part.cost_usd_max, 0) : null;
-  if (parts.every((part) => part.cost_usd_min === null)) return { cost_usd_min: null, cost_usd_max: null };
-  return { cost_usd_min: least, cost_usd_max: most };
-}
-
 /** @param {any} sum */
 const amount = (sum) => sum.cost_usd_min ?? 0;
 
 /** The share of racing. @param {any} total */
 function share(total) {
   const of = (/** @type {any} */ sum) => ({ least: sum.cost_usd_min, most: sum.cost_usd_max });
-  return shareOf(of(racing(total)), of(total.answers));
+  return shareOf(of(total.racing), of(total.answers));
 }
 
 /** The colour of a part. @param {string} name */
@@ -106,11 +101,11 @@ function Parts({ groups, by, parts, known, sort, onSort }) {
   const columns = [
     { name: by, title: by[0].toUpperCase() + by.slice(1), order: (/** @type {any} */ row) => row[by], cell: (/** @type {any} */ row) => html`${row[by] === null ? "unknown" : html`<a href=${racesOf(choices, by, row)}>${row[by]}</a>`}${known && by !== "day" && bar(row)}` },
     { name: "attempts", title: "Attempts", number: true, order: (/** @type {any} */ row) => row.attempts, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.attempts} />` },
-    ...[/** @type {[string, string, string]} */ (["all", "All", "every attempt"]), ...parts].map(([name, title, about]) => ({
+    ...[/** @type {[string, string, string]} */ (["all", "All", "every attempt"]), /** @type {[string, string, string]} */ (["racing", "Racing", "every attempt that was not the answer"]), ...parts].map(([name, title, about]) => ({
       name, title, about, number: true, order: (/** @type {any} */ row) => amount(row[name]), cell: (/** @type {any} */ row) => html`<${Sum} sum=${row[name]} />`,
     })),
   ];
-  return html`<${Table} caption="~ a bound; > at least this; the title of each has both bounds" columns=${columns} rows=${groups} id=${(/** @type {any} */ row) => String(row[by])} sort=${sort} onSort=${onSort} />`;
+  return html`<${Table} caption="A range has the bounds of what it can have cost; the title of each has every digit" columns=${columns} rows=${groups} id=${(/** @type {any} */ row) => String(row[by])} sort=${sort} onSort=${onSort} />`;
 }
 
 /** @param {{ models: Api.ModelComparison[] }} props */

@@ -94,7 +94,7 @@ function Used({ by, usage, sort, onSort }) {
     number("attempts", "Attempts"),
     number("output_tokens", "Tokens out"),
     money("cost_usd", "Cost", "all attempts, with the bounds of what they can have cost"),
-    money("extra_cost_usd", "Extra", "part of it: losers"),
+    money("extra_cost_usd", "Racing", "part of it: attempts that were not the answer, and shadows"),
   ];
-  return html`<${Table} caption=${`In all ${costText(usage.total.cost_usd_min, usage.total.cost_usd_max)}, of which losers ${costText(usage.total.extra_cost_usd_min, usage.total.extra_cost_usd_max)}`} columns=${columns} rows=${usage.groups} id=${(/** @type {any} */ row) => String(row[by])} sort=${sort} onSort=${onSort} />`;
+  return html`${usage.about_range && html`<p class="note">${usage.about_range}</p>`}<${Table} caption=${`In all ${costText(usage.total.cost_usd_min, usage.total.cost_usd_max)}, of it racing ${costText(usage.total.extra_cost_usd_min, usage.total.extra_cost_usd_max)}`} columns=${columns} rows=${usage.groups} id=${(/** @type {any} */ row) => String(row[by])} sort=${sort} onSort=${onSort} />`;
 }

@@ -135,7 +135,7 @@ function Paid({ model, group }) {
   const share = shareOf({ least: group.extra_cost_usd_min, most: group.extra_cost_usd_max }, rest);
   if (group.cost_usd_min === null) return html`<p>No price is known of its upstreams, so its cost cannot be told. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code>. Simulated providers cost nothing.</p>${gained && html`<p><${Gained} one=${gained} /></p>`}`;
   return html`<dl class="big"><div><dt>In all</dt><dd><${Cost} least=${group.cost_usd_min} most=${group.cost_usd_max} /><small><${Cost} least=${each(group.cost_usd_min)} most=${each(group.cost_usd_max)} /> for 1,000 requests</small></dd></div>
-      <div><dt>of it racing</dt><dd><${Cost} least=${group.extra_cost_usd_min} most=${group.extra_cost_usd_max} /><small>${share && `${share} of all`}</small></dd></div></dl>
+      <div title="attempts that were not the answer, and shadows"><dt>of it racing</dt><dd><${Cost} least=${group.extra_cost_usd_min} most=${group.extra_cost_usd_max} /><small>${share && `${share} of all`}</small></dd></div></dl>
     <p>${gained ? html`<${Gained} one=${gained} />` : compared.data ? "What racing gained cannot be told: no upstream was asked by chance (looks)." : ""}</p>
     <p class="caption"><a href=${link("costs", { model })}>What it paid for</a> · <a href=${link("whatif", { model })}>What if it raced less?</a></p>`;
 }

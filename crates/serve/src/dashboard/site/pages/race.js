@@ -116,7 +116,8 @@ function Attempts({ attempts, lanes }) {
     number("gap_p99_us", "p99 (ms)", "ms", 1000),
     number("output_tokens", "Tokens out"),
     { name: "cost", title: "Cost", number: true, cell: (/** @type {any} */ row) => html`<${Cost} least=${row.cost_usd_min} most=${row.cost_usd_max} />` },
-    { name: "basis", title: "Its basis", cell: (/** @type {any} */ row) => `${row.cost_basis.replaceAll("_", " ")}${row.price_source ? `, price of ${row.price_source}` : ""}` },
+    { name: "racing", title: "Racing", about: "what it was for if it was not the answer", cell: (/** @type {any} */ row) => row.racing ?? "–" },
+    { name: "price", title: "Its price", cell: (/** @type {any} */ row) => row.price_source ?? "–" },
     { name: "status", title: "Status", number: true, cell: (/** @type {any} */ row) => row.http_status ?? "–" },
   ];
   return html`<h2>Attempts</h2>${attempts.length === 0

@@ -3,7 +3,7 @@ import { html, useMemo } from "../lib/html.js";
 import { go, link, useChoices } from "../lib/address.js";
 import { question, useAnswer } from "../lib/api.js";
 import { heaviest, time } from "../lib/chart.js";
-import { dollars, Figure, Marks, percent, rate, short } from "../lib/figures.js";
+import { Cost, dollars, Figure, Marks, percent, rate, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { drawnIncidents, Happened, incidentsOf, useIncidents } from "../lib/incidents.js";
 import { manyAttempts, ModelSwitch, useModel } from "../lib/model.js";
@@ -13,7 +13,7 @@ import { Folded, Table } from "../lib/table.js";
 
 const METRICS = [["ttft", "attempt TTFT"], ["client_ttft", "client TTFT"], ["tok_s", "tok/s"], ["goodput", "goodput"], ["failures", "failures"], ["cost", "cost"]];
 /** @type {Record<string, [string, string]>} the member of a point, and its unit */
-const MEMBERS = { ttft: ["ttft_ms", "ms"], client_ttft: ["client_ttft_ms", "ms"], tok_s: ["tok_s", "tokens/s"], goodput: ["goodput", "requests/s"], failures: ["failure_share", ""], cost: ["cost_usd", "USD"] };
+const MEMBERS = { ttft: ["ttft_ms", "ms"], client_ttft: ["client_ttft_ms", "ms"], tok_s: ["tok_s", "tokens/s"], goodput: ["goodput", "requests/s"], failures: ["failure_share", ""], cost: ["cost_usd_min", "USD"] };
 const BY = [["upstream", "upstream"], ["model", "model"], ["user", "user"]];
 const STEPS = [["", "as fits"], ["1m", "1 minute"], ["10m", "10 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["1d", "1 day"]];
 const QUANTILES = [["", "median"], ["0.95", "p95"], ["0.99", "p99"]];
@@ -50,7 +50,7 @@ export function OverTime() {
     <${Answer} asked=${asked} empty=${lines.length === 0}>
       <figure><${Plots} kind="time" lines=${shown} stops=${times} from=${times[0]} to=${times.at(-1)} head=${moments} text=${TEXTS[unit]} logY=${choices.get("scale") === "log"} incidents=${drawnIncidents(incidents)}
         about=${`${title} by ${by}, ${times.length} steps; the table below has every point`} onRange=${zoom} open=${open} />
-        <figcaption>${title[0].toUpperCase()}${title.slice(1)}${unit ? `, ${unit}` : ""}; UTC. A gap: no attempt, or the quantile was not reached${incidents.length > 0 ? ". A bar above: an incident" : ""}. A click opens the races of the step; a drag shows a shorter range.</figcaption></figure>
+        <figcaption>${title[0].toUpperCase()}${title.slice(1)}${unit ? `, ${unit}` : ""}; UTC. A gap: no attempt, ${metric === "cost" ? "or no price is known. Where a cost is only bounded, its lower bound is drawn" : "or the quantile was not reached"}${incidents.length > 0 ? ". A bar above: an incident" : ""}. A click opens the races of the step; a drag shows a shorter range.</figcaption></figure>
       ${drawn.length < names.length && html`<p class="note">Drawn: the ${drawn.length} of ${names.length} with most samples. The table has ${asked.left > 0 ? `these ${names.length}; ${asked.left} more with fewer samples are in neither` : "all"}; a filter draws others.</p>`}
       ${incidents.length > 0 && html`<h2>Incidents of this range</h2><${Happened} incidents=${incidents} model=${own} since=${window.since} />`}
       <${Folded} summary="The series as a table">${() => html`<${Points} points=${asked.data ?? []} by=${by} member=${member} unit=${unit} />`}<//>
@@ -110,7 +110,7 @@ function Points({ points, by, member, unit }) {
   const columns = [
     { name: "start", title: "From (UTC)", cell: (/** @type {any} */ point) => point.start },
     { name: "by", title: by, cell: (/** @type {any} */ point) => html`<span class="mono">${point[by] ?? "unknown"}</span>` },
-    { name: "value", title: unit || "share", number: true, cell: (/** @type {any} */ point) => (point[member] === null && point[over] !== undefined ? html`<${Figure} value=${point[over]} unit=${unit} sign=">" />` : html`${point.firm === false ? "~" : ""}<${Figure} value=${point[member]} unit=${unit} />`) },
+    { name: "value", title: unit || "share", number: true, cell: (/** @type {any} */ point) => member === "cost_usd_min" ? html`<${Cost} least=${point.cost_usd_min} most=${point.cost_usd_max} />` : (point[member] === null && point[over] !== undefined ? html`<${Figure} value=${point[over]} unit=${unit} sign=">" />` : html`${point.firm === false ? "~" : ""}<${Figure} value=${point[member]} unit=${unit} />`) },
     { name: "samples", title: "Samples", number: true, cell: (/** @type {any} */ point) => point.samples },
   ];
   return html`<${Table} caption="~ few samples; > later than this" columns=${columns} rows=${points.slice(-1000)} id=${(/** @type {any} */ point) => `${point.start} ${point[by]}`} />
