@@ -175,11 +175,11 @@ async fn what_cannot_be_decided_has_a_reason() {
     let undecided = bench(&setup, "fast/x", &["--fail-if", "ttft_p95>1h", "--label", "base"]).await;
     assert_eq!(undecided.code, Some(4), "{}{}", undecided.out, undecided.err);
     assert!(undecided.out.contains("ttft_p95>1h: cannot be decided: fast/x, 4 users"), "{}", undecided.out);
-    let older = "UPDATE run SET result = json_set(result, '$.version', 1)";
-    sqlx::query(older).execute(&mut setup.connect().await).await.unwrap();
+    let newer = "UPDATE run SET result = json_set(result, '$.version', 2)";
+    sqlx::query(newer).execute(&mut setup.connect().await).await.unwrap();
     let ran = bench(&setup, "fast/x", &["--against", "base", "--no-store"]).await;
     assert_eq!(ran.code, Some(4), "{}{}", ran.out, ran.err);
-    assert!(ran.out.contains("cannot be decided: base: its result is of version 1"), "{}", ran.out);
+    assert!(ran.out.contains("cannot be decided: base: its result is of version 2"), "{}", ran.out);
     let unknown = bench(&setup, "fast/x", &["--against", "bsae"]).await;
     assert_eq!(unknown.code, Some(2));
     assert!(unknown.said().contains("no run has the id or the label 'bsae'"), "{}", unknown.err);
