@@ -41,7 +41,7 @@ use photofinish_routing::policy::{CandidateState, ContextFits, LookDraw, PolicyD
 use photofinish_transport::upstream::Endpoint;
 use photofinish_wire::answer::error::too_long;
 use photofinish_wire::judge::Asked;
-use photofinish_wire::quirks::Lesson;
+use photofinish_wire::quirks::{Lesson, QuirkSet};
 use photofinish_wire::{AnswerForm, ApiRequest, Dialect, RequestTranslation, Surface};
 
 /// An answer that should end this soon is read on, for twice as long at most: a handshake takes two or three round trips, and one to
@@ -532,7 +532,11 @@ impl Launcher {
             self.gateway.health().lessons(name, surface).into_iter().chain(its).collect()
         };
         let stores = self.gateway.stored().is_on();
-        let mut outbound = Outbound::new(&self.request, self.settings.lossy, self.gateway.memory(), stores);
+        // Who has no such call is asked for a summary.
+        let in_words = matches!(new, Lesson::Demand(QuirkSet { compaction: Some(false), .. }));
+        let compaction = in_words.then(|| self.request.as_compaction()).flatten().map(Arc::new);
+        let request = compaction.as_ref().unwrap_or(&self.request);
+        let mut outbound = Outbound::new(request, self.settings.lossy, self.gateway.memory(), stores);
         let upload = outbound.for_upstream(upstream, lessons).ok().flatten()?;
         Some(Taught { surface, lesson: new, upload })
     }
