@@ -91,9 +91,11 @@ impl<'a> Outbound<'a> {
         };
         let has_call = self.request.surface != asked || has_compaction();
         let lessons = |surface| {
-            let of_compaction = surface == Surface::Responses && self.request.state.compacts;
-            let more = of_compaction.then(|| lessons(asked)).unwrap_or_default();
-            [lessons(surface), more].concat()
+            let mut taught = lessons(surface);
+            if surface == Surface::Responses && self.request.state.compacts {
+                taught.extend(lessons(asked));
+            }
+            taught
         };
         let Some(spoken) = upstream.spoken_for(self.request.surface).filter(|_| has_call) else {
             self.unspoken(provider);

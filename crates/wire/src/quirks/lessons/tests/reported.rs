@@ -51,6 +51,12 @@ fn refused_settings_of_chats_teach() {
             r#"{"error":"Input validation error: `top_p` must be > 0.0 and < 1.0","error_type":"validation"}"#,
             "without top_p",
         ),
+    ]);
+}
+
+#[test]
+fn refused_arguments_of_chats_teach() {
+    check_found(&[
         // raycast/extensions#18038
         (
             Surface::Chat,
@@ -248,7 +254,6 @@ fn refused_settings_of_the_other_dialects_teach() {
 /// The second collection, made after the rule had learnt from the first.
 #[test]
 fn refused_settings_of_a_second_collection_teach() {
-    let gemini = |config: Value| json!({"contents": [], "generationConfig": config});
     check_found(&[
         // SuzumiyaAkizuki/ComfyUI-NewBie-LLM-Formatter#3
         (
@@ -285,6 +290,13 @@ fn refused_settings_of_a_second_collection_teach() {
             "litellm.UnsupportedParamsError: ollama does not support parameters: ['parallel_tool_calls'], for model=phi4-mini:3.8b. To drop these, set litellm.drop_params=True",
             "without parallel_tool_calls",
         ),
+    ]);
+}
+
+#[test]
+fn refused_thoughts_of_a_second_collection_teach() {
+    let gemini = |config: Value| json!({"contents": [], "generationConfig": config});
+    check_found(&[
         // QwenLM/Qwen-Agent#941
         (
             Surface::Chat,
@@ -313,6 +325,12 @@ fn refused_settings_of_a_second_collection_teach() {
             "The model does not support setting thinking_budget to 0.",
             "without generationConfig.thinkingConfig.thinkingBudget",
         ),
+    ]);
+}
+
+#[test]
+fn refused_members_of_a_second_collection_teach() {
+    check_found(&[
         // theopenco/llmgateway#1579
         (
             Surface::Messages,
@@ -348,6 +366,12 @@ fn refused_settings_of_a_second_collection_teach() {
             r#"{"error":{"message":"Unsupported parameter: 'logit_bias' is not supported with this model.","type":"invalid_request_error","param":"logit_bias","code":"unsupported_parameter"}}"#,
             "without logit_bias",
         ),
+    ]);
+}
+
+#[test]
+fn refused_values_of_a_second_collection_teach() {
+    check_found(&[
         // JohnnyZ93/oai-compatible-copilot#81
         (
             Surface::Chat,
