@@ -58,7 +58,7 @@ class Agent:
 
 class Codex(Agent):
     name, package, program = "codex", "@openai/codex", "codex"
-    models = ("gpt-5.5", "gpt-5.6-sol", "gpt-5.6-luna", "gpt-6-astra", "gpt-6.2-sol")
+    models = ("gpt-5.5", "gpt-5.6-sol", "gpt-5.6-terra", "gpt-5.6-luna", "gpt-6-astra", "gpt-6.2-sol")
     websocket = False
 
     def prepare(self):
@@ -99,8 +99,8 @@ class CodexCompacted(Codex):
 
 class Claude(Agent):
     name, package, program = "claude-code", "@anthropic-ai/claude-code", "claude"
-    models = ("claude-opus-5", "claude-sonnet-5", "claude-opus-4-8", "claude-sonnet-4-5", "claude-haiku-4-5")
-    others = ("claude-haiku-4-5-20251001", "claude-haiku-5-5", "claude-sonnet-5-5")
+    models = ("claude-opus-5", "claude-sonnet-5", "claude-opus-4-8", "claude-sonnet-4-5", "claude-haiku-4-5", "opus")
+    others = ("claude-haiku-4-5-20251001", "claude-haiku-5-5", "claude-sonnet-5-5", "claude-opus-4-6", "claude-opus-4-7", "claude-sonnet-4-6")
 
     def env(self):
         return {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_AUTH_TOKEN": TOKEN, "ANTHROPIC_MODEL": self.model,
@@ -149,7 +149,7 @@ class OpenCode(Agent):
 
 class Qwen(Agent):
     name, package, program = "qwen-code", "@qwen-code/qwen-code", "qwen"
-    models = ("qwen3-coder-plus", "qwen3.6-plus", "qwen3-max", "qwen3.7-max", "deepseek-v4-pro")
+    models = ("qwen3-coder-plus", "qwen3.6-plus", "qwen3.5-plus", "glm-5.1", "deepseek-v4-pro")
 
     def env(self):
         return {"OPENAI_API_KEY": TOKEN, "OPENAI_BASE_URL": self.url + "/v1", "OPENAI_MODEL": self.model}

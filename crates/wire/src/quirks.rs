@@ -77,6 +77,8 @@ macro_rules! each_quirk {
             responses: bool = true;
             /// It takes Codex's tools and items on `/v1/responses`; other ones go up as chats (as `responses`).
             codex_tools: bool = true;
+            /// It makes short forms of conversations (dialect `responses`). Else it is asked for a summary in words.
+            compaction: bool = true;
             /// It takes `developer` turns (dialect `openai`).
             developer_turns: bool = true;
             /// It takes a user turn right after the result of a tool (dialect `openai`).
@@ -142,6 +144,7 @@ macro_rules! quirks {
 
         impl QuirkSet {
             pub const NAMES: &[&str] = &[$(stringify!($key),)+];
+            pub(crate) const NOTHING: QuirkSet = QuirkSet { $($key: None,)+ };
 
             /// These, and what `others` say beyond them.
             pub fn or(self, others: QuirkSet) -> QuirkSet {

@@ -66,7 +66,7 @@ const CASES: &[Row] = &[
     ("zstd-request", &["response.completed", "asked 2 times"], &[" 400 "]),
 ];
 
-/// It waits for half a minute: `race::timeouts` and `relay::endless_answers` have its kind.
+/// It waits for half a minute: `race::timeouts` plays it with the clock of the test.
 const SLOW: [&str; 1] = ["idle-before-call"];
 
 fn directory() -> Option<PathBuf> {

@@ -141,6 +141,82 @@ async fn codex_compacts_over_upstreams_that_have_no_compaction() {
     }
 }
 
+/// A server with `/v1/responses` alone. Both ways to ask for a short form are refused once.
+#[tokio::test]
+async fn a_server_of_the_responses_api_without_compaction_is_asked_for_a_summary() {
+    let unknown = "Invalid value: 'compaction_trigger'. Supported values are: 'message', 'function_call'";
+    for (path, refusal) in [
+        ("/v1/responses/compact", Script::status(404, &[], "404 page not found")),
+        ("/v1/responses/compact", Script::status(405, &[], r#"{"detail":"Method Not Allowed"}"#)),
+        ("/v1/responses", Script::status(400, &[], &json!({"error": {"message": unknown}}).to_string())),
+    ] {
+        let fake = FakeProvider::answering(move |request| {
+            let is_refused = request.path.ends_with("compact")
+                || String::from_utf8_lossy(&request.body).contains("\"compaction_trigger\"");
+            match is_refused {
+                true => refusal.clone(),
+                false => Script::of(Dialect::Responses).whole_stream(&["fixed a.rs, ", "b.rs is left"]),
+            }
+        })
+        .await;
+        let gateway = Setup::new().provider("a", &fake, "dialect = \"responses\"").start().await;
+        for asked_before in [0, 2] {
+            let mut body = full_conversation();
+            body["stream"] = json!(path == "/v1/responses");
+            if path == "/v1/responses" {
+                body["input"].as_array_mut().unwrap().push(json!({"type": "compaction_trigger"}));
+            }
+            let (item, answer) = compacted(&gateway, path, &body).await;
+            assert_eq!((&item["type"], &answer["status"]), (&json!("compaction"), &json!("completed")), "{path}");
+            let requests = fake.requests();
+            assert_eq!(
+                requests.len() - asked_before,
+                if asked_before == 0 { 2 } else { 1 },
+                "the lesson is remembered"
+            );
+            let asked = String::from_utf8_lossy(&requests.last().unwrap().body).into_owned();
+            assert!(asked.contains("Write a summary of this conversation now") && asked.contains("exec_command"));
+            assert_eq!(requests.last().unwrap().path, "/v1/responses");
+        }
+        gateway.stop().await;
+    }
+}
+
+/// An answer that is a short form and nothing else says something: no other upstream is asked.
+#[tokio::test]
+async fn a_short_form_of_the_vendor_s_own_wins() {
+    let item = json!({"id": "cmp_1", "type": "compaction", "encrypted_content": "gAAAA"});
+    let response = |status: &str, output: &Value| {
+        json!({"id": "resp_1", "object": "response", "status": status, "model": "m", "output": output,
+            "usage": {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}})
+    };
+    let events = [
+        json!({"type": "response.created", "response": response("in_progress", &json!([]))}),
+        json!({"type": "response.output_item.added", "output_index": 0, "item": item}),
+        json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
+        json!({"type": "response.completed", "response": response("completed", &json!([item]))}),
+    ];
+    let script = events.iter().fold(Script::sse(), |script, event| {
+        script.chunk(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
+    });
+    let (a, b) = (FakeProvider::answering(move |_| script.clone().end()).await, FakeProvider::start(vec![]).await);
+    let gateway = Setup::new()
+        .provider("a", &a, "dialect = \"responses\"")
+        .provider("b", &b, "dialect = \"openai\"")
+        .race("policy = \"fallback\"")
+        .start()
+        .await;
+    for stream in [true, false] {
+        let mut body = full_conversation();
+        body["stream"] = json!(stream);
+        body["input"].as_array_mut().unwrap().push(json!({"type": "compaction_trigger"}));
+        let (made, _) = compacted(&gateway, "/v1/responses", &body).await;
+        assert_eq!(made, item, "streamed: {stream}");
+    }
+    assert_eq!((a.requests().len(), b.requests().len()), (2, 0));
+    gateway.stop().await;
+}
+
 /// OpenAI could not open it.
 #[tokio::test]
 async fn a_short_form_of_the_gateway_s_own_is_text_for_the_vendor() {

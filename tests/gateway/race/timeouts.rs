@@ -6,7 +6,7 @@ use photofinish_config::config::Policy;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::harness::answer::{advance_clock, ending, read_response, silent};
+use crate::harness::answer::{advance_clock, ending, read_response, read_rest, silent};
 use crate::harness::gateway::{CHAT, Setup, assert_row};
 use crate::support::{FakeProvider, Gate, RawClient, Script, soon};
 
@@ -54,6 +54,31 @@ async fn comments_do_not_hold_off_the_first_token_timeout() {
     assert!(rows.one("a")["keepalives"].as_i64() > Some(0));
     assert!(rows.one("a")["ttft_obs_us"].as_i64() >= Some(500_000));
     assert_row!(rows.one("b"), json!({"outcome": "won", "start_reason": "fallback"}));
+}
+
+/// vLLM and others hold a call back while they parse it: 30 to 300 s without a byte after the first token.
+#[tokio::test]
+async fn a_call_after_a_silence_arrives_while_nobody_else_is_left() {
+    for (seconds, streams) in [(33, true), (33, false), (250, true), (250, false)] {
+        let (begun, later) = (Gate::new(), Gate::new());
+        let call =
+            json!({"index": 0, "id": "call_1", "type": "function", "function": {"name": "write", "arguments": "{}"}});
+        let script = Script::sse().role().token("I will write the file.").reached(&begun).wait(&later);
+        let script = script.delta(json!({"tool_calls": [call]})).finish("tool_calls").done().end();
+        let fake = FakeProvider::answering(move |_| script.clone()).await;
+        let gateway = Setup::over(&[&fake]).start().await;
+        let mut client = gateway.ask(&json!({"model": "m", "stream": streams, "messages": [{}]})).await;
+        soon("the answer begins", begun.passed()).await;
+        let head = if streams { Some(client.head().await) } else { None };
+        for _ in 0..seconds {
+            advance_clock(Duration::from_secs(1)).await;
+        }
+        later.open();
+        let head = if let Some(head) = head { head } else { client.head().await };
+        let response = read_rest(&mut client, head).await;
+        assert!(response.body.contains("call_1"), "{seconds} s, streams: {streams}: {}", response.body);
+        assert_eq!(gateway.stop().await.one("a")["outcome"], "won");
+    }
 }
 
 /// A model that is being loaded, or a reasoner behind a proxy.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::answer::{Response, read_response};
 use crate::harness::gateway::{Setup, TestGateway};
-use crate::support::{FakeProvider, RawClient, Request, Script};
+use crate::support::{FakeProvider, RawClient, Request, Script, soon};
 
 const REFUSAL: &str = r#"{"error":{"message":"function tools are not supported here","code":"no_tools_here"}}"#;
 
@@ -71,6 +71,30 @@ async fn it_is_said_and_goes_last_for_this_kind_alone() {
         assert_eq!(strict.requests().len(), refused + 1, "{policy}: text goes there as before");
         gateway.stop().await;
     }
+}
+
+/// A loser is cancelled, but for one whose refusal has begun.
+#[tokio::test]
+async fn a_refusal_whose_words_come_after_the_winner_counts_too() {
+    let strict = FakeProvider::answering(|_| {
+        let length = REFUSAL.len().to_string();
+        let begun = Script::new().head(400, &[("content-length", &length)]);
+        begun.delay(Duration::from_millis(300)).raw(REFUSAL).end()
+    });
+    let lenient = FakeProvider::answering(|_| {
+        let mut script = Script::new().delay(Duration::from_millis(150));
+        script.steps.extend(Script::stream(&["hello"]).steps);
+        script
+    });
+    let (strict, lenient) = (strict.await, lenient.await);
+    let gateway = Setup::over(&[&strict, &lenient]).race("policy = \"race\"\naudit = 0").start().await;
+    for _ in 0..5 {
+        answers(&gateway, true).await;
+    }
+    let told =
+        async { while refuses(&gateway).await != json!(["refused 5 of 5 requests with tools: 400 no_tools_here"]) {} };
+    soon("the refusals are told", told).await;
+    gateway.stop().await;
 }
 
 #[tokio::test]

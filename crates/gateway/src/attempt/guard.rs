@@ -48,6 +48,8 @@ pub(super) struct AttemptShared {
     decision: AtomicU8,
     /// Cancelling it closes its connection.
     owns_connection: AtomicBool,
+    /// Its answer began as a refusal.
+    refused: AtomicBool,
 }
 
 impl AttemptShared {
@@ -57,6 +59,10 @@ impl AttemptShared {
 
     pub fn owns_connection(&self) -> bool {
         self.owns_connection.load(Ordering::Relaxed)
+    }
+
+    pub fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
     }
 
     fn decided(&self) -> RaceDecision {
@@ -263,6 +269,7 @@ impl AttemptGuard {
 
     /// It was refused. Called when the status arrives, and again when the body adds details.
     pub fn refused(&mut self, failure: &Failure) {
+        self.shared.refused.store(true, Ordering::Relaxed);
         self.ended = None;
         self.failed(failure);
     }

@@ -82,6 +82,11 @@ impl Attempt {
         self.shared.owns_connection()
     }
 
+    /// Its answer began as a refusal, whose words are still read.
+    pub fn is_refused(&self) -> bool {
+        self.shared.is_refused()
+    }
+
     /// It lost, and runs on to its own first token.
     pub fn audit(&mut self) {
         self.shared.decide(RaceDecision::Audited);

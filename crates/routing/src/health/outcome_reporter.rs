@@ -42,8 +42,7 @@ pub struct OutcomeReporter {
     sent: Mutex<Vec<SentRequest>>,
     /// Failures of upstreams until it is known whether all attempts share them; none after that.
     pending: Mutex<Option<Vec<BreakerCharge>>>,
-    /// Candidates that refused the request, and why in short, until another one answers it.
-    refused: Mutex<Vec<(usize, String)>>,
+    refused: Mutex<RaceRefusals>,
 }
 
 /// A failure that a breaker counts.
@@ -96,6 +95,13 @@ pub struct RejectedFeature {
 
 /// Refusals of one upstream that one race follows: a vendor that refuses another thing at each try is not followed for long.
 const LESSONS_MAX: usize = 4;
+
+/// Candidates that refused the request, and why in short, until another one answers it; and who did.
+#[derive(Default)]
+struct RaceRefusals {
+    by: Vec<(usize, String)>,
+    answered: Option<usize>,
+}
 
 impl OutcomeReporter {
     pub fn new(
@@ -176,22 +182,26 @@ impl OutcomeReporter {
     pub fn first_token(&self, candidate: usize, sent: &SentRequest) {
         self.settle(&[]);
         self.heard_well(candidate, sent);
-        self.tell_refusals(candidate);
+        let asked = &self.candidates[candidate];
+        let kind = || self.request.upgrade().map(|request| RequestFeatures::of(&request, asked.surface));
+        self.health.took(asked, self.caller, kind);
+        lock(&self.refused).answered.get_or_insert(candidate);
+        self.tell_refusals();
         self.health.close_breaker(self.candidates[candidate].breaker_scope(), sent.at);
     }
 
-    /// This candidate answered: what others refused was their own choice.
-    fn tell_refusals(&self, answered: usize) {
-        let refused = std::mem::take(&mut *lock(&self.refused));
-        let request = self.request.upgrade();
-        let asked = &self.candidates[answered];
-        let kind = || request.as_deref().map(|request| RequestFeatures::of(request, asked.surface));
-        self.health.took(asked, self.caller, kind);
-        let Some(request) = request.as_deref() else { return };
+    /// Somebody answered: what others refused was their own choice.
+    fn tell_refusals(&self) {
+        let (answered, refused) = {
+            let mut refused = lock(&self.refused);
+            let Some(answered) = refused.answered else { return };
+            (answered, std::mem::take(&mut refused.by))
+        };
+        let Some(request) = self.request.upgrade() else { return };
         for (candidate, why) in refused.into_iter().filter(|(candidate, _)| *candidate != answered) {
             let refuser = &self.candidates[candidate];
             if !refuser.named {
-                self.health.refused(refuser, self.caller, request, why);
+                self.health.refused(refuser, self.caller, &request, why);
             }
         }
     }
@@ -308,8 +318,10 @@ impl OutcomeReporter {
             && let Some(answer) = &failure.answer
         {
             let mut refused = lock(&self.refused);
-            refused.retain(|(other, _)| *other != candidate);
-            refused.push((candidate, in_short(answer.status, &answer.body)));
+            refused.by.retain(|(other, _)| *other != candidate);
+            refused.by.push((candidate, in_short(answer.status, &answer.body)));
+            drop(refused);
+            self.tell_refusals();
         }
         if failure.kind == FailureKind::Empty {
             self.heard_well(candidate, sent);

@@ -9,19 +9,20 @@ use super::changes::rename;
 use super::turns::{REFERENCE, SYSTEM_ROLES, cache_marks, has_parts};
 use super::{CODEX_TYPES, CallIdForm, PastReasoning, QuirkSet, ResponsesFor, ThinkingForm};
 use crate::answer::error::RefusalWords;
-use crate::dialect::Surface;
+use crate::dialect::{PassedCall, Surface};
 use crate::json::numbers::parse;
 use crate::json::raw_members::{RawMembers, raw_members, written};
+use crate::request::state::TRIGGER;
 use crate::translate::Losses;
-use crate::translate::losses::{is_addition, is_optional};
+use crate::translate::losses::{is_addition, is_known, is_optional};
 use crate::translate::signature::RemovedReasoning;
 use crate::translate::tool_names::{OPAQUE, each_name, fits};
 
 /// What an upstream does not take on a surface, or demands there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lesson {
-    /// A member is left out, or a limit gets its other name. The place has no indexes: `tools.strict`.
-    Member { place: String, value: Option<String> },
+    /// Members are left out, or a limit gets its other name. Places have no indexes: `tools.strict`. `value`: only with this value.
+    Members { places: Vec<String>, value: Option<String> },
     /// A demand of the table.
     Demand(QuirkSet),
     /// The reasoning of earlier turns of the conversation with this opening is left out.
@@ -34,7 +35,7 @@ impl Lesson {
     /// For people: what is done.
     pub fn in_words(&self) -> String {
         match self {
-            Lesson::Member { place, .. } => format!("without {place}"),
+            Lesson::Members { places, .. } => format!("without {}", places.join(" ")),
             Lesson::Demand(demand) => demand.names().collect::<Vec<_>>().join(" "),
             Lesson::Reasoning(_) => "without past reasoning".to_owned(),
             Lesson::Betas(values) if values.is_empty() => "without anthropic-beta".to_owned(),
@@ -79,6 +80,13 @@ const NAME_LEAST: usize = 16;
 /// The two names of one limit: where one is refused, the other is sent.
 const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
+/// The demand for one thing.
+macro_rules! demand {
+    ($key:ident: $value:expr) => {
+        QuirkSet { $key: Some($value), ..QuirkSet::NOTHING }
+    };
+}
+
 /// What this refusal of this request teaches. None: it names nothing that can be changed.
 pub fn lesson(request: &RefusedRequest<'_>, body: &[u8]) -> Option<Lesson> {
     let refusal = RefusalWords::read(body);
@@ -117,7 +125,6 @@ impl<'a> Looked<'a> {
 
     /// The demand that the message names, if the request has what it is about and does not meet it.
     fn demand(&self) -> Option<QuirkSet> {
-        let none = QuirkSet::default;
         self.another_path()
             .or_else(|| self.turns())
             .or_else(|| self.names())
@@ -125,16 +132,15 @@ impl<'a> Looked<'a> {
             .or_else(|| self.limits())
             .or_else(|| {
                 let forced = is_forced(&self.value["tool_choice"]) && self.has(&["tool_choice", "tool choice"]);
-                forced.then(|| QuirkSet { forced_tools: Some(false), ..none() })
+                forced.then_some(demand!(forced_tools: false))
             })
             .or_else(|| {
                 let is_budget = self.value["thinking"]["type"] == "enabled" && self.text.contains("adaptive");
-                is_budget.then(|| QuirkSet { thinking: Some(ThinkingForm::Effort), ..none() })
+                is_budget.then_some(demand!(thinking: ThinkingForm::Effort))
             })
             .or_else(|| {
                 let refers = self.text.contains(REFERENCE) && self.value["messages"].to_string().contains(REFERENCE);
-                (refers && self.request.surface == Surface::Messages)
-                    .then(|| QuirkSet { claude: Some(false), ..none() })
+                (refers && self.request.surface == Surface::Messages).then_some(demand!(claude: false))
             })
             .or_else(|| self.codex_tools())
     }
@@ -144,9 +150,10 @@ impl<'a> Looked<'a> {
         let names_path = self.has(&["/responses", "responses api", "responses endpoint"]);
         let is_missing = matches!(self.request.status, 404 | 405 | 501) && !self.refusal.says(&["model", "models"]);
         match self.request.surface {
+            Surface::Passed(PassedCall::Compaction) if is_missing => return Some(demand!(compaction: false)),
             _ if !self.request.has_other_path => return None,
             Surface::Responses if names_path || is_missing => {
-                return Some(QuirkSet { responses: Some(false), ..QuirkSet::default() });
+                return Some(demand!(responses: false));
             }
             Surface::Chat if names_path => {}
             _ => return None,
@@ -157,7 +164,7 @@ impl<'a> Looked<'a> {
             true if self.value["reasoning_effort"].is_string() => ResponsesFor::Effort,
             true => ResponsesFor::Tools,
         };
-        Some(QuirkSet { responses_for: Some(responses_for), ..QuirkSet::default() })
+        Some(demand!(responses_for: responses_for))
     }
 
     /// The types of Codex that the request has, where a chat may have them as functions.
@@ -168,10 +175,18 @@ impl<'a> Looked<'a> {
         values.flatten().filter_map(|of| of["type"].as_str()).filter(|of| CODEX_TYPES.contains(of))
     }
 
+    fn asks_for_short_form(&self) -> bool {
+        let mut items = self.value["input"].as_array().into_iter().flatten();
+        self.request.surface == Surface::Responses && items.any(|item| item["type"] == TRIGGER)
+    }
+
     /// It names one of them.
     fn codex_tools(&self) -> Option<QuirkSet> {
         let is_named = |own: &str| words(&self.refusal.text).any(|(word, marked)| marked && word == own);
-        self.codex_types().any(is_named).then(|| QuirkSet { codex_tools: Some(false), ..QuirkSet::default() })
+        if self.asks_for_short_form() && is_named(TRIGGER) {
+            return Some(demand!(compaction: false));
+        }
+        self.codex_types().any(is_named).then_some(demand!(codex_tools: false))
     }
 
     /// It names the types of tools or items, and none of them.
@@ -179,8 +194,12 @@ impl<'a> Looked<'a> {
         let says = |words: &[&str]| self.refusal.says(words);
         let is_named = says(&["type", "types", "variant", "kind"])
             && says(&["tool", "tools", "item", "items", "input", "modelinput"]);
-        let demand = QuirkSet { codex_tools: Some(false), ..QuirkSet::default() };
-        (is_named && self.codex_types().next().is_some()).then_some(Lesson::Demand(demand))
+        let demand = match self.codex_types().next() {
+            Some(_) => demand!(codex_tools: false),
+            None if self.asks_for_short_form() => demand!(compaction: false),
+            None => return None,
+        };
+        is_named.then_some(Lesson::Demand(demand))
     }
 
     fn messages(&self) -> &'a [Value] {
@@ -189,30 +208,30 @@ impl<'a> Looked<'a> {
 
     /// It names a role of the conversation, or an order of roles.
     fn turns(&self) -> Option<QuirkSet> {
-        let none = QuirkSet::default;
         let (messages, says) = (self.messages(), |words: &[&str]| self.refusal.says(words));
         let is_chat = self.request.surface == Surface::Chat;
         let role = |message: &Value, role: &str| message["role"] == role;
         let is_system = |message: &Value| SYSTEM_ROLES.iter().any(|system| role(message, system));
-        if is_chat && says(&["developer"]) && messages.iter().any(|message| role(message, "developer")) {
-            return Some(QuirkSet { developer_turns: Some(false), ..none() });
+        let names_one = says(&["system", "user", "assistant", "tool"]);
+        let names_unknown = says(&["developer"]) || says(&["role", "roles"]) && !names_one;
+        if is_chat && names_unknown && messages.iter().any(|message| role(message, "developer")) {
+            return Some(demand!(developer_turns: false));
         }
         let behind_tool = |pair: &[Value]| role(&pair[0], "tool") && role(&pair[1], "user");
         let names_both = says(&["user"]) && says(&["tool"]);
         let has_media = messages.iter().filter(|message| role(message, "tool")).any(has_parts);
         if is_chat && has_media && says(&["image", "images", "image_url", "text"]) && says(&["tool", "tools"]) {
-            return Some(QuirkSet { result_media: Some(false), ..none() });
+            return Some(demand!(result_media: false));
         }
         if is_chat && names_both && says(&["after", "order", "follow"]) && messages.windows(2).any(behind_tool) {
-            return Some(QuirkSet { user_after_tool: Some(false), ..none() });
+            return Some(demand!(user_after_tool: false));
         }
         let is_behind = messages.iter().skip_while(|message| is_system(message)).any(is_system);
         let points = self.refusal.places.iter().any(|place| place.ends_with("role"));
         let lists_roles = says(&["assistant"]) && says(&["alternate", "role", "roles"]);
         let names_system = words(&self.refusal.text).any(|(word, _)| word.eq_ignore_ascii_case("system"));
         let is_refused = is_behind || !is_chat && messages.iter().any(is_system);
-        (is_refused && (points || lists_roles || names_system))
-            .then(|| QuirkSet { system_turns: Some(false), ..none() })
+        (is_refused && (points || lists_roles || names_system)).then_some(demand!(system_turns: false))
     }
 
     /// It names names of tools, and one of them is longer than its number or has other characters than usual.
@@ -227,12 +246,12 @@ impl<'a> Looked<'a> {
         let numbers = self.text.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
         let most = numbers.filter(|number| (NAME_LEAST..longest).contains(number)).max().unwrap_or(USUAL_NAME);
         let exceeds = names.iter().any(|name| !fits(name, most));
-        exceeds.then(|| QuirkSet { tool_name_max: Some(most as u64), ..QuirkSet::default() })
+        exceeds.then_some(demand!(tool_name_max: most as u64))
     }
 
     /// It names the id of a call, or wants the reasoning of a turn that called, or refuses it.
     fn calls(&self) -> Option<QuirkSet> {
-        let past = |form| Some(QuirkSet { past_reasoning: Some(form), ..QuirkSet::default() });
+        let past = |form| Some(demand!(past_reasoning: form));
         let names_reasoning = self.has(&["reasoning_content", "reasoning content"]);
         let is_missed = self.has(&["missing", "must", "required", "passed back"]);
         match self.request.surface {
@@ -248,7 +267,7 @@ impl<'a> Looked<'a> {
         let names_id = ["tool_call_id", "tool call id", ".id"].iter().any(|name| self.names_in_any(name));
         if calls().next().is_some() && (names_id || calls().any(is_named)) && !self.has(&["not found", "no tool"]) {
             let form = if self.numbers().any(|number| number == 9) { CallIdForm::Nine } else { CallIdForm::Forty };
-            return Some(QuirkSet { call_ids: Some(form), ..QuirkSet::default() });
+            return Some(demand!(call_ids: form));
         }
         let called = || self.messages().iter().filter(|message| message["tool_calls"].is_array());
         let has = |message: &Value| message["reasoning_content"].as_str().is_some_and(|text| !text.is_empty());
@@ -271,7 +290,7 @@ impl<'a> Looked<'a> {
         let marks = cache_marks(self.request.body) as u64;
         let is_of_marks = self.request.surface == Surface::Messages && self.text.contains("cache_control");
         if let Some(most) = self.numbers().filter(|number| is_of_marks && (1..marks).contains(number)).max() {
-            return Some(QuirkSet { cache_marks: Some(most), ..QuirkSet::default() });
+            return Some(demand!(cache_marks: most));
         }
         const NAMES: [&str; 5] =
             ["max_tokens", "max_completion_tokens", "max_output_tokens", "completion tokens", "output tokens"];
@@ -279,7 +298,7 @@ impl<'a> Looked<'a> {
         let asked = NAMES[..3].iter().find_map(|name| self.value[*name].as_u64())?;
         names.count().checked_sub(1)?;
         let most = self.numbers().filter(|number| (256..asked).contains(number)).max()?;
-        Some(QuirkSet { max_output: Some(most), ..QuirkSet::default() })
+        Some(demand!(max_output: most))
     }
 
     /// The whole numbers of the message.
@@ -309,13 +328,14 @@ impl<'a> Looked<'a> {
         (is_named && has()).then_some(Lesson::Reasoning(self.request.conversation))
     }
 
-    /// The first optional member that it names.
+    /// The first optional member that it names, or those that it names by one word.
     fn member(&self) -> Option<Lesson> {
         let mut places = BTreeSet::new();
-        optional(self.value, &mut Vec::new(), &mut places);
-        let named = |word: &str, marked: bool| places.iter().find(|place| is_called(place, word, marked)).cloned();
-        let mut in_places = self.refusal.places.iter().map(|place| place.strip_prefix("body.").unwrap_or(place));
-        let place = in_places.clone().find_map(|place| named(place, true)).or_else(|| {
+        self.optional(self.value, &mut Vec::new(), &mut places);
+        let named =
+            |word: &str, marked: bool| places.iter().find(|place| is_called(place, self.own(word), marked)).cloned();
+        let mut in_places = self.refusal.places.iter().map(|place| self.own(place));
+        let place = in_places.clone().find_map(|place| named(place, true)).map(|place| vec![place]).or_else(|| {
             // It points at content: no other member is at fault.
             let mut points = in_places.any(|place| is_content(place, self.value)) || self.has(&["schema for function"]);
             let words = || words(&self.refusal.text);
@@ -325,16 +345,43 @@ impl<'a> Looked<'a> {
             let at_depth = || {
                 let deep = || words().map(|(word, _)| word).filter(|word| word.contains('.'));
                 let roots = || words().map(|(word, _)| word.split(['.', '[']).next().unwrap_or_default());
-                let root = roots().find(|root| is_content(root, self.value)).unwrap_or("nowhere");
+                let root = roots().find(|root| is_content(root, self.value));
                 let quoted = || words().filter(|(word, marked)| *marked && !word.contains(['.', '[']));
                 let in_it = |place: &str| quoted().find_map(|(word, _)| named(&format!("{place}.{word}"), true));
-                deep().find_map(|word| named(word, true)).or_else(|| deep().chain([root]).find_map(in_it))
+                deep().find_map(|word| named(word, true)).or_else(|| deep().chain(root).find_map(in_it))
             };
-            if points { at_depth() } else { marked().or_else(plain) }
+            let found = if points { at_depth() } else { marked().or_else(plain) };
+            found.map(|place| vec![place]).or_else(|| self.family(&places).filter(|_| !points))
         })?;
-        let value =
-            self.by_value().then(|| place.split('.').try_fold(self.value, |value, name| value.get(name))).flatten();
-        Some(Lesson::Member { value: value.map(Value::to_string).filter(|text| text.len() <= VALUE_MAX), place })
+        let value = |place: &str| place.split('.').try_fold(self.value, |value, name| value.get(name));
+        // What has a type needs its other members.
+        let whole = |place: String| match place.rsplit_once('.') {
+            Some((of, _)) if self.by_value() && value(of).is_some_and(|of| of["type"].is_string()) => of.to_owned(),
+            _ => place,
+        };
+        let places: Vec<String> = place.into_iter().map(whole).collect();
+        let only = places.first().filter(|_| self.by_value() && places.len() == 1).and_then(|place| value(place));
+        let value = only.map(Value::to_string).filter(|text| text.len() <= VALUE_MAX);
+        Some(Lesson::Members { places, value })
+    }
+
+    /// A place without its root, where the request has no such member: it is a word of the vendor's for all of it, as `body.`.
+    fn own<'w>(&self, place: &'w str) -> &'w str {
+        match place.split_once('.') {
+            Some((root, rest)) if self.value.get(root.split('[').next().unwrap_or_default()).is_none() => rest,
+            _ => place,
+        }
+    }
+
+    /// The settings whose names end in a word of the message, as "Penalty is not enabled" means both penalties. None where it has the
+    /// last words of different names.
+    fn family(&self, places: &BTreeSet<String>) -> Option<Vec<String>> {
+        let settings = places.iter().filter(|place| is_setting(&place.split('.').collect::<Vec<_>>()));
+        let said = |last: &str| last.len() > 5 && self.refusal.says(&[last]);
+        let named =
+            settings.filter_map(|place| Some((last_word(place)?, place.clone())).filter(|(last, _)| said(last)));
+        let (words, places): (BTreeSet<String>, Vec<String>) = named.unzip();
+        (words.len() == 1).then_some(places)
     }
 
     /// How much is thought has a name in each dialect, and vendors say any of them.
@@ -348,7 +395,8 @@ impl<'a> Looked<'a> {
             "think",
             "enable_thinking",
         ];
-        let is_named = self.refusal.says(&["thinking", "reasoning", "effort", "think"]);
+        let mut words = self.text.split(|c: char| !c.is_ascii_alphanumeric());
+        let is_named = words.any(|word| matches!(word, "thinking" | "reasoning" | "effort" | "think"));
         NAMES.iter().find(|name| is_named && places.contains(**name)).map(|name| (*name).to_owned())
     }
 
@@ -412,17 +460,24 @@ fn is_called(place: &str, word: &str, marked: bool) -> bool {
         return false;
     }
     let whole = place_parts.concat();
-    // Gemini and Ollama have settings in an object.
-    let is_setting = match &place_parts[..] {
-        [_] => true,
-        [root, _] => matches!(root.as_str(), "generationconfig" | "options"),
-        _ => false,
-    };
+    let is_setting = is_setting(&place.split('.').collect::<Vec<_>>());
     match &word_parts[..] {
         [one] => *one == whole || (one == own && (is_setting || marked && one.len() > 3)),
         [first, ..] => word_parts.concat() == whole || last == own && *first == place_parts[0],
         [] => false,
     }
+}
+
+/// Bedrock, Gemini and Ollama have settings in an object.
+fn is_setting(place: &[&str]) -> bool {
+    matches!(place, [_] | ["inferenceConfig" | "generationConfig" | "options", _])
+}
+
+/// The last word of a name of several: `penalty`.
+fn last_word(place: &str) -> Option<String> {
+    let name = place.rsplit('.').next().unwrap_or_default();
+    let at = name.rfind(|c: char| c == '_' || c.is_ascii_uppercase()).filter(|at| *at > 0)?;
+    Some(name[at..].trim_start_matches('_').to_ascii_lowercase())
 }
 
 /// Whether a place of a message is in the conversation or the tools.
@@ -433,36 +488,52 @@ fn is_content(place: &str, request: &Value) -> bool {
     CONTENT.contains(&root) && request.get(root).is_some()
 }
 
-/// The optional members of a request, without indexes.
-fn optional(value: &Value, path: &mut Vec<String>, places: &mut BTreeSet<String>) {
-    match value {
-        Value::Array(items) if path.len() <= DEPTH_MAX => items.iter().for_each(|item| optional(item, path, places)),
-        Value::Object(members) if path.len() <= DEPTH_MAX && places.len() < PLACES_MAX => {
-            for (name, value) in members {
-                path.push(name.clone());
-                let place = path.join(".");
-                let of_items = is_item(&path[0]);
-                let is_left_out = if of_items && path.len() > 1 {
-                    let is_id = path[0] == "contents" && name == "id";
-                    value.is_null() && name != "content" || is_addition(name) || place == "messages.name" || is_id
-                } else {
-                    // The keys of these are the caller's own.
-                    let is_known = !matches!(path[0].as_str(), "metadata" | "labels" | "client_metadata");
-                    let is_of_optional = || (1..path.len()).any(|depth| is_optional(&path[..depth].join(".")));
-                    let is_part = is_known && name != "type" && is_of_optional();
-                    !of_items && (is_part || is_optional(&place) || LIMITS.contains(&place.as_str()))
-                };
-                if is_left_out {
-                    places.insert(place);
-                }
-                if path.len() == 1 || !OPAQUE.contains(&name.as_str()) {
-                    optional(value, path, places);
-                }
-                path.pop();
+impl Looked<'_> {
+    /// The optional members of the request, without indexes.
+    fn optional(&self, value: &Value, path: &mut Vec<String>, places: &mut BTreeSet<String>) {
+        match value {
+            Value::Array(items) if path.len() <= DEPTH_MAX => {
+                items.iter().for_each(|item| self.optional(item, path, places))
             }
+            Value::Object(members) if path.len() <= DEPTH_MAX && places.len() < PLACES_MAX => {
+                for (name, value) in members {
+                    path.push(name.clone());
+                    let place = path.join(".");
+                    let of_items = is_item(&path[0]);
+                    let is_left_out = if of_items && path.len() > 1 {
+                        let is_id = path[0] == "contents" && name == "id";
+                        let is_addition = is_addition(name) || is_flag(value) && !is_known(&format!(".{name}"));
+                        value.is_null() && name != "content" || is_addition || place == "messages.name" || is_id
+                    } else {
+                        // The keys of these are the caller's own.
+                        let is_named = !matches!(path[0].as_str(), "metadata" | "labels" | "client_metadata");
+                        let is_of_optional = || (1..path.len()).any(|depth| is_optional(&path[..depth].join(".")));
+                        let is_part = is_named && name != "type" && is_of_optional();
+                        let is_limit = self.request.surface == Surface::Chat && LIMITS.contains(&place.as_str());
+                        let is_unknown = path.len() == 1 && is_flag(value) && self.request.surface.is_translated();
+                        let is_optional = is_optional(&place) || is_unknown && !is_known(name);
+                        !of_items && (is_part || is_optional || is_limit)
+                    };
+                    if path.len() == 1 || !OPAQUE.contains(&name.as_str()) {
+                        self.optional(value, path, places);
+                    }
+                    let mut parts = value.as_object().into_iter().flat_map(|value| value.keys()).peekable();
+                    let is_whole =
+                        parts.peek().is_some() && parts.all(|part| places.contains(&format!("{place}.{part}")));
+                    if is_left_out || !of_items && is_whole {
+                        places.insert(place);
+                    }
+                    path.pop();
+                }
+            }
+            _ => {}
         }
-        _ => {}
     }
+}
+
+/// Numbers and flags carry no content.
+fn is_flag(value: &Value) -> bool {
+    value.is_number() || value.is_boolean()
 }
 
 fn is_item(root: &str) -> bool {
@@ -481,8 +552,10 @@ pub fn without(body: &[u8], lessons: &[Lesson]) -> Option<(String, Losses)> {
     let mut members = raw_members(body)?;
     let (mut changed, mut losses) = (false, Losses::default());
     for lesson in lessons {
-        let Lesson::Member { place, value } = lesson else { continue };
-        changed |= leave_out(&mut members, place, value.as_deref(), &mut losses);
+        let Lesson::Members { places, value } = lesson else { continue };
+        for place in places {
+            changed |= leave_out(&mut members, place, value.as_deref(), &mut losses);
+        }
     }
     changed.then(|| (written(&members), losses))
 }

@@ -31,7 +31,7 @@ pub struct StateUse {
 }
 
 /// The type of the item with which a client asks for a short form of the conversation.
-pub(super) const TRIGGER: &str = "compaction_trigger";
+pub(crate) const TRIGGER: &str = "compaction_trigger";
 
 #[derive(Deserialize)]
 struct ConversationReference {
@@ -57,7 +57,7 @@ impl StateUse {
 
     pub(super) fn look_at_input(&mut self, input: &[u8]) {
         self.refers = items(input).is_some_and(refers);
-        self.compacts = memmem::find(input, TRIGGER.as_bytes()).is_some();
+        self.compacts = memmem::find(input, format!("\"{TRIGGER}\"").as_bytes()).is_some();
     }
 }
 

@@ -335,39 +335,32 @@ pub fn class_of(name: &str) -> LossClass {
 
 /// What a request keeps after a refusal: how long and in which form its answer is, and what is called.
 const KEPT: [&str; 6] = ["max_tokens", "n", "options", "response_format", "tool_choice", "tools"];
-/// Members of some servers without which a request is still what the client asks.
-const EXTRAS: [&str; 7] = [
-    "betas",
-    "chat_template_kwargs",
-    "enable_thinking",
-    "min_p",
-    "repetition_penalty",
-    "stream_options.include_obfuscation",
-    "top_a",
-];
+/// Members of some servers without which a request is still what the client asks; beside numbers and flags that nobody knows.
+const EXTRAS: [&str; 3] = ["betas", "chat_template_kwargs", "stream_options.include_obfuscation"];
+/// Flags that say what the rest is.
+const FLAGS: [&str; 2] = ["stream", ".thought"];
 
 /// Whether a request is still what its client asks without this member, which is none of its conversation and tools. The name is that
 /// of any surface.
 pub(crate) fn is_optional(name: &str) -> bool {
+    // Bedrock's settings have Gemini's names.
+    let of_gemini = name.strip_prefix("inferenceConfig.").map(|own| format!("generationConfig.{own}"));
+    let name = of_gemini.as_deref().unwrap_or(name);
     let chat = NAMES.iter().find(|(_, names)| names.contains(&name)).map_or(name, |(chat, _)| *chat);
     let is_known = |name: &str| BY_NAME.get(name).is_some_and(|class| *class != Content) && !KEPT.contains(&name);
     EXTRAS.contains(&name) || is_known(name) || (is_known(chat) && !chat.starts_with("response_format"))
 }
 
-/// Whether an item of the conversation, or a tool, is the same without this member.
+/// Whether a member has a meaning here. The name is that of any surface.
+pub(crate) fn is_known(name: &str) -> bool {
+    let is_its = |(chat, names): &(&str, [&str; 4])| *chat == name || names.contains(&name);
+    BY_NAME.contains_key(name) || FLAGS.contains(&name) || NAMES.iter().any(is_its)
+}
+
+/// Whether an item of the conversation, or a tool, is the same without this member, as without most numbers and flags.
 pub(crate) fn is_addition(name: &str) -> bool {
     const CARRIES: [&str; 5] = ["id", "name", "role", "description", "thinking_blocks"];
-    const ADDED: [&str; 9] = [
-        "allowed_callers",
-        "defer_loading",
-        "detail",
-        "eager_input_streaming",
-        "input_examples",
-        "output_config",
-        "scope",
-        "strict",
-        "ttl",
-    ];
+    const ADDED: [&str; 6] = ["allowed_callers", "detail", "input_examples", "output_config", "scope", "ttl"];
     ADDED.contains(&name) || !CARRIES.contains(&name) && BY_NAME.contains_key(format!(".{name}").as_str())
 }
 

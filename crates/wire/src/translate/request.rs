@@ -323,9 +323,9 @@ impl RequestTranslation {
         self.request.asked
     }
 
-    /// Whether answers must be translated back.
+    /// Whether answers must be translated back: from another dialect, or from a summary to a short form.
     pub fn is_translated(&self) -> bool {
-        self.dialect != self.surface.dialect()
+        self.compacts || self.dialect != self.surface.dialect()
     }
 
     /// The losses of the translation.

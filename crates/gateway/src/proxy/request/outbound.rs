@@ -83,9 +83,20 @@ impl<'a> Outbound<'a> {
         lessons: impl Fn(Surface) -> Vec<Lesson>,
     ) -> Result<Option<Arc<RequestTranslation>>, Rejection> {
         let provider = &upstream.provider;
+        let asked = Surface::Passed(PassedCall::Compaction);
         // Who does not know what Codex sends has no compaction either.
-        let is_compaction = self.request.surface == Surface::Passed(PassedCall::Compaction);
-        let has_call = !is_compaction || upstream.quirks(Dialect::Responses).codex_tools;
+        let has_compaction = || {
+            let quirks = quirks::demands(&lessons(asked)).over(upstream.quirks(Dialect::Responses));
+            quirks.compaction && quirks.codex_tools
+        };
+        let has_call = self.request.surface != asked || has_compaction();
+        let lessons = |surface| {
+            let mut taught = lessons(surface);
+            if surface == Surface::Responses && self.request.state.compacts {
+                taught.extend(lessons(asked));
+            }
+            taught
+        };
         let Some(spoken) = upstream.spoken_for(self.request.surface).filter(|_| has_call) else {
             self.unspoken(provider);
             self.leave_out([upstream.name()], LeftOutReason::Dialect);
@@ -93,10 +104,11 @@ impl<'a> Outbound<'a> {
         };
         let (spoken, lessons) = self.demanded_path(upstream, spoken, lessons);
         let demands = Demands::of(upstream, spoken.dialect, self.request.surface, &lessons);
+        let in_words = self.request.state.compacts && !demands.options.quirks.compaction;
         let request_translation = if self.forgets(&lessons) {
             let Some(without) = self.without_reasoning(spoken.dialect, &demands) else { return Ok(None) };
             Arc::new(without)
-        } else if spoken.dialect == self.request.surface.dialect() {
+        } else if spoken.dialect == self.request.surface.dialect() && !in_words {
             self.own_dialect(demands)?
         } else {
             let Some(translated) = self.translated(spoken.dialect, demands)? else {

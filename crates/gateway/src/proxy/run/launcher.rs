@@ -41,7 +41,7 @@ use photofinish_routing::policy::{CandidateState, ContextFits, LookDraw, PolicyD
 use photofinish_transport::upstream::Endpoint;
 use photofinish_wire::answer::error::too_long;
 use photofinish_wire::judge::Asked;
-use photofinish_wire::quirks::Lesson;
+use photofinish_wire::quirks::{Lesson, QuirkSet};
 use photofinish_wire::{AnswerForm, ApiRequest, Dialect, RequestTranslation, Surface};
 
 /// An answer that should end this soon is read on, for twice as long at most: a handshake takes two or three round trips, and one to
@@ -360,12 +360,14 @@ impl Launch for Launcher {
 }
 
 impl Launcher {
-    /// A lost trial runs on: its upstream may be healthy although it is slower than the winner.
+    /// A lost trial runs on: its upstream may be healthy although it is slower than the winner. So does a refusal: one that always comes
+    /// late would never be told.
     fn lost_asking(&mut self, candidate: usize, mut attempt: Attempt) {
         let trial = self.take_trial(candidate);
         let is_billed = self.is_billed_anyway(candidate);
-        let is_audited =
-            trial.is_some() || self.policy.driver.runs_on(candidate) || fastrand::f64() < self.settings.audit;
+        let refused = attempt.is_refused().then(|| self.request.clone());
+        let is_chosen = self.policy.driver.runs_on(candidate) || fastrand::f64() < self.settings.audit;
+        let is_audited = trial.is_some() || refused.is_some() || is_chosen;
         // One that is audited runs to its first token, however late that comes.
         let owns_connection = attempt.owns_connection() && !is_audited;
         if let Some((place, time)) = self.enter_drain(&self.waiting(candidate), owns_connection) {
@@ -376,6 +378,10 @@ impl Launcher {
             attempt.audit();
             let limit = self.policy.driver.runs_on_for(candidate, self.policy.now_us());
             let run = self.run_on(candidate, attempt, None);
+            let run = async move {
+                run.await;
+                drop(refused);
+            };
             self.run_in_background((place, trial), limit, run);
         }
     }
@@ -532,7 +538,11 @@ impl Launcher {
             self.gateway.health().lessons(name, surface).into_iter().chain(its).collect()
         };
         let stores = self.gateway.stored().is_on();
-        let mut outbound = Outbound::new(&self.request, self.settings.lossy, self.gateway.memory(), stores);
+        // Who has no such call is asked for a summary.
+        let in_words = matches!(new, Lesson::Demand(QuirkSet { compaction: Some(false), .. }));
+        let compaction = in_words.then(|| self.request.as_compaction()).flatten().map(Arc::new);
+        let request = compaction.as_ref().unwrap_or(&self.request);
+        let mut outbound = Outbound::new(request, self.settings.lossy, self.gateway.memory(), stores);
         let upload = outbound.for_upstream(upstream, lessons).ok().flatten()?;
         Some(Taught { surface, lesson: new, upload })
     }

@@ -6,9 +6,11 @@ use serde_json::Value;
 
 use crate::answer::error::MESSAGE_MAX;
 
-/// Members with the complaint. The last two are a router's, with the answer of its own upstream.
-const COMPLAINTS: [&str; 11] =
-    ["error", "errors", "message", "msg", "detail", "details", "description", "reason", "code", "metadata", "raw"];
+/// Members with the complaint, at any depth. `raw` is a router's, with the answer of its own upstream.
+const COMPLAINTS: [&str; 10] =
+    ["error", "errors", "message", "msg", "detail", "details", "description", "reason", "code", "raw"];
+/// What quotes the request.
+const QUOTES: [&str; 3] = ["input", "ctx", "body"];
 
 /// Places that are read of one body.
 const PLACES_MAX: usize = 8;
@@ -27,17 +29,24 @@ impl RefusalWords {
     pub fn read(body: &[u8]) -> RefusalWords {
         let mut refusal = RefusalWords::default();
         match serde_json::from_slice::<Value>(body) {
-            Ok(value) => refusal.read_in(&value, DEPTH_MAX),
+            Ok(value) => refusal.read_in(&value, true, DEPTH_MAX),
             Err(_) => refusal.add(&String::from_utf8_lossy(&body[..body.len().min(MESSAGE_MAX)])),
         }
         refusal
     }
 
-    fn read_in(&mut self, value: &Value, depth: usize) {
+    /// `complains`: its text is the complaint.
+    fn read_in(&mut self, value: &Value, complains: bool, depth: usize) {
         let Some(depth) = depth.checked_sub(1) else { return };
         match value {
-            Value::String(text) => self.add(text),
-            Value::Array(values) => values.iter().for_each(|value| self.read_in(value, depth)),
+            // An answer within the answer.
+            Value::String(text) if text.starts_with(['{', '[']) => match serde_json::from_str::<Value>(text) {
+                Ok(value) => self.read_in(&value, complains, depth),
+                Err(_) if complains => self.add(text),
+                Err(_) => {}
+            },
+            Value::String(text) if complains => self.add(text),
+            Value::Array(values) => values.iter().for_each(|value| self.read_in(value, complains, depth)),
             Value::Object(members) => {
                 for (name, value) in members {
                     match (name.as_str(), value) {
@@ -46,8 +55,8 @@ impl RefusalWords {
                             let parts = place.iter().map(|part| part.as_str().map_or(part.to_string(), str::to_owned));
                             self.place(parts.collect::<Vec<_>>().join("."));
                         }
-                        (name, value) if COMPLAINTS.contains(&name) => self.read_in(value, depth),
-                        _ => {}
+                        (name, _) if QUOTES.contains(&name) => {}
+                        (name, value) => self.read_in(value, COMPLAINTS.contains(&name), depth),
                     }
                 }
             }
@@ -136,7 +145,8 @@ mod tests {
                 &["body.messages.0.name"],
             ),
             (r#"{"error":"c","code":"d"}"#, "d\nc\n", &[]),
-            (r#"{"error":{"metadata":{"raw":"{\"message\":\"e\"}"}}}"#, "{\"message\":\"e\"}\n", &[]),
+            (r#"{"error":{"metadata":{"raw":"{\"message\":\"e\"}"}}}"#, "e\n", &[]),
+            (r#"{"error":{"cause":"{\"message\":\"e\",\"param\":\"f\"}","body":{"message":"g"}}}"#, "e\n", &["f"]),
             ("plain", "plain\n", &[]),
         ] {
             let read = RefusalWords::read(body.as_bytes());

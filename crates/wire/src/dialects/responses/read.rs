@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::conversation::COMPACTIONS;
 use crate::answer::service_tier::ServiceTier;
 use crate::dialects::responses::SseEvent;
 use crate::json::{InvalidJson, Json, characters};
@@ -132,7 +133,7 @@ fn item(text: &str) -> Result<Option<Payload>, InvalidJson> {
         },
         // The vendor runs it by itself: the client need not answer it.
         "execution" => is_own = json.string_or_skip()? == Some("server"),
-        "result" => result = json.string_or_skip()?.filter(|result| !result.is_empty()),
+        "result" | "encrypted_content" => result = json.string_or_skip()?.filter(|result| !result.is_empty()),
         "content" => parts[0] = content(json)?,
         "summary" => parts[1] = content(json)?,
     }))?;
@@ -148,6 +149,8 @@ fn item(text: &str) -> Result<Option<Payload>, InvalidJson> {
         "tool_search_call" | "local_shell_call" | "shell_call" | "apply_patch_call" | "computer_call" => {
             Payload::of_chars(PayloadKind::Tool, called.max(1))
         }
+        // Sealed: how much it is, only its vendor knows.
+        kind if COMPACTIONS.contains(&kind) && result.is_some() => Payload::of_chars(PayloadKind::Text, 1),
         "image_generation_call" => result.and_then(|image| Payload::of_text(PayloadKind::Image, image)),
         _ => None,
     };

@@ -4,6 +4,8 @@ use serde_json::json;
 
 use super::*;
 
+mod reported;
+
 const BETAS: [&str; 3] = ["claude-code-20250219", "effort-2025-11-24", "prompt-caching-scope-2026-01-05"];
 
 /// A chat of an agent with all that may be refused.
