@@ -46,7 +46,7 @@ pub enum KeyAction {
         #[arg(long, value_name = "TIME")]
         expires: Option<String>,
         #[command(flatten)]
-        limits: LimitOptions,
+        limits: Box<LimitOptions>,
         #[command(flatten)]
         at: AtOptions,
     },
@@ -176,6 +176,9 @@ pub struct LimitOptions {
     /// USD of a calendar month, UTC.
     #[arg(long, value_name = "USD")]
     budget_month: Option<f64>,
+    /// USD of a period (day, week, month, total) for the models of a pattern, such as 'claude-opus-*=5/day'; separated by commas.
+    #[arg(long, value_delimiter = ',', value_name = "MODEL=USD/PERIOD", value_parser = model_budget)]
+    model_budgets: Option<Vec<(String, String, f64)>>,
     /// The only models that may be used, separated by commas; * stands for any text.
     #[arg(long, value_delimiter = ',', value_name = "MODEL")]
     models: Option<Vec<String>>,
@@ -201,6 +204,11 @@ impl LimitOptions {
         if !budget.is_empty() {
             members.insert("budget".to_owned(), budget.into());
         }
+        let mut of_models = json!({});
+        for (models, period, usd) in self.model_budgets.iter().flatten() {
+            of_models[models][period] = json!(usd);
+        }
+        put(members, "model_budgets", self.model_budgets.as_ref().map(|_| of_models));
     }
 }
 
@@ -217,6 +225,14 @@ pub struct AtOptions {
     /// What the gateway answers, for programs.
     #[arg(long)]
     json: bool,
+}
+
+/// For clap: the pattern, the period and the amount.
+fn model_budget(text: &str) -> Result<(String, String, f64), String> {
+    let parts = text.rsplit_once('=').and_then(|(models, rest)| Some((models, rest.split_once('/')?)));
+    let parts =
+        parts.and_then(|(models, (usd, period))| Some((models.to_owned(), period.to_owned(), usd.parse().ok()?)));
+    parts.ok_or_else(|| "expected a pattern, an amount and a period, such as claude-opus-*=5/day".to_owned())
 }
 
 /// For clap.

@@ -22,6 +22,10 @@ impl Gate {
         self.0.cancel();
     }
 
+    pub fn is_open(&self) -> bool {
+        self.0.is_cancelled()
+    }
+
     /// Waits until it is open.
     pub async fn passed(&self) {
         self.0.cancelled().await;

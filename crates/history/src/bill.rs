@@ -17,6 +17,10 @@ const TOKENS_PER_SECOND_MAX: f64 = 5_000.0;
 /// Assumed maximum ratio between the counts of two tokenizers for one prompt.
 const TOKENIZERS_DIFFER_BY: f64 = 2.0;
 
+/// Assumed maximum ratio between the lengths of two answers to one request, of which short ones differ more.
+const ANSWERS_DIFFER_BY: f64 = 4.0;
+const SHORT_ANSWER: f64 = 256.0;
+
 /// Costs are rounded to so many parts of a dollar: prices have four decimals per million tokens, and the rows store a whole number in half
 /// the bytes.
 pub const COST_STEPS: f64 = 1e10;
@@ -132,7 +136,9 @@ impl BillBounds {
                 (least, prompt.map(|(_, tokens)| tokens * high))
             }
         };
-        let written = row.output_tokens.unwrap_or(0).max(0) as f64;
+        // What came: an event may hold several, and a token has four characters at most.
+        let came = row.payload_events.max(row.chars_total / 4);
+        let written = row.output_tokens.unwrap_or(0).max(came).max(0) as f64;
         let answer = if is_endless(row) { Some(answer.unwrap_or(0.0).max(row.chars_total as f64)) } else { answer };
         let until_cut = row.cancel_us.filter(|_| self.cancel_billing == CancelBilling::Stops);
         let until_cut = until_cut.map(|us| us as f64 / 1e6 * TOKENS_PER_SECOND_MAX);
@@ -177,17 +183,18 @@ pub fn settle(race: &RaceRecord, attempts: &mut [(&mut AttemptRecord, BillBounds
     }
 }
 
-/// The maximum answer of a loser in tokens: the length of the winner's answer or the requested maximum, whichever is
-/// less. None if neither is known.
+/// The maximum answer of a loser in tokens: by the length of the winner's answer, or the requested maximum if that is less. None if
+/// neither is known.
 fn answer_tokens<'a>(race: &RaceRecord, mut rows: impl Iterator<Item = &'a AttemptRecord>) -> Option<f64> {
     if Surface::ALL.iter().any(|surface| surface.embeds() && race.api == surface.as_str()) {
         return Some(0.0);
     }
     let winner = rows.find(|row| race.winner == Some(row.ordinal) && row.tok_src == TokenSource::Usage);
     let whole = winner.and_then(|winner| winner.output_tokens);
+    let whole = whole.map(|tokens| (tokens as f64 * ANSWERS_DIFFER_BY).max(SHORT_ANSWER));
     let choices = race.n_choices.unwrap_or(1).max(1);
     let asked = race.max_tokens.filter(|tokens| *tokens > 0).map(|tokens| tokens.saturating_mul(choices));
-    [whole, asked].into_iter().flatten().min().map(|tokens| tokens as f64)
+    [whole, asked.map(|tokens| tokens as f64)].into_iter().flatten().reduce(f64::min)
 }
 
 /// Its provider counted all of it.

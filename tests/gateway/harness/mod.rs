@@ -3,6 +3,7 @@
 //! gateway: see `support`.
 
 pub mod answer;
+pub mod biller;
 pub mod coding;
 pub mod edges;
 pub mod gateway;

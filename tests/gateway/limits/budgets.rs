@@ -128,6 +128,29 @@ async fn a_free_model_that_falls_back_to_a_paid_one_is_paid() {
 }
 
 #[tokio::test]
+async fn what_a_budget_kept_back_is_named_whatever_the_others_failed_by() {
+    const LATER: &[(&str, &str)] = &[("retry-after", "7")];
+    for (status, headers, again, stays) in
+        [(500, &[][..], "", "false"), (429, LATER, "7", ""), (429, &[][..], "1", ""), (503, LATER, "", "false")]
+    {
+        let failing = FakeProvider::answering(move |_| Script::status(status, headers, "{\"error\":{}}")).await;
+        let dear = FakeProvider::answering(|_| answer(10)).await;
+        let model = "[models.m]\nupstreams = [{ upstream = \"a/m\", input_price = 0, output_price = 0 }, \
+                     { upstream = \"b/m\", input_price = 0, output_price = 1000 }]";
+        let tables = format!("{ANN}reserve = \"max\"\nbudget.day = 0.005");
+        let setup = Setup::over(&[&failing, &dear]).race("policy = \"fallback\"").model(model).table(&tables);
+        let gateway = setup.start().await;
+        let failed = ask(&gateway, "ann", &asking(10)).await;
+        let (told, code, message) = failed.error();
+        assert_eq!((told, code.as_str()), (429, "photofinish_budget_spent"), "{status}");
+        assert!(message.contains("b/m could answer"), "{message}");
+        let headers = (failed.header("retry-after"), failed.header("x-should-retry"));
+        assert_eq!(headers, (again, stays), "{status}");
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn near_its_end_the_race_narrows_before_anybody_is_refused() {
     // Each race costs two hundredths: its loser is at work, and what it costs is not known.
     let at_work = Gate::new();
@@ -433,4 +456,16 @@ async fn a_list_of_prompts_teaches_how_long_each_answer_is() {
     gate.open();
     assert_eq!(read_response(&mut client).await.status, 200);
     gateway.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_provider_counts_is_what_it_bills() {
+    let words = |script: Script| (0..40).fold(script, |script, _| script.token("several words of an answer "));
+    let fake =
+        FakeProvider::answering(move |_| words(Script::sse().role()).finish("stop").usage(10, 2).done().end()).await;
+    let gateway = priced(&[&fake], &format!("{ANN}budget.day = 100")).start().await;
+    assert_eq!(ask(&gateway, "ann", &asking(1_000)).await.status, 200);
+    assert_eq!(spent(&gateway, &user("ann")).await, 2 * TOKEN, "however much it streamed");
+    let rows = gateway.stop().await;
+    assert_eq!(cost_of(&rows), 2 * TOKEN);
 }

@@ -1,9 +1,12 @@
 //! The limits of callers: rates, streams, budgets and models, at all levels. Not for their arithmetic, whose model check is beside it.
 
+mod bills;
 mod budgets;
 mod changes;
 mod examples;
+mod model_budgets;
 mod models;
+mod near_end;
 mod rates;
 mod routes;
 mod stored;
@@ -64,7 +67,7 @@ fn usage(gateway: &TestGateway, level: &LevelName) -> LevelUse {
         LevelName::Everybody => live.config.limits.clone(),
         LevelName::Team(team) => live.config.teams[&**team].limits.clone(),
         LevelName::User(name) => of_user(name).unwrap_or_default(),
-        LevelName::Key(_) => Limits::default().into(),
+        LevelName::Key(_) | LevelName::Models(_) => Limits::default().into(),
     };
     let wall_us = photofinish_base::clock::wall_micros();
     gateway.usage().usage_of(level, &limits, LimitClock { us: gateway.learning().now_us(), wall_us })

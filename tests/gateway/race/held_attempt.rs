@@ -76,9 +76,10 @@ impl Alone {
             p_audit: 0.0,
             slot: None,
             tape: None,
+            per_byte: (None, None),
             attempt_observer: None,
         };
-        let reservation = Admission::unlimited().reserve("a/m", 0, AttemptCost::default).unwrap();
+        let reservation = Admission::unlimited().reserve("a/m", 0, |_| AttemptCost::default()).unwrap();
         let ready = soon("the first token", start(spec, reservation)).await.unwrap();
         Alone { ready, writer, directory }
     }

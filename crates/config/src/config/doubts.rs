@@ -87,8 +87,12 @@ impl KnownNames<'_> {
                 scope.warn(format!("\"{pattern}\" in {key} of {table} matches no model, alias or upstream"));
             }
         }
+        for pattern in limits.model_budgets.iter().map(|of| &of.models).filter(|pattern| !self.is_matched(pattern)) {
+            let pattern = pattern.as_str();
+            scope.warn(format!("\"{pattern}\" in model_budgets of {table} matches no model, alias or upstream"));
+        }
         if limits.lacks_budget() {
-            scope.warn(format!("reserve, unpriced and own_keys of {table} have no effect without a budget"));
+            scope.warn(format!("warn, reserve, unpriced and own_keys of {table} have no effect without a budget"));
         }
     }
 

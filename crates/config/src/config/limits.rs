@@ -7,9 +7,10 @@ use std::sync::Arc;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::keys::{ParsedTexts, RealNumber, Texts, ValueKind, WholeNumber, choice, keys, nested};
+use super::keys::{ParsedTexts, RealNumber, TableKeys as _, Texts, ValueKind, WholeNumber, choice, keys, nested};
 use super::names::names;
-use super::reader::TomlTable;
+use super::problem::shown;
+use super::reader::{TomlTable, as_table};
 
 /// Requests a minute, or their burst.
 const REQUESTS_MAX: u64 = 1_000_000_000;
@@ -19,6 +20,8 @@ const STREAMS_MAX: u32 = 1_000_000;
 const PATTERNS_MAX: usize = 1_000;
 /// Bytes of one pattern.
 const PATTERN_MAX: usize = 256;
+/// Patterns with budgets in one table: with those of all levels a request has at most 64 levels.
+const MODEL_BUDGETS_MAX: usize = 15;
 /// Nano-USD in one USD.
 const NANO: f64 = 1e9;
 
@@ -35,6 +38,11 @@ keys! {
         streams: Option<u32> = WholeNumber(1..=STREAMS_MAX);
         /// USD, by the UTC calendar. All attempts count, also losers.
         budget: Budget = nested(), or Budget::default();
+        /// USD for some models, by a pattern as in `models`: `{ "claude-opus-*" = { day = 5 } }`. It counts attempts whose model or upstream the
+        /// pattern matches, also an upstream's name without its provider, and holds besides `budget`.
+        model_budgets: Vec<ModelBudget> = ModelBudgets, or Vec::new();
+        /// The part of a budget that may be spent before that is told: in the log, a metric, a header and to the webhook.
+        warn: f64 = RealNumber(0.01..=1.0), or 0.8;
         /// The only models that may be used: names, aliases and upstreams such as `groq/openai/gpt-oss-120b`; `*` stands for any text.
         models: Option<Vec<ModelPattern>> = PATTERNS;
         /// Models that may not be used, even if `models` has them.
@@ -126,9 +134,32 @@ impl IssuedKey {
 impl Limits {
     /// Nothing is limited.
     pub fn is_empty(&self) -> bool {
-        // Each kind by name: a new one must be looked at here. The last three limit nothing by themselves.
-        let Limits { rpm, tpm, streams, budget, models, deny, reserve: _, unpriced: _, own_keys: _ } = self;
-        rpm.is_none() && tpm.is_none() && streams.is_none() && !budget.is_set() && models.is_none() && deny.is_none()
+        // Each kind by name: a new one must be looked at here. The last four limit nothing by themselves.
+        let Limits {
+            rpm,
+            tpm,
+            streams,
+            budget: _,
+            model_budgets: _,
+            models,
+            deny,
+            warn: _,
+            reserve: _,
+            unpriced: _,
+            own_keys: _,
+        } = self;
+        let rates = rpm.is_none() && tpm.is_none() && streams.is_none();
+        rates && !self.has_budget() && models.is_none() && deny.is_none()
+    }
+
+    pub fn has_budget(&self) -> bool {
+        self.budget.is_set() || !self.model_budgets.is_empty()
+    }
+
+    /// Those for some models alone.
+    pub fn for_models(&self, of: &ModelBudget) -> Limits {
+        let Limits { warn, reserve, unpriced, own_keys, .. } = *self;
+        Limits { budget: of.budget, warn, reserve, unpriced, own_keys, ..Limits::default() }
     }
 
     /// Whether a model with these names, its aliases among them, may be asked at this upstream, `provider/model`.
@@ -154,8 +185,54 @@ impl Limits {
 
     /// Has settings of a budget, and no budget.
     pub(super) fn lacks_budget(&self) -> bool {
-        let usual = (Reserve::default(), Unpriced::default(), OwnKeys::default());
-        !self.budget.is_set() && (self.reserve, self.unpriced, self.own_keys) != usual
+        let Limits { warn, reserve, unpriced, own_keys, .. } = Limits::default();
+        !self.has_budget()
+            && (self.warn, self.reserve, self.unpriced, self.own_keys) != (warn, reserve, unpriced, own_keys)
+    }
+}
+
+/// What may be spent on some models.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelBudget {
+    pub models: ModelPattern,
+    pub budget: Budget,
+}
+
+/// Budgets by pattern.
+#[derive(Clone, Copy)]
+struct ModelBudgets;
+
+impl ValueKind for ModelBudgets {
+    type Value = Vec<ModelBudget>;
+
+    fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<ModelBudget>> {
+        let table = table.inner(key)?;
+        let (name, scope, offset) = (table.name.clone(), table.scope, table.offset);
+        let mut all = Vec::new();
+        for (pattern, value) in table.into_entries() {
+            let shown = shown(&pattern.value);
+            let Some(models) = ModelPattern::parse(&pattern.value) else {
+                scope.wrong(pattern.offset, format!("bad value \"{shown}\" in {name}"), PATTERNS.expected);
+                continue;
+            };
+            let title = format!("\"{shown}\" in {name}");
+            let Some(mut table) = as_table(scope, &title, title.clone(), value) else { continue };
+            let budget = Budget::read(&mut table, &Budget::default());
+            table.finish();
+            if !budget.is_set() {
+                scope.wrong(pattern.offset, format!("{title} has no budget"), "{ day = 5.0 }");
+            }
+            all.push(ModelBudget { models, budget });
+        }
+        if all.len() > MODEL_BUDGETS_MAX {
+            scope.wrong(offset, format!("{name} has {} patterns", all.len()), format!("at most {MODEL_BUDGETS_MAX}"));
+        }
+        Some(all)
+    }
+
+    fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
+        let budget = Value::from(generator.subschema_for::<Budget>());
+        json_schema!({ "type": "object", "additionalProperties": budget, "maxProperties": MODEL_BUDGETS_MAX })
     }
 }
 
@@ -287,6 +364,8 @@ mod tests {
             let (value, limits_alone) = match kind.as_str() {
                 "rpm" | "tpm" | "streams" => ("1", true),
                 "budget" => ("{ month = 1 }", true),
+                "model_budgets" => ("{ m = { month = 1 } }", true),
+                "warn" => ("0.5", false),
                 "models" | "deny" => ("[\"m\"]", true),
                 "reserve" => ("\"max\"", false),
                 "unpriced" => ("\"free\"", false),

@@ -131,6 +131,7 @@ impl AttemptGuard {
         guard.counts = spec.request_translation.surface().counts();
         (guard.shared, guard.whole) = (shared, !spec.streams);
         (guard.attempt_observer, guard._slot) = (spec.attempt_observer.take(), spec.slot.take());
+        (guard.bill.per_byte, guard.bill.per_byte_elsewhere) = spec.per_byte;
         guard.tape = spec.tape.take().map(Box::new);
         guard
     }

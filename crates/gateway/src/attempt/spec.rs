@@ -15,6 +15,7 @@ use photofinish_base::telemetry::LogContext;
 use photofinish_config::config::{FirstToken, Provider, ProviderDialect, Timeouts, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
 use photofinish_config::offerings::ModelCatalogue;
+use photofinish_history::bill::PerByte;
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::learning::AttemptObserver;
 use photofinish_transport::upstream::{Endpoint, Outgoing, Upload, UpstreamClient};
@@ -66,6 +67,8 @@ pub struct AttemptSpec {
     pub p_audit: f64,
     /// Counts it among this upstream's running attempts; the guard takes it.
     pub slot: Option<InFlightGuard>,
+    /// How many tokens the bytes of its prompt make: at its upstream, and anywhere.
+    pub per_byte: (Option<PerByte>, Option<PerByte>),
     /// Feeds the statistics of its upstream; the guard takes it.
     pub attempt_observer: Option<AttemptObserver>,
     /// Keeps its answer to be judged; the guard takes it. None: nothing of it is judged.

@@ -80,6 +80,8 @@ pub struct Totals {
     pub shed: ShedCounts,
     /// Requests that a limit of their caller refused.
     pub limited: LimitedCounts,
+    /// Budgets that came near their ends.
+    pub near_end: LimitedCounts,
 }
 
 impl Totals {
@@ -179,6 +181,8 @@ impl Gateway {
             LevelName::Team(team) => live.config.teams.contains_key(&**team),
             LevelName::User(name) => live.callers.has_user(name),
             LevelName::Everybody | LevelName::Key(_) => true,
+            // Made again by the next request.
+            LevelName::Models(_) => false,
         });
     }
 

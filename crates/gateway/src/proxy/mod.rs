@@ -17,6 +17,7 @@ pub use door::caller::{
     Client, admin, admin_user, authenticate, check_token, has_token, is_admin, is_still_admin, log_in, missing_token,
     sends_token,
 };
+pub use door::load::LimitedCounts;
 pub use door::sessions::{COOKIE_NAME, SESSION_FOR, Sessions};
 pub use gateway::{Acceptance, Gateway, RefusedConfiguration, Totals};
 pub use lists::models::{gemini_list, gemini_one, list, one};
@@ -126,7 +127,7 @@ fn count_call(gateway: &Gateway, by: &AskedBy) -> Result<(), Rejection> {
     let now = LimitClock { us: gateway.learning().now_us(), wall_us: wall_micros() };
     let (admission, _) = enter(gateway, by.levels.clone(), 0, &[AttemptCost::default()], now)?;
     // A request that starts nothing gives its place back.
-    drop(admission.reserve("", 0, AttemptCost::default));
+    drop(admission.reserve("", 0, |_| AttemptCost::default()));
     Ok(())
 }
 

@@ -76,28 +76,28 @@ fn a_cost_is_computed_only_from_what_was_counted() {
 
 #[test]
 fn a_cut_loser_lies_between_bounds() {
-    // The prompt has 2,000 to 4,000 tokens: from 0.0005 USD (all of it cached) to 0.004. The winner wrote 100 tokens:
-    // 0.001.
+    // The prompt has 2,000 to 4,000 tokens: from 0.0005 USD (all of it cached) to 0.004. The winner wrote 100 tokens,
+    // so a loser wrote at most 400: 0.004.
     let of = |bill: BillBounds, change: fn(&mut AttemptRecord)| {
         let winner = row(|row| row.input_tokens = Some(3_000));
         settled(&race(), vec![(winner, STOPS), (cut(change), bill)])
     };
     let [stops, bills_full, unknown] = CancelBilling::ALL.map(bill);
     let nothing: fn(&mut AttemptRecord) = |_| {};
-    assert_eq!(of(bills_full, nothing), (Some(0.0005), Some(0.005)));
-    assert_eq!(of(stops, nothing), (Some(0.0005), Some(0.005)));
-    assert_eq!(of(unknown, nothing), (Some(0.0), Some(0.005)));
+    assert_eq!(of(bills_full, nothing), (Some(0.0005), Some(0.008)));
+    assert_eq!(of(stops, nothing), (Some(0.0005), Some(0.008)));
+    assert_eq!(of(unknown, nothing), (Some(0.0), Some(0.008)));
     let no_headers: fn(&mut AttemptRecord) = |row| row.headers_us = None;
-    assert_eq!(of(bills_full, no_headers), (Some(0.0005), Some(0.005)), "it is billed anyway");
-    assert_eq!(of(stops, no_headers), (Some(0.0), Some(0.005)), "it may have been in a queue");
+    assert_eq!(of(bills_full, no_headers), (Some(0.0005), Some(0.008)), "it is billed anyway");
+    assert_eq!(of(stops, no_headers), (Some(0.0), Some(0.008)), "it may have been in a queue");
     // At most 10 tokens at 5,000 tokens/s.
     let soon: fn(&mut AttemptRecord) = |row| row.cancel_us = Some(2_000);
     assert_eq!(of(stops, soon), (Some(0.0005), Some(0.0041)));
-    assert_eq!(of(bills_full, soon).1, Some(0.005), "it writes on");
+    assert_eq!(of(bills_full, soon).1, Some(0.008), "it writes on");
     let counted: fn(&mut AttemptRecord) = |row| {
         (row.input_tokens, row.output_tokens, row.tok_src) = (Some(3_000), Some(1), TokenSource::Partial);
     };
-    assert_eq!(of(unknown, counted), (Some(0.00301), Some(0.004)), "it counted its prompt");
+    assert_eq!(of(unknown, counted), (Some(0.00301), Some(0.007)), "it counted its prompt");
     let unsent: fn(&mut AttemptRecord) = |row| (row.connect_us, row.headers_us) = (None, None);
     assert_eq!(of(bills_full, unsent), (Some(0.0), Some(0.0)));
     let free =
@@ -114,7 +114,7 @@ fn the_answer_is_the_winners_or_what_was_asked_for() {
     let winner = || row(|row| (row.input_tokens, row.output_tokens) = (Some(3_000), Some(2_000)));
     assert_eq!(most(race(), winner()), Some(0.014), "at most 1,000 tokens were asked for");
     assert_eq!(most(RaceRecord { n_choices: Some(2), ..race() }, winner()), Some(0.024), "for each of two answers");
-    assert_eq!(most(RaceRecord { max_tokens: None, ..race() }, winner()), Some(0.024));
+    assert_eq!(most(RaceRecord { max_tokens: None, ..race() }, winner()), Some(0.084), "four times the winner's");
     let open_ended = || RaceRecord { max_tokens: None, ..race() };
     let cut_short = || AttemptRecord { tok_src: TokenSource::Partial, ..winner() };
     assert_eq!(most(open_ended(), cut_short()), None, "its length is unknown");
@@ -130,8 +130,8 @@ fn the_length_of_a_prompt_is_what_was_learnt_and_what_others_counted() {
         let winner = row(|row| (row.input_tokens, row.tok_src) = (counted, TokenSource::Usage));
         let loser = BillBounds { per_byte, ..bill(CancelBilling::BillsFull) };
         let result = settled(&race(), vec![(winner, STOPS), (cut(|_| {}), loser)]);
-        // Subtracts the 0.001 USD of the answer.
-        (result.0, result.1.map(|usd| ((usd - 0.001) * 1e9).round() / 1e9))
+        // Subtracts the 0.004 USD of the answer.
+        (result.0, result.1.map(|usd| ((usd - 0.004) * 1e9).round() / 1e9))
     };
     let learnt = Some(PerByte { least: 0.2, most: 0.4 });
     assert_eq!(of(learnt, None), (Some(0.0005), Some(0.004)));
@@ -276,7 +276,7 @@ fn an_endless_answer_is_not_bounded_by_what_was_asked_for() {
         });
         settled(&race(), vec![(row, STOPS)])
     };
-    assert_eq!(went_on(Some("closed")), (Some(0.001), Some(0.011)));
+    assert_eq!(went_on(Some("closed")), (Some(0.001), Some(0.101)), "what came");
     assert_eq!(went_on(Some("endless")), (Some(0.001), Some(0.401)), "a token a character");
 }
 

@@ -36,6 +36,13 @@ pub struct ObserverSpec {
     pub bytes: usize,
 }
 
+impl ObserverSpec {
+    /// How many tokens the bytes of a request make: at its upstream, and anywhere.
+    pub fn per_byte(&self) -> (Option<PerByte>, Option<PerByte>) {
+        (self.known.prompts.per_byte(), self.learning.prompts.per_byte())
+    }
+}
+
 /// The end of an attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ObservedEnd {
@@ -155,9 +162,9 @@ impl AttemptObserver {
         self.pay(ending);
     }
 
-    /// How many tokens the bytes of a request make: at its upstream, and anywhere.
+    /// As [`ObserverSpec::per_byte`].
     pub fn per_byte(&self) -> (Option<PerByte>, Option<PerByte>) {
-        (self.observer_spec.known.prompts.per_byte(), self.observer_spec.learning.prompts.per_byte())
+        self.observer_spec.per_byte()
     }
 
     fn pay(&self, ending: &ObservedEnd) {

@@ -1,6 +1,8 @@
 //! Whether a request may begin: all its levels are checked, then all of them give. Not for what becomes of it: see `hold`.
 
-use super::book::{BudgetRoom, LEVELS_MAX, LimitLevels, LockedLevels, PERIODS};
+use std::sync::MutexGuard;
+
+use super::book::{BudgetRoom, LimitLevel, LimitLevels, PERIODS, Used};
 use super::hold::{Admission, AttemptCost, FirstHeld, Hold, LimitsLeft};
 use super::level::LevelName;
 use super::window::{Calendar, LimitClock};
@@ -73,12 +75,7 @@ impl RefusedBy {
             RefusedBy::Requests { .. } => "rpm",
             RefusedBy::Tokens { .. } => "tpm",
             RefusedBy::Streams { .. } => "streams",
-            RefusedBy::Budget(over) => match over.calendar {
-                Calendar::Day => "budget_day",
-                Calendar::Week => "budget_week",
-                Calendar::Month => "budget_month",
-                Calendar::Total => "budget_total",
-            },
+            RefusedBy::Budget(over) => over.calendar.budget(),
             RefusedBy::Unpriced => "unpriced",
         }
     }
@@ -111,7 +108,7 @@ pub fn admit(
 ) -> Result<(Admission, Vec<bool>), Box<LimitRefusal>> {
     let mut all = levels.lock();
     let mut refusals = Vec::new();
-    for (level, used) in levels.0.iter().zip(all.iter_mut().flatten()) {
+    for (level, used) in levels.0.iter().zip(&mut all) {
         let limits = &*level.limits;
         used.pass(limits, now);
         used.asked += 1;
@@ -132,14 +129,12 @@ pub fn admit(
         }
     }
     let fits = |cost: &AttemptCost| {
-        let (mut held, mut all) = ([(0, 0); LEVELS_MAX], levels.0.iter().zip(all.iter().flatten()).zip(0..));
-        let fits = all.all(|((level, used), place): (_, usize)| {
-            let limits = &*level.limits;
+        let at = |((place, level), used): ((usize, &LimitLevel), &MutexGuard<'_, Used>)| {
+            let (limits, cost) = (&*level.limits, cost.in_level(place));
             let fits = cost.fits(limits, used.rooms(limits, None, (0, 0))).filter(|_| !cost.is_refused(limits));
-            held[place] = (fits.unwrap_or_default(), cost.exposes(limits));
-            fits.is_some()
-        });
-        fits.then_some(held)
+            fits.map(|fits| (fits, cost.exposes(limits)))
+        };
+        levels.0.iter().enumerate().zip(&all).map(at).collect::<Option<FirstHeld>>()
     };
     let fitting: Vec<Option<FirstHeld>> = costs.iter().map(fits).collect();
     if fitting.iter().all(Option::is_none) {
@@ -148,8 +143,8 @@ pub fn admit(
     if let Some((level, by)) = refusals.into_iter().max_by_key(|(_, by)| by.wait_us(now)) {
         return Err(Box::new(LimitRefusal { level: level.clone(), by, left: LimitsLeft::of(&levels, &all) }));
     }
-    let (mut first, mut periods) = ([(0, 0); LEVELS_MAX], [[0; PERIODS]; LEVELS_MAX]);
-    for (place, (level, used)) in levels.0.iter().zip(all.iter_mut().flatten()).enumerate() {
+    let (mut first, mut periods) = (vec![(0, 0); all.len()], vec![[0; PERIODS]; all.len()]);
+    for (place, (level, used)) in levels.0.iter().zip(&mut all).enumerate() {
         used.requests.take(1);
         used.tokens.take(tokens);
         used.streams += 1;
@@ -172,16 +167,24 @@ pub fn admit(
 /// The budgets that no attempt fits.
 fn who_refuses<'l>(
     levels: &'l LimitLevels,
-    all: &LockedLevels<'_>,
+    all: &[MutexGuard<'_, Used>],
     costs: &[AttemptCost],
 ) -> Vec<(&'l LevelName, RefusedBy)> {
-    let priced = |cost: &&AttemptCost| !levels.0.iter().any(|level| cost.is_refused(&level.limits));
+    let each = || levels.0.iter().enumerate();
+    let refuses =
+        |cost: &AttemptCost, (place, level): (usize, &LimitLevel)| cost.in_level(place).is_refused(&level.limits);
+    let priced = |cost: &&AttemptCost| !each().any(|level| refuses(cost, level));
     let Some(cheapest) = costs.iter().filter(priced).min_by_key(|cost| cost.usual) else {
-        let by = levels.0.iter().find(|level| costs.iter().any(|cost| cost.is_refused(&level.limits)));
-        return by.map(|level| (&level.subject.name, RefusedBy::Unpriced)).into_iter().collect();
+        let by = each().find(|level| costs.iter().any(|cost| refuses(cost, *level)));
+        return by
+            .map(|(_, level)| level)
+            .map(|level| (&level.subject.name, RefusedBy::Unpriced))
+            .into_iter()
+            .collect();
     };
     let mut refusals = Vec::new();
-    for (level, used) in levels.0.iter().zip(all.iter().flatten()) {
+    for ((place, level), used) in each().zip(all) {
+        let cheapest = cheapest.in_level(place);
         let asked = cheapest.at(&level.limits);
         let alone = cheapest.least.filter(|_| level.limits.reserve == Reserve::Usual);
         let least = alone.map_or(asked, |least| least.min(asked));

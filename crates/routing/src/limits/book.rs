@@ -8,36 +8,45 @@ use super::bucket::RateLeft;
 use super::heard::HeardUse;
 use super::lengths::AnswerLengths;
 use super::level::LevelName;
+use super::near_end::{BudgetWarning, NearEnd};
 use super::parts::Others;
 use super::rate::RateUse;
 use super::window::{BudgetWindow, Calendar, LimitClock, Period, Sharing};
-use photofinish_config::config::{Config, Limits, User};
+use photofinish_config::config::{Config, Limits, ModelPattern, User};
 
-/// The levels of a request after everybody, in the order in which they are checked and locked.
-const NAMED: [fn(Arc<str>) -> LevelName; LEVELS_MAX - 1] = [LevelName::Team, LevelName::User, LevelName::Key];
-pub(super) const LEVELS_MAX: usize = 4;
+/// The kinds of levels after everybody.
+const NAMED: [fn(Arc<str>) -> LevelName; 4] = [LevelName::Team, LevelName::User, LevelName::Key, LevelName::Models];
 /// Lengths of periods.
 pub(super) const PERIODS: usize = Calendar::ALL.len();
 /// Each telling says what was used since so many tellings before, some two seconds: a gateway that missed one still hears of it.
 const LATELY: usize = 4;
+/// Budgets near their ends that were not told of yet. Further ones are not told of.
+const WARNINGS_MAX: usize = 1_000;
 
 /// All subjects that were ever limited.
 pub struct UsageBook {
     everybody: Arc<Subject>,
-    /// Teams, users and keys.
-    named: [RwLock<HashMap<Arc<str>, Arc<Subject>>>; LEVELS_MAX - 1],
-    changed: Arc<Mutex<Vec<Arc<Subject>>>>,
+    /// By kind, in the order of [`NAMED`].
+    named: [RwLock<HashMap<Arc<str>, Arc<Subject>>>; NAMED.len()],
+    noted: Arc<Noted>,
     lengths: Arc<AnswerLengths>,
     /// With whom limits are shared, and what was heard of them: also for subjects that come.
     sharing: Mutex<(Sharing, Option<Arc<HeardUse>>)>,
+}
+
+/// What the book is to tell.
+#[derive(Default)]
+struct Noted {
+    /// Subjects whose budgets changed.
+    changed: Mutex<Vec<Arc<Subject>>>,
+    warnings: Mutex<Vec<BudgetWarning>>,
 }
 
 /// One subject.
 pub(super) struct Subject {
     pub name: LevelName,
     used: Mutex<Used>,
-    /// Of the book: subjects whose budgets changed.
-    changed: Arc<Mutex<Vec<Arc<Subject>>>>,
+    noted: Arc<Noted>,
 }
 
 /// What a subject uses.
@@ -75,6 +84,8 @@ pub(super) struct BudgetRoom {
 pub struct LimitLevel {
     pub(super) subject: Arc<Subject>,
     pub(super) limits: Arc<Limits>,
+    /// The only upstreams that it is about. Empty: all.
+    only: Vec<String>,
 }
 
 impl LimitLevel {
@@ -87,7 +98,8 @@ impl LimitLevel {
     }
 }
 
-/// The levels of a request that limit anything.
+/// The levels of a request that limit anything, in the order in which they are checked and locked: everybody, a team, a user, a key, and
+/// then those for some models, by name.
 #[derive(Clone, Default)]
 pub struct LimitLevels(pub(super) Vec<LimitLevel>);
 
@@ -98,11 +110,11 @@ impl fmt::Debug for LimitLevels {
 }
 
 /// What each level of a request has used, locked in the order of the levels.
-pub(super) type LockedLevels<'l> = [Option<MutexGuard<'l, Used>>; LEVELS_MAX];
+pub(super) type LockedLevels<'l> = Vec<MutexGuard<'l, Used>>;
 
 impl LimitLevels {
     pub(super) fn lock(&self) -> LockedLevels<'_> {
-        std::array::from_fn(|place| self.0.get(place).map(|level| level.subject.used()))
+        self.0.iter().map(|level| level.subject.used()).collect()
     }
 
     /// Nothing is limited.
@@ -112,6 +124,33 @@ impl LimitLevels {
 
     pub fn iter(&self) -> impl Iterator<Item = &LimitLevel> {
         self.0.iter()
+    }
+
+    /// With what these levels may spend on some models. `about`: the only upstreams that a pattern is about, empty for all; none: it is about
+    /// nothing of the request.
+    pub fn with_models(
+        mut self,
+        book: &UsageBook,
+        about: impl Fn(&ModelPattern) -> Option<Vec<String>>,
+    ) -> LimitLevels {
+        let mut more = Vec::new();
+        for level in &self.0 {
+            for of in &level.limits.model_budgets {
+                let Some(only) = about(&of.models) else { continue };
+                let name = LevelName::Models(format!("{} of {}", of.models.as_str(), level.name()).into());
+                let limits = Arc::new(level.limits.for_models(of));
+                more.push(LimitLevel { subject: book.subject_of(&name), limits, only });
+            }
+        }
+        more.sort_unstable_by(|one: &LimitLevel, other| one.name().cmp(other.name()));
+        self.0.extend(more);
+        self
+    }
+
+    /// The levels that are not about this upstream, as bits.
+    pub fn outside(&self, upstream: &str) -> u64 {
+        let is_about = |level: &LimitLevel| level.only.is_empty() || level.only.iter().any(|name| name == upstream);
+        self.0.iter().enumerate().filter(|(_, level)| !is_about(level)).fold(0, |bits, (place, _)| bits | 1 << place)
     }
 
     /// The level that forbids a model with these names at this upstream, `provider/model`.
@@ -131,10 +170,10 @@ impl LimitLevels {
 
 impl Default for UsageBook {
     fn default() -> UsageBook {
-        let changed = Arc::default();
-        let everybody = Arc::new(Subject::new(LevelName::Everybody, Arc::clone(&changed)));
+        let noted = Arc::default();
+        let everybody = Arc::new(Subject::new(LevelName::Everybody, Arc::clone(&noted)));
         let named = std::array::from_fn(|_| RwLock::default());
-        UsageBook { everybody, named, changed, lengths: Arc::default(), sharing: Mutex::default() }
+        UsageBook { everybody, named, noted, lengths: Arc::default(), sharing: Mutex::default() }
     }
 }
 
@@ -144,7 +183,11 @@ impl UsageBook {
         let mut levels = LimitLevels::default();
         let mut add = |place: usize, id: &str, limits: &Arc<Limits>| {
             if !limits.is_empty() {
-                levels.0.push(LimitLevel { subject: self.subject(place, id), limits: limits.clone() });
+                levels.0.push(LimitLevel {
+                    subject: self.subject(place, id),
+                    limits: limits.clone(),
+                    only: Vec::new(),
+                });
             }
         };
         add(0, "", &config.limits);
@@ -164,7 +207,11 @@ impl UsageBook {
 
     /// These levels, in the order of [`LevelName`].
     pub fn levels_of(&self, levels: impl IntoIterator<Item = (LevelName, Arc<Limits>)>) -> LimitLevels {
-        let level = |(name, limits): (LevelName, Arc<Limits>)| LimitLevel { subject: self.subject_of(&name), limits };
+        let level = |(name, limits): (LevelName, Arc<Limits>)| LimitLevel {
+            subject: self.subject_of(&name),
+            limits,
+            only: Vec::new(),
+        };
         LimitLevels(levels.into_iter().map(level).collect())
     }
 
@@ -197,7 +244,7 @@ impl UsageBook {
             let mut subjects = self.named[named].write().unwrap_or_else(PoisonError::into_inner);
             let id: Arc<str> = id.into();
             let made = || {
-                let made = Arc::new(Subject::new(NAMED[named](id.clone()), self.changed.clone()));
+                let made = Arc::new(Subject::new(NAMED[named](id.clone()), self.noted.clone()));
                 let (sharing, heard) = self.shared();
                 let mut used = made.used();
                 used.windows.iter_mut().for_each(|window| window.set_sharing(sharing));
@@ -240,12 +287,12 @@ impl UsageBook {
 
     /// Whether [`UsageBook::take_changes`] has any.
     pub fn has_changes(&self) -> bool {
-        !self.changed.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.noted.changed.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// The budgets that changed since the last call, to be kept.
     pub fn take_changes(&self) -> Vec<BudgetChange> {
-        let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
+        let changed = std::mem::take(&mut *self.noted.changed.lock().unwrap_or_else(PoisonError::into_inner));
         let mut all = Vec::new();
         for subject in changed {
             let mut used = subject.used();
@@ -259,6 +306,11 @@ impl UsageBook {
             }
         }
         all
+    }
+
+    /// The budgets that came near their ends since the last call, each once.
+    pub fn take_warnings(&self) -> Vec<BudgetWarning> {
+        std::mem::take(&mut *self.noted.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes back what was kept before a start. What was reserved then and never settled counts as spent, and as estimated.
@@ -315,7 +367,7 @@ impl PeriodUse {
 }
 
 impl Subject {
-    fn new(name: LevelName, changed: Arc<Mutex<Vec<Arc<Subject>>>>) -> Subject {
+    fn new(name: LevelName, noted: Arc<Noted>) -> Subject {
         let used = Used {
             requests: RateUse::default(),
             tokens: RateUse::default(),
@@ -327,7 +379,7 @@ impl Subject {
             windows: Calendar::ALL.map(BudgetWindow::new),
             is_noted: false,
         };
-        Subject { name, used: Mutex::new(used), changed }
+        Subject { name, used: Mutex::new(used), noted }
     }
 
     pub fn used(&self) -> MutexGuard<'_, Used> {
@@ -337,7 +389,20 @@ impl Subject {
     /// A budget of it changes: it is to be kept.
     pub fn note(self: &Arc<Subject>, used: &mut Used) {
         if !std::mem::replace(&mut used.is_noted, true) {
-            self.changed.lock().unwrap_or_else(PoisonError::into_inner).push(self.clone());
+            self.noted.changed.lock().unwrap_or_else(PoisonError::into_inner).push(self.clone());
+        }
+    }
+
+    /// Something may have been spent in the periods with these numbers: which of their budgets come near their ends is told once.
+    pub fn warn(&self, used: &mut Used, limits: &Limits, numbers: [u32; PERIODS]) {
+        for (place, number) in numbers.into_iter().enumerate() {
+            let near = used.near_end(limits, place).filter(|_| used.windows[place].current().number == number);
+            let Some(near) = near else { continue };
+            let is_new = used.windows[place].period(number).is_some_and(|period| period.warn(near.budget));
+            let mut warnings = self.noted.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+            if is_new && warnings.len() < WARNINGS_MAX {
+                warnings.push(BudgetWarning { level: self.name.clone(), near });
+            }
         }
     }
 }
@@ -378,66 +443,20 @@ impl Used {
         })
     }
 
-    /// What is left of each budget that these limits have, with the place of its window.
-    pub fn budgets(&self, limits: &Limits) -> impl Iterator<Item = (usize, i64, i64)> {
-        let of = |place: usize, budget: Option<i64>| {
-            budget.map(|budget| (place, budget, self.windows[place].left(budget, self.windows[place].current())))
-        };
-        limits.budget.all().into_iter().enumerate().filter_map(move |(place, budget)| of(place, budget))
+    /// What is left of each budget that these limits have.
+    pub fn budgets(&self, limits: &Limits) -> impl Iterator<Item = i64> {
+        let left = |(window, budget): (&BudgetWindow, Option<i64>)| Some(window.left(budget?, window.current()));
+        self.windows.iter().zip(limits.budget.all()).filter_map(left)
+    }
+
+    /// The budget with this place, if it comes near its end.
+    pub fn near_end(&self, limits: &Limits, place: usize) -> Option<NearEnd> {
+        let (budget, window) = (limits.budget.all()[place]?, &self.windows[place]);
+        let spent = window.current().spent.saturating_add(window.spent_elsewhere());
+        let (calendar, end_us) = (Calendar::ALL[place], window.current().end_us);
+        (spent as f64 >= budget as f64 * limits.warn).then_some(NearEnd { calendar, budget, spent, end_us })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limits::{AttemptCost, KnownCost, admit};
-    use photofinish_config::config::Budget;
-
-    const NOW: LimitClock = LimitClock { us: 1, wall_us: 1_796_000_000_000_000 };
-
-    fn level(book: &UsageBook, name: &LevelName) -> LimitLevels {
-        let limits =
-            Limits { budget: Budget { day: Some(100), month: Some(500), ..Budget::default() }, ..Limits::default() };
-        book.levels_of([(name.clone(), Arc::new(limits))])
-    }
-
-    #[test]
-    fn budgets_go_on_after_a_restart_with_what_was_reserved_as_spent() {
-        let (before, name) = (UsageBook::default(), LevelName::User("ann".into()));
-        let cost = AttemptCost { usual: 30, max: 30, ..AttemptCost::default() };
-        let (admission, _) = admit(level(&before, &name), 0, &[cost], NOW).unwrap();
-        let first = admission.reserve("p/m", 0, || cost).unwrap();
-        let _second = admission.reserve("p/m", 1, || cost).unwrap();
-        first.book(KnownCost::Exact(20));
-        let changes = before.take_changes();
-        let of_day = changes.iter().find(|change| change.calendar == Calendar::Day).unwrap();
-        assert_eq!((changes.len(), of_day.spent, of_day.reserved), (4, 20, 30));
-        assert!(before.take_changes().is_empty());
-        let after = UsageBook::default();
-        after.restore(changes, NOW);
-        let limits = level(&after, &name).0[0].limits.clone();
-        let used = after.usage_of(&name, &limits, NOW);
-        let periods = used.periods.map(|period| (period.budget, period.spent, period.reserved, period.estimated));
-        assert_eq!(periods, [Some(100), None, Some(500), None].map(|budget| (budget, 50, 0, 30)));
-        let next = admit(level(&after, &name), 0, &[AttemptCost { usual: 51, ..cost }], NOW);
-        assert!(next.is_err(), "50 of 100 are spent");
-    }
-
-    #[test]
-    fn who_is_gone_is_forgotten_unless_something_of_it_counts() {
-        let book = UsageBook::default();
-        let [idle, running, spent] = ["idle", "running", "spent"].map(|name| LevelName::User(name.into()));
-        let cost = AttemptCost { usual: 30, max: 30, ..AttemptCost::default() };
-        level(&book, &idle);
-        let free = AttemptCost::default();
-        let (_running, _) = admit(level(&book, &running), 0, &[free], NOW).unwrap();
-        let (admission, _) = admit(level(&book, &spent), 0, &[cost], NOW).unwrap();
-        admission.reserve("p/m", 0, || cost).unwrap().book(KnownCost::Exact(20));
-        drop(admission);
-        book.take_changes();
-        book.retain(|_| false);
-        let mut kept: Vec<String> = book.named[1].read().unwrap().keys().map(|name| (**name).to_owned()).collect();
-        kept.sort_unstable();
-        assert_eq!(kept, ["running", "spent"]);
-    }
-}
+mod tests;

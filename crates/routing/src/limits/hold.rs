@@ -3,8 +3,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::book::{BudgetRoom, LEVELS_MAX, LimitLevel, LimitLevels, LockedLevels, PERIODS};
+use super::book::{BudgetRoom, LimitLevel, LimitLevels, PERIODS, Used};
 use super::bucket::RateLeft;
+use super::near_end::NearEnd;
 use super::rate::RateUse;
 use photofinish_config::config::{Limits, OwnKeys, Rate, Reserve, Unpriced, nano_usd};
 use photofinish_history::record::AttemptRecord;
@@ -26,12 +27,16 @@ pub struct AttemptCost {
     /// With no answer, and what each token of it costs.
     pub prompt: i64,
     pub token: f64,
+    /// Its provider bills no more than what it wrote before a hang-up.
+    pub until_cut: bool,
     /// Its upstream has no price.
     pub unpriced: bool,
     /// The caller's own key pays.
     pub own_key: bool,
     /// What the attempt that made the job was charged for it, with the usual and with the longest answer. This one tells what it cost.
     pub paid: [i64; 2],
+    /// The levels of its request that are not about its upstream, as bits.
+    pub outside: u64,
 }
 
 impl AttemptCost {
@@ -42,14 +47,19 @@ impl AttemptCost {
         rooms.map(|room| taken(&room, self, wanted, is_usual)).try_fold(wanted, |least, fits| Some(fits?.min(least)))
     }
 
+    /// The same at the level of this place: nothing where that is not about its upstream.
+    pub(super) fn in_level(self, place: usize) -> AttemptCost {
+        if self.outside >> place & 1 == 0 { self } else { AttemptCost::default() }
+    }
+
     /// What it may come to at this level.
     pub(super) fn exposes(self, limits: &Limits) -> i64 {
         if self.is_free(limits) { 0 } else { self.exposed }
     }
 
-    /// With so many tokens, and some more.
-    fn grown(self, tokens: u64) -> i64 {
-        let answer = (tokens + AHEAD) as f64 * self.token;
+    /// With so many tokens.
+    fn with(self, tokens: u64) -> i64 {
+        let answer = tokens as f64 * self.token;
         self.prompt.saturating_add(answer.ceil() as i64).min(self.max)
     }
 
@@ -95,7 +105,16 @@ fn taken(room: &BudgetRoom, cost: AttemptCost, wanted: i64, is_usual: bool) -> O
 pub enum KnownCost {
     Exact(i64),
     /// No less than the first, and no more than the second if there is one.
-    Within(i64, Option<i64>),
+    Within(i64, Option<i64>, Written),
+}
+
+/// Tokens of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// So many came before it was cut, and it may have become longer.
+    Cut(u64),
+    /// So many, and no more: it ended by itself.
+    Ended(u64),
 }
 
 impl KnownCost {
@@ -103,7 +122,13 @@ impl KnownCost {
     pub fn of(row: &AttemptRecord) -> KnownCost {
         match row.exact_cost_usd() {
             Some(cost) => KnownCost::Exact(nano_usd(cost)),
-            None => KnownCost::Within(row.cost_usd_min.map_or(0, nano_usd), row.cost_usd_max.map(nano_usd)),
+            None => {
+                let came = row.output_tokens.unwrap_or(0).max(row.payload_events).max(row.chars_total / 4);
+                let (least, most) = (row.cost_usd_min.map_or(0, nano_usd), row.cost_usd_max.map(nano_usd));
+                let came = came.max(0).unsigned_abs();
+                let written = if row.cancel_us.is_some() { Written::Cut(came) } else { Written::Ended(came) };
+                KnownCost::Within(least, most, written)
+            }
         }
     }
 }
@@ -139,11 +164,11 @@ impl Admission {
         &self,
         upstream: &str,
         ordinal: usize,
-        cost: impl FnOnce() -> AttemptCost,
+        cost: impl FnOnce(&LimitLevels) -> AttemptCost,
     ) -> Option<AttemptReservation> {
         match &self.0 {
             None => Some(AttemptReservation { of: None, grows_at: u64::MAX }),
-            Some(hold) => hold.start(upstream, i64::try_from(ordinal).ok()?, cost()),
+            Some(hold) => hold.start(upstream, i64::try_from(ordinal).ok()?, cost(&hold.levels)),
         }
     }
 }
@@ -171,7 +196,7 @@ impl AttemptReservation {
 pub struct Hold {
     levels: LimitLevels,
     /// The numbers of the periods in which it began, at each level: its cost counts there.
-    periods: [[u32; PERIODS]; LEVELS_MAX],
+    periods: Vec<[u32; PERIODS]>,
     left: LimitsLeft,
     state: Mutex<HoldState>,
 }
@@ -187,30 +212,33 @@ struct HoldState {
 }
 
 /// What is reserved and exposed at each level.
-pub(super) type FirstHeld = [(i64, i64); LEVELS_MAX];
+pub(super) type FirstHeld = Vec<(i64, i64)>;
 
 struct ReservedAttempt {
     ordinal: i64,
     cost: AttemptCost,
-    reserved: [i64; LEVELS_MAX],
-    /// What came of it costs so much, with some more.
-    grown: i64,
+    reserved: Vec<i64>,
     is_booked: bool,
 }
 
 impl ReservedAttempt {
     /// What it counts as at a level if nobody knows its cost: what it reserved; of a caller whose usual answer is not known yet, the usual
-    /// one of the model, or what came.
-    fn likely(&self, place: usize, limits: &Limits) -> i64 {
-        let unknown = self.cost.least.filter(|_| limits.reserve == Reserve::Usual);
-        unknown.map_or(self.reserved[place], |least| least.max(self.grown).min(self.reserved[place]))
+    /// one of the model, or what came. What came, where no more is billed.
+    fn likely(&self, place: usize, limits: &Limits, written: Written) -> i64 {
+        let cost = self.cost.in_level(place);
+        let (came, least) = match written {
+            Written::Ended(tokens) => (cost.with(tokens), Some(0)),
+            Written::Cut(tokens) => (cost.with(tokens), if cost.until_cut { Some(0) } else { cost.least }),
+        };
+        let unknown = least.filter(|_| limits.reserve == Reserve::Usual);
+        unknown.map_or(self.reserved[place], |least| least.max(came).min(self.reserved[place]))
     }
 }
 
 impl Hold {
     pub(super) fn new(
         levels: LimitLevels,
-        periods: [[u32; PERIODS]; LEVELS_MAX],
+        periods: Vec<[u32; PERIODS]>,
         first: FirstHeld,
         tokens: u64,
         left: LimitsLeft,
@@ -228,27 +256,27 @@ impl Hold {
     fn start(self: &Arc<Hold>, upstream: &str, ordinal: i64, cost: AttemptCost) -> Option<AttemptReservation> {
         let mut state = self.state();
         let mut all = self.levels.lock();
-        let (spare, mut reserved) = (state.first.unwrap_or_default(), [0; LEVELS_MAX]);
-        for (place, (LimitLevel { limits, .. }, used)) in self.levels.0.iter().zip(all.iter_mut().flatten()).enumerate()
-        {
-            let fits = cost.fits(limits, used.rooms(limits, Some(self.periods[place]), spare[place]));
-            let Some(fits) = fits.filter(|_| !cost.is_refused(limits)) else {
-                state.refused.push(upstream.to_owned());
-                return None;
-            };
-            reserved[place] = fits;
-        }
-        for (place, (level, used)) in self.levels.0.iter().zip(all.iter_mut().flatten()).enumerate() {
+        let spare = |place: usize| state.first.as_ref().map_or((0, 0), |first| first[place]);
+        let at = |((place, LimitLevel { limits, .. }), used): ((usize, &LimitLevel), &MutexGuard<'_, Used>)| {
+            let cost = cost.in_level(place);
+            let fits = cost.fits(limits, used.rooms(limits, Some(self.periods[place]), spare(place)));
+            fits.filter(|_| !cost.is_refused(limits))
+        };
+        let Some(reserved) = self.levels.0.iter().enumerate().zip(&all).map(at).collect::<Option<Vec<i64>>>() else {
+            state.refused.push(upstream.to_owned());
+            return None;
+        };
+        for (place, (level, used)) in self.levels.0.iter().zip(&mut all).enumerate() {
             for (window, number) in used.windows.iter_mut().zip(self.periods[place]) {
                 if let Some(period) = window.period(number) {
-                    period.reserve(reserved[place] - spare[place].0);
-                    period.expose(cost.exposes(&level.limits) - spare[place].1);
+                    period.reserve(reserved[place] - spare(place).0);
+                    period.expose(cost.in_level(place).exposes(&level.limits) - spare(place).1);
                 }
             }
             level.subject.note(used);
         }
         state.first = None;
-        state.attempts.push(ReservedAttempt { ordinal, cost, reserved, grown: 0, is_booked: false });
+        state.attempts.push(ReservedAttempt { ordinal, cost, reserved, is_booked: false });
         Some(AttemptReservation { of: Some((self.clone(), ordinal)), grows_at: 0 })
     }
 
@@ -256,13 +284,13 @@ impl Hold {
         let mut state = self.state();
         let attempt = state.attempts.iter_mut().find(|attempt| attempt.ordinal == ordinal && !attempt.is_booked);
         let Some(attempt) = attempt else { return };
-        let grown = attempt.cost.grown(tokens);
-        attempt.grown = grown;
+        let grown = attempt.cost.with(tokens + AHEAD);
         for (place, LimitLevel { limits, .. }) in self.levels.0.iter().enumerate() {
-            let is_usual = limits.reserve == Reserve::Usual && !attempt.cost.is_free(limits);
-            let more = grown - attempt.reserved[place];
+            let cost = attempt.cost.in_level(place);
+            let is_usual = limits.reserve == Reserve::Usual && !cost.is_free(limits);
+            let more = grown.min(cost.max) - attempt.reserved[place];
             if is_usual && more > 0 {
-                attempt.reserved[place] = grown;
+                attempt.reserved[place] += more;
                 self.in_periods(place, |period| period.reserve(more));
             }
         }
@@ -278,13 +306,14 @@ impl Hold {
         let state = self.state();
         let own = |place: usize| {
             let running = state.attempts.iter().filter(|attempt| !attempt.is_booked);
-            running.map(|attempt| attempt.reserved[place]).sum::<i64>() + state.first.map_or(0, |first| first[place].0)
+            running.map(|attempt| attempt.reserved[place]).sum::<i64>()
+                + state.first.as_ref().map_or(0, |first| first[place].0)
         };
-        let own: [i64; LEVELS_MAX] = std::array::from_fn(own);
         self.levels
             .0
             .iter()
-            .zip(own)
+            .enumerate()
+            .map(|(place, level)| (level, own(place)))
             .any(|(level, own)| level.subject.used().rooms(&level.limits, None, (own, 0)).any(|room| room.reserved > 0))
     }
 
@@ -301,15 +330,16 @@ impl Hold {
 
     fn book_attempt(&self, attempt: &ReservedAttempt, known: KnownCost) {
         for (place, level) in self.levels.0.iter().enumerate() {
-            let reserved = attempt.reserved[place];
+            let (reserved, of) = (attempt.reserved[place], attempt.cost.in_level(place));
             let (cost, is_estimate) = match known {
-                _ if attempt.cost.is_free(&level.limits) => (0, false),
-                KnownCost::Exact(cost) => (cost.saturating_sub(attempt.cost.paid_at(&level.limits)), false),
-                KnownCost::Within(least, most) => {
-                    (attempt.likely(place, &level.limits).min(most.unwrap_or(i64::MAX)).max(least), true)
+                _ if of.is_free(&level.limits) || attempt.cost.outside >> place & 1 == 1 => (0, false),
+                KnownCost::Exact(cost) => (cost.saturating_sub(of.paid_at(&level.limits)), false),
+                KnownCost::Within(least, most, written) => {
+                    let likely = attempt.likely(place, &level.limits, written);
+                    (likely.min(most.unwrap_or(i64::MAX)).max(least), true)
                 }
             };
-            let exposed = attempt.cost.exposes(&level.limits);
+            let exposed = of.exposes(&level.limits);
             self.in_periods(place, |period| {
                 period.book(reserved, cost, is_estimate);
                 period.expose(-exposed);
@@ -353,6 +383,7 @@ impl Hold {
             window.period(number).into_iter().for_each(&change);
         }
         level.subject.note(&mut used);
+        level.subject.warn(&mut used, &level.limits, self.periods[place]);
     }
 
     fn state(&self) -> MutexGuard<'_, HoldState> {
@@ -369,7 +400,8 @@ impl Drop for Hold {
             (state.first.take(), std::mem::take(&mut state.attempts), state.tokens)
         };
         for attempt in attempts.iter().filter(|attempt| !attempt.is_booked) {
-            self.book_attempt(attempt, KnownCost::Within(0, None));
+            // Nothing is known of it, so it counts as what it reserved.
+            self.book_attempt(attempt, KnownCost::Within(0, None, Written::Ended(u64::MAX)));
         }
         if let Some(first) = first {
             for (place, level) in self.levels.0.iter().enumerate() {
@@ -392,16 +424,25 @@ pub struct LimitsLeft {
     pub tokens: Option<RateLeft>,
     /// Nano-USD.
     pub budget: Option<i64>,
+    /// The budget that is nearest to its end, if it comes near, and the kind of its level.
+    pub near: Option<(&'static str, NearEnd)>,
 }
 
 impl LimitsLeft {
-    pub(super) fn of(levels: &LimitLevels, all: &LockedLevels<'_>) -> LimitsLeft {
-        let each = || levels.iter().map(LimitLevel::limits).zip(all.iter().flatten());
-        let budgets = each().flat_map(|(limits, used)| used.budgets(limits)).map(|(_, _, left)| left.max(0));
+    pub(super) fn of(levels: &LimitLevels, all: &[MutexGuard<'_, Used>]) -> LimitsLeft {
+        let each = || levels.iter().map(LimitLevel::limits).zip(all);
+        let budgets = each().flat_map(|(limits, used)| used.budgets(limits)).map(|left| left.max(0));
+        let near = |(level, used): (&LimitLevel, &MutexGuard<'_, Used>)| {
+            let near = (0..PERIODS)
+                .filter_map(|place| used.near_end(&level.limits, place))
+                .max_by(|one, other| one.by_part(other));
+            near.map(|near| (level.name().kind(), near))
+        };
         LimitsLeft {
             requests: tightest(each().filter_map(|(limits, used)| Some((limits.rpm?, &used.requests)))),
             tokens: tightest(each().filter_map(|(limits, used)| Some((limits.tpm?, &used.tokens)))),
             budget: budgets.min(),
+            near: levels.iter().zip(all).filter_map(near).max_by(|(_, one), (_, other)| one.by_part(other)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whose limits there are: everybody's, a team's, a user's, a key's. Not for what they have used: see `book`.
+//! Whose limits there are: everybody's, a team's, a user's, a key's; and theirs for some models. Not for what they have used: see `book`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +11,8 @@ pub enum LevelName {
     User(Arc<str>),
     /// By its id.
     Key(Arc<str>),
+    /// What one of these may spend on some models: `PATTERN of LEVEL`.
+    Models(Arc<str>),
 }
 
 impl LevelName {
@@ -21,6 +23,7 @@ impl LevelName {
             LevelName::Team(_) => "team",
             LevelName::User(_) => "user",
             LevelName::Key(_) => "key",
+            LevelName::Models(_) => "models",
         }
     }
 
@@ -30,6 +33,7 @@ impl LevelName {
             LevelName::Team(_) => 1,
             LevelName::User(_) => 2,
             LevelName::Key(_) => 3,
+            LevelName::Models(_) => 4,
         }
     }
 
@@ -37,7 +41,7 @@ impl LevelName {
     pub fn name(&self) -> &str {
         match self {
             LevelName::Everybody => "",
-            LevelName::Team(name) | LevelName::User(name) | LevelName::Key(name) => name,
+            LevelName::Team(name) | LevelName::User(name) | LevelName::Key(name) | LevelName::Models(name) => name,
         }
     }
 }

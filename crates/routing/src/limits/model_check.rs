@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use super::book::{LimitLevels, UsageBook};
-use super::hold::{Admission, AttemptCost, AttemptReservation, KnownCost};
+use super::hold::{Admission, AttemptCost, AttemptReservation, KnownCost, Written};
 use super::level::LevelName;
 use super::{Calendar, LimitClock, LimitRefusal, RefusedBy, admit};
 use photofinish_config::config::{Budget, Limits, OwnKeys, Rate, Reserve, Unpriced};
@@ -36,7 +36,6 @@ struct PlainAttempt {
     reserved: Vec<i64>,
     exposed: Vec<i64>,
     grows_at: u64,
-    grown: i64,
     /// What it cost at each level, and whether that is an estimate.
     booked: Option<Vec<(i64, bool)>>,
 }
@@ -217,6 +216,7 @@ fn some_cost(random: &mut Rng) -> AttemptCost {
         exposed,
         prompt,
         token: random.f64() / 4.0,
+        until_cut: random.bool(),
         unpriced,
         own_key,
         ..AttemptCost::default()
@@ -318,14 +318,14 @@ impl Play {
         let (running, cost) = (&mut self.running[which], some_cost(&mut self.random));
         let request = &self.plain.requests[running.place];
         let expected = self.plain.held(&request.limits, cost, request.at.wall_us, request.first.as_ref());
-        let reservation = running.admission.reserve("p/m", running.started, || cost);
+        let reservation = running.admission.reserve("p/m", running.started, |_| cost);
         assert_eq!(reservation.is_some(), expected.is_some());
         if let Some(reservation) = reservation {
             let request = &mut self.plain.requests[running.place];
             let exposed = request.limits.iter().map(|limits| if free(cost, limits) { 0 } else { cost.exposed });
             let (reserved, exposed) = (expected.unwrap(), exposed.collect());
             request.first = None;
-            request.attempts.push(PlainAttempt { cost, reserved, exposed, grows_at: 0, grown: 0, booked: None });
+            request.attempts.push(PlainAttempt { cost, reserved, exposed, grows_at: 0, booked: None });
             running.reservations.push((running.started, cost, reservation));
             running.started += 1;
         }
@@ -344,7 +344,6 @@ impl Play {
             attempt.grows_at = tokens + 128;
             let AttemptCost { prompt, token, max, .. } = attempt.cost;
             let grown = max.min(prompt + ((tokens + 256) as f64 * token).ceil() as i64);
-            attempt.grown = grown;
             for (reserved, limits) in attempt.reserved.iter_mut().zip(limits) {
                 *reserved = if is_usual(attempt.cost, limits) { grown.max(*reserved) } else { *reserved };
             }
@@ -356,9 +355,11 @@ impl Play {
         let Some(running) = with_some.last() else { return };
         let (ordinal, cost, reservation) = running.reservations.swap_remove(0);
         let least = self.random.i64(0..=100);
+        let tokens = self.random.u64(0..=2_000);
+        let written = if self.random.bool() { Written::Cut(tokens) } else { Written::Ended(tokens) };
         let known = match self.random.u8(0..3) {
-            0 => KnownCost::Within(least, None),
-            1 => KnownCost::Within(least, Some(least + self.random.i64(0..=100))),
+            0 => KnownCost::Within(least, None, written),
+            1 => KnownCost::Within(least, Some(least + self.random.i64(0..=100)), written),
             _ => KnownCost::Exact(least),
         };
         reservation.book(known);
@@ -416,9 +417,16 @@ impl Play {
 
 impl PlainAttempt {
     /// What it counts as at each level, if nobody knows its cost.
-    fn likely(&self, limits: &[Limits]) -> Vec<i64> {
-        let of = |(limits, reserved): (&Limits, &i64)| match self.cost.least {
-            Some(least) if limits.reserve == Reserve::Usual => least.max(self.grown).min(*reserved),
+    fn likely(&self, limits: &[Limits], written: Written) -> Vec<i64> {
+        let AttemptCost { prompt, token, max, until_cut, least, .. } = self.cost;
+        let (tokens, no_more) = match written {
+            Written::Cut(tokens) => (tokens, until_cut),
+            Written::Ended(tokens) => (tokens, true),
+        };
+        let came = max.min(prompt + (tokens as f64 * token).ceil() as i64);
+        let of = |(limits, reserved): (&Limits, &i64)| match (limits.reserve, no_more, least) {
+            (Reserve::Usual, true, _) => came.min(*reserved),
+            (Reserve::Usual, false, Some(least)) => least.max(came).min(*reserved),
             _ => *reserved,
         };
         limits.iter().zip(&self.reserved).map(of).collect()
@@ -429,11 +437,12 @@ impl Plain {
     fn book(&mut self, request: usize, ordinal: usize, cost: AttemptCost, known: KnownCost) {
         let request = &mut self.requests[request];
         let attempt = &mut request.attempts[ordinal];
-        let likely = attempt.likely(&request.limits);
+        let written = if let KnownCost::Within(_, _, written) = known { written } else { Written::Ended(0) };
+        let likely = attempt.likely(&request.limits, written);
         let booked = request.limits.iter().zip(&likely).map(|(limits, likely)| match known {
             _ if free(cost, limits) => (0, false),
             KnownCost::Exact(cost) => (cost, false),
-            KnownCost::Within(least, most) => (likely.min(&most.unwrap_or(i64::MAX)).max(&least).to_owned(), true),
+            KnownCost::Within(least, most, _) => (likely.min(&most.unwrap_or(i64::MAX)).max(&least).to_owned(), true),
         });
         attempt.booked = Some(booked.collect());
     }
@@ -447,7 +456,9 @@ impl Plain {
         }
         request.has_stream = false;
         for attempt in request.attempts.iter_mut().filter(|attempt| attempt.booked.is_none()) {
-            attempt.booked = Some(attempt.likely(&request.limits).into_iter().map(|likely| (likely, true)).collect());
+            let free = request.limits.iter().map(|limits| free(attempt.cost, limits));
+            let booked = attempt.reserved.iter().zip(free).map(|(reserved, free)| (*reserved, !free));
+            attempt.booked = Some(booked.collect());
         }
     }
 }

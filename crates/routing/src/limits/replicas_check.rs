@@ -220,7 +220,7 @@ impl World {
         let Ok((admission, _)) = admit(replica.levels.clone(), 1, &[cost], replica.clock(self.now_us)) else {
             return false;
         };
-        admission.reserve("p/m", 0, || cost).unwrap().book(KnownCost::Exact(cost.usual));
+        admission.reserve("p/m", 0, |_| cost).unwrap().book(KnownCost::Exact(cost.usual));
         self.spent += cost.usual;
         self.admitted.push(self.now_us);
         replica.running.push((self.now_us + for_us, admission));
@@ -461,7 +461,7 @@ fn what_others_used_counts_in_its_own_period_and_an_outage_limits_whoever_comes(
     assert_eq!(most(&book, ann(), now), 25_000, "half of 5 %");
     let cost = AttemptCost { usual: 20_000, max: 20_000, ..AttemptCost::default() };
     let (admission, _) = admit(book.levels_of([(ann(), Arc::new(limits.clone()))]), 1, &[cost], now).unwrap();
-    admission.reserve("p/m", 0, || cost).unwrap().book(KnownCost::Exact(20_000));
+    admission.reserve("p/m", 0, |_| cost).unwrap().book(KnownCost::Exact(20_000));
     book.begin_outage(ALLOWANCE, BEGIN_US + 500_000, now);
     assert_eq!(most(&book, ann(), now), 5_000, "the rest of it");
     assert_eq!(most(&book, LevelName::User("eve".into()), now), 25_000, "who comes now");

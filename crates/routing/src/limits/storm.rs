@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 use super::book::{LimitLevels, UsageBook};
 use super::level::LevelName;
-use super::{AttemptCost, KnownCost, LimitClock, RefusedBy, admit};
+use super::{AttemptCost, KnownCost, LimitClock, RefusedBy, Written, admit};
 use photofinish_config::config::{Budget, Limits};
 
 /// Unless the environment says.
@@ -45,12 +45,12 @@ fn thread(requests: usize, seed: u64, book: &UsageBook, levels: &LimitLevels) ->
         }
         // Some leave before an attempt starts, some while it runs.
         for attempt in 0..random.usize(0..=2) {
-            let Some(reservation) = admission.reserve("p/m", attempt, || cost) else { continue };
+            let Some(reservation) = admission.reserve("p/m", attempt, |_| cost) else { continue };
             std::thread::yield_now();
             told.spent += match random.u8(0..3) {
                 0 => usual,
                 1 => {
-                    reservation.book(KnownCost::Within(0, Some(usual / 2)));
+                    reservation.book(KnownCost::Within(0, Some(usual / 2), Written::Ended(0)));
                     usual / 2
                 }
                 _ => {

@@ -45,6 +45,16 @@ impl Calendar {
         }
     }
 
+    /// A budget of it, for a label.
+    pub fn budget(self) -> &'static str {
+        match self {
+            Calendar::Day => "budget_day",
+            Calendar::Week => "budget_week",
+            Calendar::Month => "budget_month",
+            Calendar::Total => "budget_total",
+        }
+    }
+
     /// When the period of this moment began, and when it ends: microseconds since 1970.
     pub fn period_us(self, at_us: i64) -> (i64, i64) {
         let at = Timestamp::from_microsecond(at_us).unwrap_or_default();
@@ -84,6 +94,8 @@ pub struct Period {
     pub estimated: i64,
     /// Since [`BudgetWindow::take_changes`].
     changed: bool,
+    /// The budget that was said to come near its end. 0: none.
+    warned_of: i64,
     /// It was among the changes before, so the store may have amounts that are zero here by now.
     told: bool,
 }
@@ -101,6 +113,11 @@ impl Period {
 
     pub fn expose(&mut self, amount: i64) {
         self.exposed = self.exposed.saturating_add(amount);
+    }
+
+    /// This budget comes near its end. False: that was said before.
+    pub fn warn(&mut self, budget: i64) -> bool {
+        std::mem::replace(&mut self.warned_of, budget) != budget
     }
 
     /// What was reserved turns into what it cost.

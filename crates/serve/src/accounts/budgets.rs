@@ -36,7 +36,7 @@ pub fn change(row: &BudgetRow) -> Option<BudgetChange> {
 pub fn level(subject: &str) -> Option<LevelName> {
     match subject.split_once(':') {
         None => (subject == LevelName::Everybody.kind()).then_some(LevelName::Everybody),
-        Some((kind, name)) => [LevelName::Team, LevelName::User, LevelName::Key]
+        Some((kind, name)) => [LevelName::Team, LevelName::User, LevelName::Key, LevelName::Models]
             .into_iter()
             .map(|level| level(name.into()))
             .find(|level| level.kind() == kind),
@@ -54,6 +54,7 @@ mod tests {
             LevelName::Team("a:b".into()),
             LevelName::User("everybody".into()),
             LevelName::Key("k".into()),
+            LevelName::Models("opus-* of user a:b".into()),
         ];
         for (level, calendar) in levels.into_iter().flat_map(|level| Calendar::ALL.map(|of| (level.clone(), of))) {
             let kept = BudgetChange { level, calendar, start_us: 1, spent: 2, reserved: 3, estimated: 4 };

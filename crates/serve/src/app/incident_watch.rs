@@ -1,5 +1,5 @@
 //! Watches for incidents: takes the attempts that the recorder hands on, every few seconds, and reports what begins and ends to the history,
-//! the log, the metrics and the webhook.
+//! the log, the metrics and the webhook. It also tells of budgets that come near their ends.
 //!
 //! `estimate::incident` has the rules. No decision depends on it, and no request waits for it.
 
@@ -14,10 +14,11 @@ use super::webhook::{self, Webhook};
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::postgres_url::is_postgres;
-use photofinish_gateway::proxy::Gateway;
+use photofinish_gateway::proxy::{Gateway, LimitedCounts};
 use photofinish_history::estimate::incident::{IncidentChange, IncidentStep, IncidentWatch};
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::incidents::{name, resume, usual, words};
+use photofinish_routing::limits::{BudgetWarning, UsageBook};
 
 /// From one check to the next.
 const CHECK_EVERY: Duration = Duration::from_secs(15);
@@ -67,6 +68,7 @@ pub(super) async fn watch(path: PathBuf, gateway: Arc<Gateway>) {
             return;
         }
         task.check(wall_micros(), &gateway.open_breakers());
+        task.warn(gateway.usage(), &gateway.totals().near_end);
     }
 }
 
@@ -159,6 +161,16 @@ impl IncidentTask {
         }
         let open = self.watch.open().filter_map(|open| Some((open.upstream.clone()?, open.kind)));
         self.recorder.metrics().current_incidents(open.collect());
+    }
+
+    /// Tells of the budgets that came near their ends.
+    fn warn(&self, book: &UsageBook, counts: &LimitedCounts) {
+        for warning in book.take_warnings() {
+            let BudgetWarning { level, near } = &warning;
+            counts.count(level, near.calendar.budget());
+            tracing::warn!(%level, budget = near.calendar.as_str(), "a budget comes near its end: {near}");
+            self.webhook.warn(&warning);
+        }
     }
 
     fn report(&self, IncidentChange { step, incident }: IncidentChange, now_us: i64) {

@@ -1,19 +1,21 @@
-//! Tells the address of `[incidents] webhook` of each incident as it begins and as it ends.
+//! Tells the address of `[incidents] webhook` of each incident as it begins and as it ends, and of budgets that come near their ends.
 //!
-//! Nothing waits for it: what cannot be told is in the log and in the table all the same. Not for what an incident is: see `incident_watch`.
+//! Nothing waits for it: what cannot be told is in the log all the same. Not for what an incident is: see `incident_watch`.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use photofinish_config::config::HttpAddress;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::record::IncidentRecord;
 use photofinish_history::report::incidents::{name, object, words};
+use photofinish_history::report::question::time;
+use photofinish_routing::limits::{BudgetWarning, Calendar, NearEnd};
 use photofinish_transport::upstream::{Endpoint, GetLimits, UpstreamClient};
 
 /// Calls that wait; further ones are not made.
@@ -37,9 +39,22 @@ impl Webhook {
     pub fn tell(&self, event: &str, incident: &IncidentRecord, now_us: i64) {
         // `text` is what Slack and those like it show.
         let text = format!("{}: {}", name(incident), words(incident, now_us));
-        let body = json!({ "text": text, "event": event, "incident": object(incident, now_us) });
+        self.send(&json!({ "text": text, "event": event, "incident": object(incident, now_us) }));
+    }
+
+    /// A budget comes near its end.
+    pub fn warn(&self, BudgetWarning { level, near }: &BudgetWarning) {
+        let NearEnd { calendar, budget, spent, end_us } = near;
+        let ends_at = (*calendar != Calendar::Total).then(|| time(*end_us));
+        self.send(&json!({ "text": format!("{level}: {near}"), "event": "budget", "budget": {
+            "level": level.kind(), "name": level.name(), "span": calendar.as_str(), "budget_nano_usd": budget,
+            "spent_nano_usd": spent, "ends_at": ends_at,
+        } }));
+    }
+
+    fn send(&self, body: &Value) {
         if self.0.try_send(body.to_string().into()).is_err() {
-            tracing::warn!("the webhook is not told of an incident: {WAITING_MAX} wait already");
+            tracing::warn!("the webhook is not told: {WAITING_MAX} calls wait already");
         }
     }
 }
@@ -55,7 +70,7 @@ pub(super) async fn run(mut waiting: mpsc::Receiver<Bytes>, gateway: &Gateway) {
         }
         if let Err(why) = told {
             // The path may be a secret.
-            tracing::warn!("the webhook at {} was not told of an incident: {why}", address.origin());
+            tracing::warn!("the webhook at {} was not told: {why}", address.origin());
         }
     }
 }

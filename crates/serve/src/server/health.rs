@@ -123,6 +123,14 @@ fn counts(gateway: &Gateway, text: &mut MetricsText) {
     for ((level, kind), count) in totals.limited.so_far() {
         text.sample(&[("level", level), ("kind", kind)], count);
     }
+    text.family(
+        "budget_warnings_total",
+        "counter",
+        "Budgets of which warn was spent, by level and limit, once a period.",
+    );
+    for ((level, kind), count) in totals.near_end.so_far() {
+        text.sample(&[("level", level), ("kind", kind)], count);
+    }
     let mut gauge = |name: &str, help: &str, value: usize| text.single(name, "gauge", help, value);
     let help = "Bytes that bodies, buffers and connections of clients use, as the gateway counts them.";
     gauge("memory_used_bytes", help, memory.used());

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::error::Category;
 
 use crate::client_error::Invalid;
@@ -118,23 +119,22 @@ pub(super) fn position(error: &serde_json::Error) -> String {
     format!("{what} at line {} column {}", error.line(), error.column())
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct NestedLimits {
-    #[serde(rename = "num_predict")]
-    num_predict: Option<i64>,
-    max_output_tokens: Option<i64>,
-    candidate_count: Option<i64>,
-}
-
 /// The largest number of tokens and the number of answers that Ollama's `options` or Gemini's `generationConfig` ask
 /// for.
 pub(super) fn limits(surface: Surface, value: &str) -> (Option<i64>, Option<i64>) {
-    let limits: NestedLimits = serde_json::from_str(value).unwrap_or_default();
+    let limits: Value = serde_json::from_str(value).unwrap_or_default();
+    let of = |names: [&str; 2]| names.iter().find_map(|name| count(&limits.get(name)?.to_string()));
     match surface.dialect() {
         // Negative numbers mean no limit.
-        Dialect::Ollama => (limits.num_predict.filter(|tokens| *tokens > 0), None),
-        Dialect::Gemini => (limits.max_output_tokens, limits.candidate_count),
+        Dialect::Ollama => (of(["num_predict"; 2]).filter(|tokens| *tokens > 0), None),
+        // Servers of its form take both spellings.
+        Dialect::Gemini => (of(["maxOutputTokens", "max_output_tokens"]), of(["candidateCount", "candidate_count"])),
         _ => (None, None),
     }
+}
+
+/// How many are asked for, as the most lenient servers read it: also as a text, or with a fraction.
+pub(super) fn count(value: &str) -> Option<i64> {
+    let number: f64 = value.trim_matches('"').trim().parse().ok()?;
+    Some(number.ceil() as i64)
 }

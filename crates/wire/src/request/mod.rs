@@ -35,7 +35,7 @@ use crate::json::{InvalidJson, Json};
 use crate::translate::bounds::DEPTH_MAX;
 use crate::translate::{Conversation, Losses};
 use form::FormModel;
-use members::{Member, boolean, include_usage, limits, lists_some, position, span, string, with_usage};
+use members::{Member, boolean, count, include_usage, limits, lists_some, position, span, string, with_usage};
 use photofinish_base::parts::{BodyParts, Splicer};
 use prefix::Prefix;
 use session::{ends_with_result, session, user_id};
@@ -209,6 +209,7 @@ impl ApiRequest {
         let FormModel { value, ambiguous, fields } = form::model_field(text, &body)?;
         let mut request = ApiRequest::empty(surface);
         request.asked = AskedAnswer::of(surface, &fields);
+        request.best_of = fields.iter().find_map(|(name, value)| count(value).filter(|_| name == "n")).unwrap_or(1);
         request.ambiguous = ambiguous.filter(|_| strict);
         request.model = match (call, std::str::from_utf8(&body[value.clone()])) {
             (_, Err(_)) => return Err(InvalidRequest::Member { member: "model", expected: "a string" }),
@@ -325,15 +326,15 @@ impl ApiRequest {
                 self.include_usage = include_usage(value)?
             }
             // Several images are one answer.
-            "n" if self.surface.streams() => self.n_choices = serde_json::from_str(value).ok(),
-            "n" | "best_of" => self.best_of = serde_json::from_str(value).unwrap_or(1),
+            "n" if self.surface.streams() => self.n_choices = count(value),
+            "n" | "best_of" => self.best_of = count(value).unwrap_or(1),
             "prompt" => self.prompts = prompts(value),
             "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
                 self.max_tokens = serde_json::from_str(value).ok().max(self.max_tokens);
                 self.has_older_limit |= name == "max_tokens";
             }
             "echo" => self.echoes = value == "true",
-            "options" | "generationConfig" if self.surface.has_nested_limits() => {
+            "options" | "generationConfig" | "generation_config" if self.surface.has_nested_limits() => {
                 (self.max_tokens, self.n_choices) = limits(self.surface, value);
                 let has_schema = value.contains("\"responseSchema\"") || value.contains("\"responseJsonSchema\"");
                 self.has_schema |= has_schema;

@@ -102,6 +102,34 @@ fn the_facts_are_read() {
 }
 
 #[test]
+fn every_member_that_multiplies_an_answer_is_counted() {
+    let image = Surface::Passed(PassedCall::Image);
+    for (surface, members, answers) in [
+        (Surface::Chat, r#""n":3"#, 3.0),
+        (Surface::Chat, r#""n":2.5"#, 3.0),
+        (Surface::Chat, r#""n":1e1"#, 10.0),
+        (Surface::Chat, r#""n":"4""#, 4.0),
+        (Surface::Chat, r#""n":null"#, 1.0),
+        (Surface::Chat, r#""n":0"#, 1.0),
+        (Surface::Chat, r#""n":-7"#, 1.0),
+        (Surface::Completions, r#""n":2,"best_of":5"#, 5.0),
+        (Surface::Completions, r#""prompt":["a","b"],"n":2"#, 4.0),
+        (Surface::Completions, r#""prompt":[[1],[2],[3]],"best_of":2"#, 6.0),
+        (Surface::Completions, r#""prompt":[1,2,3]"#, 1.0),
+        (image, r#""n":4"#, 4.0),
+        (Surface::Gemini, r#""generationConfig":{"candidateCount":3}"#, 3.0),
+        (Surface::Gemini, r#""generationConfig":{"candidate_count":"3"}"#, 3.0),
+        (Surface::Gemini, r#""generation_config":{"candidateCount":3}"#, 3.0),
+        (Surface::OllamaGenerate, r#""n":1"#, 1.0),
+        (Surface::Messages, r#""n":2"#, 2.0),
+        (Surface::Embeddings, r#""input":["a","b"]"#, 1.0),
+    ] {
+        let request = ApiRequest::written(surface, Bytes::from(format!(r#"{{"model":"m",{members}}}"#))).unwrap();
+        assert_eq!(request.answers(), answers, "{surface:?} {members}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_named_and_not_quoted() {
     let table = [
         ("", "the body is not valid JSON: it ends too early at line 1 column 0"),

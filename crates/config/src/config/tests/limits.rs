@@ -101,7 +101,10 @@ fn what_has_no_effect_is_warned_of() {
         ),
         ("limits.models = [\"m\", \"f*\", \"groq/x\", \"groq/*\"]", None),
         ("limits.models = [\"groq/openai/gpt-oss-120b\"]", None),
-        ("limits = { rpm = 5, reserve = \"max\" }", Some("reserve, unpriced and own_keys of [limits] have no effect")),
+        (
+            "limits = { rpm = 5, reserve = \"max\" }",
+            Some("warn, reserve, unpriced and own_keys of [limits] have no effect"),
+        ),
         ("limits = { budget.day = 5, reserve = \"max\" }", None),
     ] {
         let warnings = good(&format!("{BASE}{text}")).warnings;

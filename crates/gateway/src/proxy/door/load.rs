@@ -78,13 +78,13 @@ impl ShedCounts {
     }
 }
 
-/// Requests that a limit refused since the start.
+/// What was counted of limits since the start, by level and limit.
 #[derive(Debug, Default)]
 pub struct LimitedCounts(Mutex<BTreeMap<(&'static str, &'static str), u64>>);
 
 impl LimitedCounts {
-    /// `kind`: what refused it.
-    pub(crate) fn count(&self, level: &LevelName, kind: &'static str) {
+    /// `kind`: the limit.
+    pub fn count(&self, level: &LevelName, kind: &'static str) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((level.kind(), kind)).or_default() += 1;
     }
 

@@ -210,14 +210,16 @@ impl Passing {
             return Err(Rejection::forbidden_paths(level, name));
         }
         if levels.is_empty() {
-            return Admission::unlimited().reserve(name, 0, AttemptCost::default).ok_or_else(Rejection::internal);
+            return Admission::unlimited().reserve(name, 0, |_| AttemptCost::default()).ok_or_else(Rejection::internal);
         }
         let own_key = self.key.as_ref().is_some_and(|key| key.pays);
         let cost = AttemptCost { unpriced: true, own_key, ..AttemptCost::default() };
         let now = LimitClock { us: gateway.learning().now_us(), wall_us: guard.started_at() };
+        // Which model it is about is not known.
+        let levels = levels.with_models(gateway.usage(), |_| Some(Vec::new()));
         let (admission, _) = enter(gateway, levels, 0, &[cost], now)?;
         guard.admitted(gateway, &admission, AnswerKind::NONE);
-        admission.reserve(name, 0, || cost).ok_or_else(Rejection::internal)
+        admission.reserve(name, 0, |_| cost).ok_or_else(Rejection::internal)
     }
 
     async fn run(

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use super::code;
 use super::rejection::{FailedUpstream, Rejection, summary, whole_seconds};
 use crate::proxy::run::budget_lines::HELD_FOR;
-use crate::proxy::run::limit_headers::usd;
+use photofinish_base::failure::FailureKind;
 use photofinish_base::printable::quoted;
-use photofinish_routing::limits::{BudgetRefusal, Calendar, LevelName, LimitRefusal, OverBudget, RefusedBy};
+use photofinish_routing::limits::{BudgetRefusal, Calendar, LevelName, LimitRefusal, OverBudget, RefusedBy, usd};
 
 /// How soon to ask again for a stream, which may end at any time.
 const STREAM_FOR: Duration = Duration::from_secs(1);
@@ -59,7 +59,8 @@ impl Rejection {
         rejection.telling(refusal.left)
     }
 
-    /// All that ran have failed, and a budget did not have what these others may cost. `is_held`: not while others' answers run.
+    /// All that ran have failed, and a budget did not have what these others may cost. `is_held`: not while others' answers run. Those
+    /// that are only limited may answer soon.
     pub fn kept_back(limited: &[String], is_held: bool, failed: &[FailedUpstream]) -> Rejection {
         let names = limited.join(", ");
         let message = format!(
@@ -69,6 +70,10 @@ impl Rejection {
         );
         match is_held {
             true => Rejection::new(code::BUDGET_HELD, message).after(HELD_FOR),
+            false if failed.iter().all(|failed| comes_back(failed.failure.kind)) => {
+                let wait = failed.iter().filter_map(|failed| failed.failure.retry_after).min();
+                Rejection::new(code::BUDGET_SPENT, message).after(wait.unwrap_or(STREAM_FOR))
+            }
             false => {
                 let rejection = Rejection::new(code::BUDGET_SPENT, message);
                 rejection.naming(HeaderName::from_static("x-should-retry"), "false")
@@ -102,7 +107,11 @@ impl Rejection {
 
 /// A budget refuses it.
 fn over_budget(level: &LevelName, over: OverBudget) -> Rejection {
-    let (level, key) = (named(level), format!("budget.{}", over.calendar.as_str()));
+    let key = match level {
+        LevelName::Models(_) => "model_budgets",
+        _ => "budget",
+    };
+    let (level, key) = (named(level), format!("{key}.{}", over.calendar.as_str()));
     let [budget, spent, reserved, asked] = [over.budget, over.spent, over.reserved, over.asked].map(usd);
     let ask = format!("An admin of the gateway can raise {key} of {level}.");
     match over.why {
@@ -135,6 +144,10 @@ fn over_budget(level: &LevelName, over: OverBudget) -> Rejection {
             rejection.naming(HeaderName::from_static("x-should-retry"), "false")
         }
     }
+}
+
+fn comes_back(kind: FailureKind) -> bool {
+    matches!(kind, FailureKind::RateLimited | FailureKind::GatewayLimit)
 }
 
 fn named(level: &LevelName) -> String {

@@ -34,8 +34,10 @@ pub fn all_failed(
         let its = race.failures().iter().find(|(failed, failure)| *failed == candidate && test(failure));
         its.map(|(_, failure)| failure)
     };
-    match choose(race.failures(), request.include_usage, candidates.settings.content_policy) {
-        FailureChoice::AsItCame(candidate, answer) => {
+    let kept_back = race.launch().kept_back(candidates);
+    let content_policy = candidates.settings.content_policy;
+    match (choose(race.failures(), request.include_usage, content_policy, kept_back.is_some()), kept_back) {
+        (FailureChoice::AsItCame(candidate, answer), _) => {
             let upstream = &candidates.list[candidate].name;
             Ok(match of(candidate, &|_| true) {
                 Some(failure)
@@ -47,7 +49,7 @@ pub fn all_failed(
                 _ => as_it_came(answer, upstream, request),
             })
         }
-        FailureChoice::TooLong(candidate, answer) => {
+        (FailureChoice::TooLong(candidate, answer), _) => {
             let upstream = &candidates.list[candidate].name;
             let is_translated = candidates.uploads[candidate].is_translated();
             let is_only = race.failures().len() == 1;
@@ -58,12 +60,10 @@ pub fn all_failed(
                 (None, None) => Err(Rejection::all_failed(&failed)),
             }
         }
-        FailureChoice::RateLimited => Err(Rejection::rate_limited(&failed)),
-        FailureChoice::GatewayLimit => Err(Rejection::gateway_limit(&failed)),
-        FailureChoice::AllFailed => Err(match race.launch().kept_back(candidates) {
-            Some((limited, is_held)) => Rejection::kept_back(&limited, is_held, &failed),
-            None => Rejection::all_failed(&failed),
-        }),
+        (_, Some((limited, is_held))) => Err(Rejection::kept_back(&limited, is_held, &failed)),
+        (FailureChoice::RateLimited, None) => Err(Rejection::rate_limited(&failed)),
+        (FailureChoice::GatewayLimit, None) => Err(Rejection::gateway_limit(&failed)),
+        (FailureChoice::AllFailed, None) => Err(Rejection::all_failed(&failed)),
     }
 }
 
@@ -80,8 +80,13 @@ enum FailureChoice<'a> {
     AllFailed,
 }
 
-/// `usage_asked`: the client itself sent `stream_options`.
-fn choose(failures: &[(usize, Failure)], usage_asked: bool, content_policy: ContentPolicy) -> FailureChoice<'_> {
+/// `usage_asked`: the client itself sent `stream_options`. `kept_back`: a budget kept back others that could answer.
+fn choose(
+    failures: &[(usize, Failure)],
+    usage_asked: bool,
+    content_policy: ContentPolicy,
+    kept_back: bool,
+) -> FailureChoice<'_> {
     // The retry without `stream_options` counts as an attempt, so `max_attempts` may prevent it. The client cannot fix
     // that complaint, because it is not about the client's request.
     let counted: Vec<&(usize, Failure)> =
@@ -103,7 +108,7 @@ fn choose(failures: &[(usize, Failure)], usage_asked: bool, content_policy: Cont
     } else if all(|kind| kind == FailureKind::Empty) {
         counted.first().copied()
     } else {
-        first(&is_whole).or_else(|| alone(&counted))
+        first(&is_whole).or_else(|| alone(&counted).filter(|_| !kept_back))
     };
     if let Some((candidate, failure)) = own_answer.filter(|(_, failure)| is_overflow(failure)) {
         return FailureChoice::TooLong(*candidate, failure.answer.as_ref());
@@ -279,7 +284,7 @@ mod tests {
     fn chosen(failures: &[(FailureKind, &'static str)], usage_asked: bool) -> Result<usize, &'static str> {
         let failures: Vec<(usize, Failure)> =
             failures.iter().enumerate().map(|(at, (kind, body))| (at, failure(*kind, body))).collect();
-        match choose(&failures, usage_asked, ContentPolicy::Stop) {
+        match choose(&failures, usage_asked, ContentPolicy::Stop, false) {
             FailureChoice::AsItCame(candidate, _) | FailureChoice::TooLong(candidate, _) => Ok(candidate),
             FailureChoice::RateLimited => Err("429"),
             FailureChoice::AllFailed => Err("502"),
@@ -320,11 +325,14 @@ mod tests {
             answer.headers.insert(header, HeaderValue::from_static("7"));
             (candidate, failure)
         };
-        let chosen = |failures: &[(usize, Failure)]| match choose(failures, false, ContentPolicy::Stop) {
-            FailureChoice::AsItCame(candidate, answer) => Some((candidate, answer.status)),
-            _ => None,
-        };
+        let choice =
+            |failures: &[(usize, Failure)], kept_back| match choose(failures, false, ContentPolicy::Stop, kept_back) {
+                FailureChoice::AsItCame(candidate, answer) => Some((candidate, answer.status)),
+                _ => None,
+            };
+        let chosen = |failures: &[(usize, Failure)]| choice(failures, false);
         assert_eq!(chosen(&[outage(0, 503, "retry-after")]), Some((0, 503)));
+        assert_eq!(choice(&[outage(0, 503, "retry-after")], true), None, "another one could answer");
         assert_eq!(chosen(&[outage(0, 529, "retry-after")]), Some((0, 529)));
         assert_eq!(chosen(&[outage(0, 500, "x"), outage(0, 503, "retry-after")]), Some((0, 503)), "the latest");
         assert_eq!(chosen(&[outage(0, 503, "x")]), None);

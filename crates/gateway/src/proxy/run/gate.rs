@@ -9,7 +9,7 @@ use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::candidate_set::CandidateSet;
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::{UpstreamConfig, nano_usd};
+use photofinish_config::config::{CancelBilling, ModelPattern, UpstreamConfig, nano_usd};
 use photofinish_history::record::{AttemptRecord, RaceOutcome, RaceRecord};
 use photofinish_history::recorder::RacePayer;
 use photofinish_history::store::Record;
@@ -123,6 +123,7 @@ impl Gate {
                 is_call: false,
             });
         }
+        let levels = for_models(gateway, levels, request, candidates);
         let mut model = DefaultHasher::new();
         candidates.model.hash(&mut model);
         let of = AnswerKind { caller_and_model: (caller, model.finish()), answers: request.answers() };
@@ -130,8 +131,11 @@ impl Gate {
         let budget = learning.cost_budget(&candidates.model, candidates.settings.budget, candidates.basis.is_money());
         let usual = budget.lock().unwrap_or_else(PoisonError::into_inner).answer_p95();
         let answer = AnswerBounds::of(request, usual, gateway.usage().lengths().of(of.caller_and_model));
-        let costs: Vec<AttemptCost> =
-            candidates.list.iter().map(|candidate| cost(learning, answer, candidate, request.len())).collect();
+        let costs: Vec<AttemptCost> = candidates
+            .list
+            .iter()
+            .map(|candidate| cost(learning, (answer, &levels), candidate, request.len()))
+            .collect();
         let input = candidates.list.iter().map(|candidate| input(learning, candidate, request.len()));
         let tokens = (input.fold(0.0, f64::max) + answer.usual()).ceil() as u64;
         let (admission, allowed) = enter_in_turn(gateway, levels, tokens, &costs).await?;
@@ -156,8 +160,8 @@ impl Gate {
         ordinal: usize,
         bytes: usize,
     ) -> Option<AttemptReservation> {
-        self.admission.reserve(&candidate.name, ordinal, || {
-            let mut cost = cost(learning, self.answer, candidate, bytes);
+        self.admission.reserve(&candidate.name, ordinal, |levels| {
+            let mut cost = cost(learning, (self.answer, levels), candidate, bytes);
             match &self.job {
                 Some(job) if self.is_call => cost.paid = job.charged(),
                 Some(job) => job.charge(cost),
@@ -214,12 +218,35 @@ pub fn enter(
     admit(levels, tokens, costs, now).map_err(|refusal| refused(gateway, &refusal))
 }
 
+/// With what they may spend on the models of these candidates.
+fn for_models(gateway: &Gateway, levels: LimitLevels, request: &ApiRequest, candidates: &CandidateSet) -> LimitLevels {
+    if levels.iter().all(|level| level.limits().model_budgets.is_empty()) {
+        return levels;
+    }
+    let live = gateway.live();
+    let asked = live.config.model(&request.model);
+    let is_about = |models: &ModelPattern, candidate: &Candidate| {
+        let of_model = live.config.names_of(asked, &candidate.upstream);
+        of_model.chain([candidate.name.as_str(), &candidate.upstream.model]).any(|name| models.matches(name))
+    };
+    levels.with_models(gateway.usage(), |models| {
+        let only = candidates.list.iter().filter(|candidate| is_about(models, candidate));
+        let only: Vec<String> = only.map(|candidate| candidate.name.clone()).collect();
+        (!only.is_empty()).then_some(only)
+    })
+}
+
 /// What an attempt there may cost.
-fn cost(learning: &Learning, answer: AnswerBounds, candidate: &Candidate, bytes: usize) -> AttemptCost {
-    let Candidate { upstream, keys, .. } = candidate;
-    let own_key = keys.first().is_some_and(|key| key.pays);
+fn cost(
+    learning: &Learning,
+    (answer, levels): (AnswerBounds, &LimitLevels),
+    candidate: &Candidate,
+    bytes: usize,
+) -> AttemptCost {
+    let Candidate { upstream, keys, name, .. } = candidate;
+    let (own_key, outside) = (keys.first().is_some_and(|key| key.pays), levels.outside(name));
     let Some(price) = upstream.price else {
-        return AttemptCost { unpriced: true, own_key, ..AttemptCost::default() };
+        return AttemptCost { unpriced: true, own_key, outside, ..AttemptCost::default() };
     };
     let (input, for_hour) = (input(learning, candidate, bytes), answer.for_hour && price.keeps_dearer());
     let longest = answer.longest(upstream).max(answer.usual());
@@ -232,7 +259,9 @@ fn cost(learning: &Learning, answer: AnswerBounds, candidate: &Candidate, bytes:
         exposed: if is_known { of(FAR_LONGER * answer.own()) } else { max },
         prompt: of(0.0),
         token: (max - of(0.0)) as f64 / longest.max(1.0),
+        until_cut: upstream.provider.cancel_billing == CancelBilling::Stops,
         own_key,
+        outside,
         ..AttemptCost::default()
     }
 }

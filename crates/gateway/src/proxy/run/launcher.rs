@@ -247,6 +247,7 @@ impl Launcher {
             event_max: self.event_max,
             p_audit: if is_watched { 1.0 } else { self.settings.audit },
             slot: Some(InFlightGuard::enter(observer_spec.known.running())),
+            per_byte: observer_spec.per_byte(),
             attempt_observer: tells.then(|| AttemptObserver::start(observer_spec)),
             tape: self.asked.clone().filter(|_| given.is_none() && tells).map(|asked| self.tape(asked)),
         };

@@ -4,11 +4,10 @@ use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 
-use photofinish_routing::limits::{LimitsLeft, RateLeft};
+use photofinish_routing::limits::{LimitsLeft, RateLeft, usd};
 use photofinish_wire::answer::headers::is_about_rate_limits;
 use photofinish_wire::{Dialect, Surface};
 
-const NANO: i64 = 1_000_000_000;
 const SECOND_US: i64 = 1_000_000;
 
 /// Tells a limited caller what is left, as its vendor does. What a provider said of its own limits is not for it.
@@ -37,6 +36,9 @@ pub fn tell(headers: &mut HeaderMap, left: LimitsLeft, surface: Surface) {
         }
     }
     left.budget.into_iter().for_each(|left| put("x-photofinish-budget-remaining-usd".to_owned(), usd(left)));
+    if let Some((kind, near)) = left.near {
+        put("x-photofinish-budget-warning".to_owned(), format!("{kind}: {near}"));
+    }
 }
 
 /// As Anthropic tells it: `2026-11-27T07:40:00Z`, rounded up.
@@ -58,22 +60,13 @@ fn pause(us: i64) -> String {
     }
 }
 
-/// Nano-USD as a decimal number.
-pub fn usd(nano: i64) -> String {
-    let (whole, rest) = (nano / NANO, (nano % NANO).abs());
-    let text = format!("{}{}.{rest:09}", if nano < 0 { "-" } else { "" }, whole.abs());
-    let text = text.trim_end_matches('0');
-    text.strip_suffix('.').unwrap_or(text).to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use photofinish_routing::limits::{Calendar, NearEnd};
 
     #[test]
-    fn amounts_and_pauses_are_exact() {
-        let amounts = [0, 1, 1_500_000_000, -20_000_000, 7_000_000_000, 1_000_000_000_000_000_000];
-        assert_eq!(amounts.map(usd), ["0", "0.000000001", "1.5", "-0.02", "7", "1000000000"]);
+    fn pauses_are_exact() {
         let pauses = [0, 1, 20_000, 999_001, 1_500_000, 60_000_000, 61_500_000, 360_000_000];
         assert_eq!(pauses.map(pause), ["0ms", "1ms", "20ms", "1s", "1.5s", "1m0s", "1m1.5s", "6m0s"]);
     }
@@ -81,7 +74,8 @@ mod tests {
     #[test]
     fn the_callers_own_limits_replace_the_providers() {
         let rate = |left| Some(RateLeft { per_minute: 60, left, reset_us: 1_500_000 });
-        let left = LimitsLeft { requests: rate(5), tokens: None, budget: Some(2_500_000) };
+        let near = NearEnd { calendar: Calendar::Week, budget: 1_000_000_000, spent: 830_000_000, end_us: 0 };
+        let left = LimitsLeft { requests: rate(5), tokens: None, budget: Some(2_500_000), near: Some(("user", near)) };
         for (surface, expected) in [
             (
                 Surface::Chat,
@@ -104,10 +98,11 @@ mod tests {
             let mut names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
             names.sort_unstable();
             let mut expected = expected.to_vec();
-            expected.extend(["x-photofinish-budget-remaining-usd", "x-request-id"]);
+            expected.extend(["x-photofinish-budget-remaining-usd", "x-photofinish-budget-warning", "x-request-id"]);
             expected.sort_unstable();
             assert_eq!(names, expected);
             assert_eq!(headers["x-photofinish-budget-remaining-usd"], "0.0025");
+            assert_eq!(headers["x-photofinish-budget-warning"], "user: 0.83 of 1 USD spent this week");
         }
     }
 }

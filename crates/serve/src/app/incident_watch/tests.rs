@@ -1,11 +1,13 @@
 //! From the recorder's rows to the table, the metrics and the log; and when nothing can be read.
 
 use super::*;
+use photofinish_config::config::{Budget, Limits};
 use photofinish_history::metrics::MetricsFormat;
 use photofinish_history::record::recorded::Recorded;
 use photofinish_history::record::{AttemptRecord, IncidentState, RaceRecord, RaceSource, sample};
 use photofinish_history::recorder::WriterTask;
 use photofinish_history::store::{IncidentFilter, RecordedFilter, Store, StoreReader};
+use photofinish_routing::limits::{AttemptCost, KnownCost, LevelName, LimitClock, admit};
 
 const SECOND: i64 = 1_000_000;
 
@@ -119,4 +121,29 @@ async fn who_takes_the_duty_goes_on_with_what_another_gateway_reported_and_all_r
     let came: Vec<_> =
         recorder.attempts().into_iter().map(|(of, attempt)| (of, attempt.at_us, attempt.failed)).collect();
     assert_eq!(came, [("my-vllm/llama-70b".to_owned(), heard.started_at, true)]);
+}
+
+#[tokio::test]
+async fn a_budget_that_comes_near_its_end_is_told_once() {
+    let (webhook, mut told) = webhook::new();
+    let (_directory, task, writer, _) = failing_told(webhook).await;
+    let limits = Limits { budget: Budget { day: Some(1_000_000_000), ..Budget::default() }, ..Limits::default() };
+    let (book, counts) = (UsageBook::default(), LimitedCounts::default());
+    let level = || book.levels_of([(LevelName::User("ann".into()), Arc::new(limits.clone()))]);
+    for nano in [790_000_000, 40_000_000, 50_000_000] {
+        let cost = AttemptCost { usual: nano, max: nano, ..AttemptCost::default() };
+        let now = LimitClock { us: 1, wall_us: wall_micros() };
+        let (admission, _) = admit(level(), 0, &[cost], now).unwrap();
+        admission.reserve("p/m", 0, |_| cost).unwrap().book(KnownCost::Exact(nano));
+        task.warn(&book, &counts);
+    }
+    let body: serde_json::Value = serde_json::from_slice(&told.try_recv().unwrap()).unwrap();
+    assert_eq!(body["text"], "user ann: 0.83 of 1 USD spent this day");
+    assert_eq!((&body["event"], &body["budget"]["span"]), (&"budget".into(), &"day".into()));
+    assert_eq!((&body["budget"]["level"], &body["budget"]["name"]), (&"user".into(), &"ann".into()));
+    assert_eq!(body["budget"]["spent_nano_usd"], 830_000_000);
+    assert!(told.try_recv().is_err(), "once");
+    assert_eq!(counts.so_far().into_iter().collect::<Vec<_>>(), [(("user", "budget_day"), 1)]);
+    drop(task);
+    assert_eq!(writer.finish(Duration::from_secs(30)).await, 0);
 }

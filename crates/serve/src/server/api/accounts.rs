@@ -133,7 +133,7 @@ pub async fn me(State(site): State<ServedPaths>, client: Client) -> Response<Bod
             let user = user.as_deref();
             let book = site.gateway.usage();
             let now = LimitClock { us: site.gateway.learning().now_us(), wall_us: wall_micros() };
-            let levels = book.levels(&live.config, user);
+            let levels = book.levels(&live.config, user).with_models(book, |_| Some(Vec::new()));
             let levels = levels.iter().map(|level| {
                 let of = book.usage_of(level.name(), level.limits(), now);
                 standing(level.name(), level.limits(), &of)
