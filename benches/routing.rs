@@ -83,7 +83,7 @@ fn limits(_: &mut Criterion) {
     let pass = |user: &User| {
         let levels = book.levels(&config, Some(user));
         let (admission, _) = admit(levels, 500, &[cost, cost], now).expect("enough is left");
-        admission.reserve("p/m", 0, || cost)
+        admission.reserve("p/m", 0, |_| cost)
     };
     users.iter().for_each(|user| drop(pass(user)));
     let mut number = 0;

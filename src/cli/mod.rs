@@ -526,7 +526,7 @@ fn ask_database(command: Command, config: &Config, out: &mut impl Write, err: &m
         }
         Command::Usage(mut options) => {
             options.question.window.resolve_alias(config);
-            usage::usage(&config, &options, ScreenSettings::of_stdout(), out)?;
+            usage::usage(config, &options, ScreenSettings::of_stdout(), out)?;
         }
         Command::Audit(options) => {
             usage::audit(&config.store.path, &options, ScreenSettings::width_of_stdout(), out)?;

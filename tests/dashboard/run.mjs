@@ -155,12 +155,12 @@ async function benchmarks(browser, served) {
   const stages = targets.flatMap((target, at) => [1, 4, 16].map((users) => stage(target, users, 100 + 20 * users * (at + 1), 200 / users, users === 16 && at === 1 ? ["the client woke late: p99 9.9 ms"] : [])));
   const compare = (figure, verdict) => ({ figure, base: targets[0], other: targets[1], load: "4 users", pairs: 90, ratio: { value: 1.4, low: 1.2, high: 1.6 }, margin: 0.05, verdict });
   const result = { version: 1, run_id: "x", label: "main", started_at: 0, seconds: 60, targets, workload: { name: "1k", input_tokens: 1000, output_tokens: 1000 }, prefix: 0, seed: 1, slo: null, stages, curves: [{ target: targets[0], knee_users: 4, half_speed_users: 4, drift: null }, { target: targets[1], knee_users: null, most_users: 16, half_speed_users: null, drift: null }], found: [{ target: targets[0], attain: 0.9, passes: 4, fails: 4.4, first_missed: "ttft", trials: [] }], not_compared: ["16 users were not compared"], comparisons: [compare("ttft", "worse"), compare("tok_s", { cannot_tell: { more: 120 } })], cost_usd_min: 0, cost_usd_max: 0.02, calibration_ms: 0.2, machine: "linux x86_64, 2 cores", cut_short: null };
-  const insert = "import sqlite3, sys, json\nbase = sqlite3.connect('history.db', timeout=10)\nbase.executemany('INSERT INTO run VALUES (?,?,?,?,?,?,?,?,?,?,?)', json.loads(sys.argv[1]))\nbase.commit()";
+  const insert = "import sqlite3, sys, json\nbase = sqlite3.connect('history.db', timeout=10)\nbase.executemany('INSERT INTO run VALUES (?,?,?,?,?,?,?,?,?,?,?,?)', json.loads(sys.argv[1]))\nbase.commit()";
   const id = (digit) => `0190000${digit}-0000-7000-8000-000000000000`;
   execFileSync("python3", ["-c", insert, JSON.stringify([
-    [id(1), "bench", "main", 1_767_000_000_000_000, 1_767_000_060_000_000, targets.join(" "), "{}", "linux x86_64, 2 cores", "the client woke late: p99 9.9 ms", 0.02, JSON.stringify(result)],
-    [id(2), "bench", HOSTILE, 1_767_000_100_000_000, null, "quick/demo", "{}", null, null, null, null],
-    [id(3), "probe", null, 1_767_000_200_000_000, 1_767_000_201_000_000, "quick/demo", "{}", null, "trusted", 0.001, "{}"],
+    [id(1), "bench", "main", 1_767_000_000_000_000, 1_767_000_060_000_000, targets.join(" "), "{}", "linux x86_64, 2 cores", "the client woke late: p99 9.9 ms", 0.02, 0.02, JSON.stringify(result)],
+    [id(2), "bench", HOSTILE, 1_767_000_100_000_000, null, "quick/demo", "{}", null, null, null, null, null],
+    [id(3), "probe", null, 1_767_000_200_000_000, 1_767_000_201_000_000, "quick/demo", "{}", null, "trusted", 0.001, 0.001, "{}"],
   ])], { cwd: served.folder });
   for (const [path, words] of [["/benchmarks", ["✕ the client woke late", "◌ has not ended", "✓ trusted", "$0.02"]], [`/benchmarks/${id(1)}`, ["What does not count", "the client woke late", "from 4 users on", "no knee up to 16 users", "4/s passes, 4.4/s fails; ttft breaks first", "16 users were not compared", "✕ worse", "about 120 more requests"]], [`/benchmarks/${id(2)}`, ["still runs"]], [`/benchmarks/${id(3)}`, ["trusted"]], ["/benchmarks/nobody", ["no run has"]]]) {
     for (const width of WIDTHS) {

@@ -19,6 +19,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tonic::codec::CompressionEncoding;
 
+use photofinish_base::shutdown::Shutdown;
+
 use crate::harness::answer::{advance_clock_until, read_response, silent};
 use crate::harness::gateway::{Row, Setup, TestGateway};
 use crate::harness::process;
@@ -301,11 +303,12 @@ async fn traces_go_by_grpc_too() {
     let address = listener.local_addr().unwrap();
     let incoming = tonic::transport::server::TcpIncoming::from(listener);
     let service = TraceServiceServer::new(GrpcCollector(sender)).accept_compressed(CompressionEncoding::Gzip);
-    let server = tokio::spawn(tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming));
+    let server = tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming);
     let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
     let setup = Setup::over(&[&fake]).table(&format!(
         "[otlp]\nendpoint = \"http://{address}\"\nprotocol = \"grpc\"\nheaders = {{ authorization = \"Basic planted\" }}"
     ));
+    let server = Shutdown::new().spawn(async { drop(server.await) });
     let gateway = setup.start().await;
     assert_eq!(ask(&gateway, &[]).await, 200);
     let sink = gateway.gateway().span_sink().unwrap().clone();

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::grid::{ByteReader, ShortBytes, put};
 use crate::record::table::subset;
 use crate::record::tables::AttemptRecord;
-use photofinish_config::config::names::names;
 use photofinish_wire::answer::usage::COST_MAX;
 
 const PICO: f64 = 1e12;
