@@ -73,22 +73,29 @@ FROM (SELECT *, row_number() OVER (PARTITION BY hour, upstream ORDER BY ttft_ms 
       FROM attempt_speed) AS ranked
 GROUP BY hour, upstream;
 
--- One row an attempt of a client.
+-- One row an attempt of a client. extra: it was not the answer, so it is what racing cost. Of a request that nobody answered a failed attempt
+-- is none, and neither is the first of those that ended with it.
 CREATE VIEW attempt_cost AS
 SELECT attempt.race_id, attempt.ordinal, attempt.provider, attempt.provider || '/' || attempt.model_sent AS upstream, race.model,
        race.started_at, replace(substr(datetime(race.started_at / 1000000, 'unixepoch'), 1, 13), ' ', 'T') AS hour, attempt.outcome,
-       CAST(attempt.outcome IN ('lost', 'drained') AS integer) AS extra,
+       CASE WHEN attempt.outcome = 'drained' THEN 1
+            WHEN attempt.ordinal IN (race.winner, race.rescued_by) THEN 0
+            WHEN attempt.outcome = 'lost' OR race.winner IS NOT NULL OR race.rescued_by IS NOT NULL THEN 1
+            WHEN attempt.outcome IN ('client_gone', 'shutdown', 'shed') AND EXISTS (
+                SELECT 1 FROM attempt AS before WHERE before.race_id = attempt.race_id AND before.ordinal < attempt.ordinal
+                    AND before.outcome IN ('client_gone', 'shutdown', 'shed')) THEN 1
+            ELSE 0 END AS extra,
        attempt.cost_usd_min, attempt.cost_usd_max
 FROM attempt LEFT JOIN race ON race.race_id = attempt.race_id
 WHERE coalesce(race.source, 'client') = 'client';
 
 -- One row a race of a client that an attempt was started for. An upper bound is null where one attempt has none; a lower bound where none
--- has a price. extra: of the losers, so what racing cost; 0 where there was none.
+-- has a price. extra: of the attempts that were not the answer, so what racing cost; 0 where there was none.
 CREATE VIEW race_cost AS
 SELECT race_id, model, started_at, hour, count(*) AS attempts,
        sum(cost_usd_min) AS cost_usd_min,
        CASE WHEN count(cost_usd_max) = count(*) THEN sum(cost_usd_max) END AS cost_usd_max,
-       sum(extra) AS losers,
+       sum(extra) AS extra_attempts,
        CASE WHEN sum(extra) = 0 THEN 0.0 ELSE sum(cost_usd_min) FILTER (WHERE extra = 1) END AS extra_cost_usd_min,
        CASE WHEN sum(extra) = 0 THEN 0.0
             WHEN count(cost_usd_max) FILTER (WHERE extra = 1) = sum(extra) THEN sum(cost_usd_max) FILTER (WHERE extra = 1) END

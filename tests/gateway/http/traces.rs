@@ -282,7 +282,7 @@ async fn the_program_follows_the_variables_and_tells_no_key() {
 }
 
 /// A collector that speaks gRPC, and tells what it gets with the header `authorization`.
-struct GrpcCollector(mpsc::UnboundedSender<(Option<String>, ExportTraceServiceRequest)>);
+struct GrpcCollector(mpsc::Sender<(Option<String>, ExportTraceServiceRequest)>);
 
 #[async_trait]
 impl TraceService for GrpcCollector {
@@ -291,14 +291,14 @@ impl TraceService for GrpcCollector {
         request: tonic::Request<ExportTraceServiceRequest>,
     ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
         let key = request.metadata().get("authorization").map(|key| key.to_str().unwrap().to_owned());
-        self.0.send((key, request.into_inner())).unwrap();
+        self.0.send((key, request.into_inner())).await.unwrap();
         Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
     }
 }
 
 #[tokio::test]
 async fn traces_go_by_grpc_too() {
-    let (sender, mut got) = mpsc::unbounded_channel();
+    let (sender, mut got) = mpsc::channel(16);
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     let address = listener.local_addr().unwrap();
     let incoming = tonic::transport::server::TcpIncoming::from(listener);

@@ -3,7 +3,7 @@
 //! Not for reading rows: `store` fills [`MeasuredAttempt`] and [`RequestRow`].
 
 use super::cost::Cost;
-use super::racing::{RacingAttempt, RacingKind, RacingRequest};
+use super::racing::{CostedAttempt, RacingKind, CostedRequest};
 use super::speed::{Decoding, came_at_once};
 use super::survival::{AuditedLoser, Observation};
 use crate::record::names::{AttemptOutcome, RaceOutcome, RaceSource, StartReason};
@@ -130,11 +130,11 @@ pub fn racing<'a>(
     attempts: impl Iterator<Item = &'a AttemptRecord> + Clone,
 ) -> Vec<Option<RacingKind>> {
     let outcomes = attempts.clone().map(|attempt| (attempt.ordinal, attempt.outcome));
-    let request = RacingRequest::new(race.source, [race.winner, race.rescued_by], outcomes);
+    let request = CostedRequest::new(race.source, [race.winner, race.rescued_by], outcomes);
     let kind = |attempt: &AttemptRecord| {
         let is_look = is_look(race.look.as_deref(), &attempt.provider, &attempt.model_sent);
         let AttemptRecord { ordinal, outcome, start_reason, audited, .. } = *attempt;
-        RacingKind::of(&RacingAttempt { ordinal, outcome, start_reason, audited, is_look }, Some(&request))
+        RacingKind::of(&CostedAttempt { ordinal, outcome, start_reason, audited, is_look }, Some(&request))
     };
     attempts.map(kind).collect()
 }
@@ -177,11 +177,11 @@ impl MeasuredAttempt {
     }
 
     /// `look`: the upstream that the request drew.
-    fn raced(&self, look: Option<&str>) -> RacingAttempt {
+    fn raced(&self, look: Option<&str>) -> CostedAttempt {
         let AttemptRow { provider, model_sent, ordinal, outcome, start_reason, audited, .. } = &self.row;
         let is_look = is_look(look, provider, model_sent);
         let (ordinal, outcome, start_reason, audited) = (*ordinal, *outcome, *start_reason, *audited);
-        RacingAttempt { ordinal, outcome, start_reason, audited, is_look }
+        CostedAttempt { ordinal, outcome, start_reason, audited, is_look }
     }
 
     /// `lost_us`: microseconds from its dispatch to its loss. None: it did not lose.
@@ -213,9 +213,9 @@ impl MeasuredAttempt {
 }
 
 impl RequestRow {
-    fn raced(&self, attempts: &[MeasuredAttempt]) -> RacingRequest {
+    fn raced(&self, attempts: &[MeasuredAttempt]) -> CostedRequest {
         let outcomes = attempts.iter().map(|attempt| (attempt.row.ordinal, attempt.row.outcome));
-        RacingRequest::new(self.source, [self.winner, self.rescued_by], outcomes)
+        CostedRequest::new(self.source, [self.winner, self.rescued_by], outcomes)
     }
 
     /// `ordinal`: the attempt that the facts are for. None: for no attempt.

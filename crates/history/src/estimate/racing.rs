@@ -33,7 +33,7 @@ names! {
 
 /// An attempt, as far as this needs it.
 #[derive(Clone, Copy, Debug)]
-pub struct RacingAttempt {
+pub struct CostedAttempt {
     pub ordinal: i64,
     pub outcome: AttemptOutcome,
     pub start_reason: StartReason,
@@ -44,7 +44,7 @@ pub struct RacingAttempt {
 
 /// Its request.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RacingRequest {
+pub struct CostedRequest {
     pub source: RaceSource,
     /// The attempts whose answer the client got: the winner, and the one that continued it after a break.
     pub answers: [Option<i64>; 2],
@@ -52,15 +52,15 @@ pub struct RacingRequest {
     pub first_cut: Option<i64>,
 }
 
-impl RacingRequest {
+impl CostedRequest {
     /// `attempts`: all of them.
     pub fn new(
         source: RaceSource,
         answers: [Option<i64>; 2],
         attempts: impl Iterator<Item = (i64, AttemptOutcome)>,
-    ) -> RacingRequest {
+    ) -> CostedRequest {
         let cut = attempts.filter(|(_, outcome)| was_stopped(*outcome));
-        RacingRequest { source, answers, first_cut: cut.map(|(ordinal, _)| ordinal).min() }
+        CostedRequest { source, answers, first_cut: cut.map(|(ordinal, _)| ordinal).min() }
     }
 
     fn is_answered(&self) -> bool {
@@ -70,8 +70,8 @@ impl RacingRequest {
 
 impl RacingKind {
     /// None: the attempt was the answer, or failed where nobody answered. `request`: none while its row is not written.
-    pub fn of(attempt: &RacingAttempt, request: Option<&RacingRequest>) -> Option<RacingKind> {
-        let RacingAttempt { ordinal, outcome, .. } = *attempt;
+    pub fn of(attempt: &CostedAttempt, request: Option<&CostedRequest>) -> Option<RacingKind> {
+        let CostedAttempt { ordinal, outcome, .. } = *attempt;
         let request = request.copied().unwrap_or_default();
         if request.source == RaceSource::Shadow {
             return Some(RacingKind::Shadow);
@@ -93,7 +93,7 @@ impl RacingKind {
         }
     }
 
-    fn of_loser(attempt: &RacingAttempt) -> RacingKind {
+    fn of_loser(attempt: &CostedAttempt) -> RacingKind {
         match attempt.start_reason {
             _ if attempt.is_look => RacingKind::Look,
             _ if attempt.audited => RacingKind::Audit,
@@ -126,10 +126,10 @@ mod tests {
     ) -> Vec<Option<&'static str>> {
         let numbered = || (0..).zip(attempts);
         let request =
-            RacingRequest::new(source, answers, numbered().map(|(ordinal, (outcome, _))| (ordinal, *outcome)));
+            CostedRequest::new(source, answers, numbered().map(|(ordinal, (outcome, _))| (ordinal, *outcome)));
         let kind = |(ordinal, (outcome, start_reason)): (i64, &(AttemptOutcome, StartReason))| {
             let (outcome, start_reason) = (*outcome, *start_reason);
-            let attempt = RacingAttempt { ordinal, outcome, start_reason, audited: false, is_look: false };
+            let attempt = CostedAttempt { ordinal, outcome, start_reason, audited: false, is_look: false };
             RacingKind::of(&attempt, Some(&request)).map(RacingKind::as_str)
         };
         numbered().map(kind).collect()
@@ -159,8 +159,8 @@ mod tests {
     #[test]
     fn looks_and_audits_are_told_apart_and_a_race_without_a_row_has_its_losers() {
         let attempt =
-            |outcome, audited, is_look| RacingAttempt { ordinal: 1, outcome, start_reason: First, audited, is_look };
-        let kind = |attempt: RacingAttempt| RacingKind::of(&attempt, None);
+            |outcome, audited, is_look| CostedAttempt { ordinal: 1, outcome, start_reason: First, audited, is_look };
+        let kind = |attempt: CostedAttempt| RacingKind::of(&attempt, None);
         assert_eq!(kind(attempt(Lost, true, true)), Some(RacingKind::Look));
         assert_eq!(kind(attempt(Lost, true, false)), Some(RacingKind::Audit));
         assert_eq!(kind(attempt(Lost, false, false)), Some(RacingKind::Cut));

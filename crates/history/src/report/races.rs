@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::members::{MemberField, integer, number, text};
 use super::question::{RaceWindow, choice};
-use crate::estimate::racing::{RacingAttempt, RacingKind, RacingRequest};
+use crate::estimate::racing::{CostedAttempt, RacingKind, CostedRequest};
 use crate::record::{AttemptOutcome, RaceOutcome, RaceSource, StartReason, left_out};
 use crate::store::{ExportRow, RaceFilter, ReadError, StoreReader};
 use photofinish_base::order::StableSort as _;
@@ -105,12 +105,12 @@ fn tell_racing(race: Option<&ExportRow>, attempts: &mut [ExportRow]) {
     let outcomes = attempts.iter().filter_map(|row| Some((number(row, "ordinal")?, outcome(row)?)));
     let request = race.map(|race| {
         let source = text(race, "source").and_then(|name| RaceSource::from_name(&name)).unwrap_or_default();
-        RacingRequest::new(source, ["winner", "rescued_by"].map(|name| number(race, name)), outcomes)
+        CostedRequest::new(source, ["winner", "rescued_by"].map(|name| number(race, name)), outcomes)
     });
     let look = race.and_then(|race| text(race, "look"));
     for row in attempts {
         let attempt = || {
-            Some(RacingAttempt {
+            Some(CostedAttempt {
                 ordinal: number(row, "ordinal")?,
                 outcome: outcome(row)?,
                 start_reason: StartReason::from_name(&text(row, "start_reason")?)?,
