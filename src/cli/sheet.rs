@@ -35,9 +35,9 @@ impl From<String> for SheetCell {
 }
 
 impl Sheet {
-    /// Whether a cell has this mark.
+    /// Whether a cell begins with this mark.
     pub fn has(&self, mark: char) -> bool {
-        self.rows.iter().flatten().any(|cell| cell.text.contains(mark))
+        self.rows.iter().flatten().any(|cell| cell.text.starts_with(mark))
     }
 
     /// In lines of at most as many columns as the terminal has, or of a pipe.

@@ -122,14 +122,13 @@ async fn check_fails_where_the_database_cannot_be_used() {
     }
     let ran = setup.run(&["check"]).await;
     assert!(ran.code == Some(0) && ran.out.contains("is locked"), "{}", ran.out);
-    // From version 20 on a file can be read.
-    let older = "DELETE FROM _sqlx_migrations WHERE version >= 20";
+    let older = "UPDATE _sqlx_migrations SET checksum = x'00'";
     for statement in [older, "COMMIT"] {
         sqlx::query(statement).execute(&mut held).await.unwrap();
     }
     held.close().await.unwrap();
     let ran = setup.run(&["check"]).await;
-    assert!(ran.code == Some(0) && ran.out.contains("an older photofinish"), "{}", ran.out);
+    assert!(ran.code == Some(1) && ran.out.contains("before 0.1.0"), "{}", ran.out);
     let whole = std::fs::read(setup.database()).unwrap();
     std::fs::write(setup.database(), &whole[..whole.len() / 2]).unwrap();
     let ran = setup.run(&["check"]).await;

@@ -51,22 +51,22 @@ async fn the_cost_of_racing_has_a_lower_and_an_upper_bound() {
     let (setup, _fakes) = field("both").await;
     let ran = setup.run(&["race", "hi", "--model", "both"]).await;
     // The winner costs 8 + 2 × 10. The losers' prompts, by another tokenizer, are half to twice as long, and an answer
-    // is as long as the winner's.
-    let words = "cost: $0.000032–0.000100 in all; of it racing: $0.000004–0.000072";
+    // has up to 256 tokens.
+    let words = "cost: $0–0.0052 in all; of it racing: $0–0.0052";
     assert!(ran.err.contains(words), "{}", ran.err);
-    let expected = json!([0.000032, 0.0001, 0.000004, 0.000072]);
+    let expected = json!([0.000032, 0.00518, 0.000004, 0.005152]);
     assert_eq!(told(&setup, "both").await, expected);
     let rows = "SELECT provider || printf(' %.6f %.6f', cost_usd_min, cost_usd_max) \
                 FROM attempt ORDER BY ordinal";
     let rows = setup.texts(rows).await;
     let row = |provider: &str| rows.iter().find_map(|row| row.strip_prefix(provider)).unwrap().trim().to_owned();
-    assert_eq!(row("full"), "0.000004 0.000036");
-    assert_eq!(row("stingy"), "0.000000 0.000036");
+    assert_eq!(row("full"), "0.000004 0.002576");
+    assert_eq!(row("stingy"), "0.000000 0.002576");
     assert_eq!(row("quick"), "0.000028 0.000028");
-    let views = "SELECT printf('%d %.6f %.6f %d %.6f %.6f', attempts, cost_usd_min, cost_usd_max, losers, \
+    let views = "SELECT printf('%d %.6f %.6f %d %.6f %.6f', attempts, cost_usd_min, cost_usd_max, extra_attempts, \
                  extra_cost_usd_min, extra_cost_usd_max) FROM race_cost \
-                 UNION ALL SELECT printf('%.6f %.6f', sum(cost_usd_min), sum(cost_usd_max)) FROM attempt_cost WHERE extra";
-    assert_eq!(setup.texts(views).await, ["3 0.000032 0.000100 2 0.000004 0.000072", "0.000004 0.000072"]);
+                 UNION ALL SELECT printf('%.6f %.6f', sum(cost_usd_min), sum(cost_usd_max)) FROM attempt_cost WHERE extra = 1";
+    assert_eq!(setup.texts(views).await, ["3 0.000032 0.005180 2 0.000004 0.005152", "0.000004 0.005152"]);
 }
 
 #[tokio::test]
@@ -81,8 +81,8 @@ async fn costs_with_one_bound_or_without_a_price() {
     drop(fakes);
     let (setup, fakes) = field("stingy").await;
     let ran = setup.run(&["race", "hi", "--model", "stingy"]).await;
-    assert!(ran.err.contains("cost: $0.000028–0.000064 in all; of it racing: $0–0.000036"), "{}", ran.err);
-    assert_eq!(told(&setup, "stingy").await, json!([0.000028, 0.000064, 0.0, 0.000036]));
+    assert!(ran.err.contains("cost: $0–0.0026 in all; of it racing: $0–0.0026"), "{}", ran.err);
+    assert_eq!(told(&setup, "stingy").await, json!([0.000028, 0.002604, 0.0, 0.002576]));
     drop(fakes);
 }
 

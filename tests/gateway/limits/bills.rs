@@ -216,6 +216,7 @@ async fn answers_that_are_left_count_as_what_came() {
     let truth: f64 = bills.map(|((_, _, rule), (_, bill))| bill.of(*rule, |number| (25..60).contains(&number))).sum();
     let booked = after - before;
     eprintln!("{booked:.4} booked, {truth:.4} billed");
-    assert!(booked <= 1.5 * truth && booked >= 0.7 * truth, "{booked} booked, {truth} billed");
+    // Where nobody knows what was billed, it books what may have been.
+    assert!(booked <= 1.8 * truth && booked >= 0.7 * truth, "{booked} booked, {truth} billed");
     gateway.stop().await;
 }

@@ -100,9 +100,9 @@ async fn the_metrics_of_clients_are_the_same_with_and_without_probes() {
     let with = probing(Setup::over(&[&fake])).start_after(&history(&["a"])).await;
     let without = Setup::over(&[&fake]).start_after(&history(&["a"])).await;
     until(&with, "answered", 2).await;
-    // The probes' own counter, what the process is and does at this moment, and the rows, which probes write too.
+    // The probes' own series, what the process is and does at this moment, and the rows, which probes write too.
     let others = [
-        "photofinish_probe_runs_total",
+        "photofinish_probe_",
         "photofinish_tasks",
         "photofinish_record_queue",
         "photofinish_records_written",

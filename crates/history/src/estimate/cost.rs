@@ -114,10 +114,10 @@ fn power_of_ten(exponent: u32) -> f64 {
 
 /// Rounded as in the scripts of the pages; thousands have commas.
 fn amount(usd: f64, decimals: u32) -> String {
-    if usd == 0.0 {
+    let power = power_of_ten(decimals);
+    if (usd * power).round() == 0.0 {
         return "0".to_owned();
     }
-    let power = power_of_ten(decimals);
     let text = format!("{:.*}", decimals as usize, (usd * power).round() / power);
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let mut grouped = String::new();

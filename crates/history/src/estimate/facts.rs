@@ -3,7 +3,7 @@
 //! Not for reading rows: `store` fills [`MeasuredAttempt`] and [`RequestRow`].
 
 use super::cost::Cost;
-use super::racing::{CostedAttempt, RacingKind, CostedRequest};
+use super::racing::{CostedAttempt, CostedRequest, RacingKind};
 use super::speed::{Decoding, came_at_once};
 use super::survival::{AuditedLoser, Observation};
 use crate::record::names::{AttemptOutcome, RaceOutcome, RaceSource, StartReason};

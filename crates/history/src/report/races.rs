@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::members::{MemberField, integer, number, text};
 use super::question::{RaceWindow, choice};
-use crate::estimate::racing::{CostedAttempt, RacingKind, CostedRequest};
+use crate::estimate::racing::{CostedAttempt, CostedRequest, RacingKind};
 use crate::record::{AttemptOutcome, RaceOutcome, RaceSource, StartReason, left_out};
 use crate::store::{ExportRow, RaceFilter, ReadError, StoreReader};
 use photofinish_base::order::StableSort as _;

@@ -435,27 +435,6 @@ mod tests {
     }
 
     #[test]
-    fn a_result_of_the_first_version_can_be_read() {
-        let mut object = serde_json::to_value(RunResult {
-            stages: vec![level(1, 100.0, 100.0)],
-            curves: vec![Curve::default()],
-            ..RunResult::default()
-        })
-        .unwrap();
-        for name in ["prompts", "body", "not_compared"] {
-            object.as_object_mut().unwrap().remove(name);
-        }
-        object["curves"][0].as_object_mut().unwrap().remove("most_users");
-        for name in ["failed_share", "ended_by"] {
-            object["stages"][0].as_object_mut().unwrap().remove(name);
-        }
-        object["stages"][0]["ended"] = "it was ended early".into();
-        let read: RunResult = serde_json::from_value(object).unwrap();
-        assert_eq!(read.stages[0].ended_by, None);
-        assert!(!read.stages[0].counts());
-    }
-
-    #[test]
     fn a_server_that_drifted_is_told() {
         let stages = [level(1, 100.0, 100.0), level(10, 900.0, 90.0), level(1, 60.0, 60.0)];
         assert!(curve("a/m", &stages).drift.unwrap().contains("tok/s is -40 %"));

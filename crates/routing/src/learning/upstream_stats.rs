@@ -300,6 +300,8 @@ impl LongestWaiting {
 
 /// Fewer counted prompts than this tell little of the next one.
 const FEW: u32 = 20;
+/// What nearly every prompt has: a short one is mostly JSON around it, and some languages have a token for every two bytes.
+const USUAL_PROMPT: PerByte = PerByte { least: 0.05, most: 0.5 };
 /// Counted prompts after which the older half is forgotten.
 const GENERATION: u32 = 1_000;
 
@@ -336,7 +338,7 @@ impl Prompts {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let both = [seen.newer, seen.older].into_iter().flatten().reduce(PerByte::union)?;
         let few = seen.older.is_none() && seen.count < FEW;
-        Some(if few { both.widened() } else { both })
+        Some(if few { both.widened().union(USUAL_PROMPT) } else { both })
     }
 }
 
@@ -389,7 +391,11 @@ mod prompts_tests {
         prompts.counted(7, 0);
         assert_eq!(prompts.per_byte(), None, "nothing to divide");
         prompts.counted(50, 100);
-        assert_eq!(prompts.per_byte(), Some(PerByte { least: 0.25, most: 1.0 }), "few: twice as wide");
+        assert_eq!(
+            prompts.per_byte(),
+            Some(PerByte { least: 0.05, most: 1.0 }),
+            "few: twice as wide, and any usual one"
+        );
         (1..FEW).for_each(|_| prompts.counted(25, 100));
         assert_eq!(prompts.per_byte(), Some(PerByte { least: 0.25, most: 0.5 }));
         (0..GENERATION).for_each(|_| prompts.counted(30, 100));

@@ -50,7 +50,7 @@ fn thread(requests: usize, seed: u64, book: &UsageBook, levels: &LimitLevels) ->
             told.spent += match random.u8(0..3) {
                 0 => usual,
                 1 => {
-                    reservation.book(KnownCost::Within(0, Some(usual / 2), Written::Ended(0)));
+                    reservation.book(KnownCost::Within(0, Some(usual / 2), Written::Cut(0)));
                     usual / 2
                 }
                 _ => {

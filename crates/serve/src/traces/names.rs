@@ -44,8 +44,8 @@ pub const UPSTREAM: &str = "photofinish.upstream";
 pub const ORDINAL: &str = "photofinish.ordinal";
 pub const START_REASON: &str = "photofinish.start_reason";
 /// The bounds of what it can have cost.
-pub const COST_MIN: &str = "photofinish.cost_usd_min";
-pub const COST_MAX: &str = "photofinish.cost_usd_max";
+pub const COST_LEAST: &str = "photofinish.cost_usd_min";
+pub const COST_MOST: &str = "photofinish.cost_usd_max";
 
 pub const SERVICE_NAME: &str = "service.name";
 pub const SERVICE_VERSION: &str = "service.version";

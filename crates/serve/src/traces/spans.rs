@@ -138,8 +138,8 @@ fn of_attempt(
     all.add(names::ORDINAL, attempt.ordinal);
     all.add(names::START_REASON, attempt.start_reason.as_str());
     all.add(names::OUTCOME, attempt.outcome.as_str());
-    some(attempt.cost_usd_min, |usd| all.add(names::COST_MIN, usd));
-    some(attempt.cost_usd_max, |usd| all.add(names::COST_MAX, usd));
+    some(attempt.cost_usd_min, |usd| all.add(names::COST_LEAST, usd));
+    some(attempt.cost_usd_max, |usd| all.add(names::COST_MOST, usd));
     let start = race.started_at + attempt.dispatch_us;
     let head = SpanHead {
         span_id: trace.attempt_id(usize::try_from(attempt.ordinal).unwrap_or(0)),

@@ -34,6 +34,8 @@ async fn what_racing_cost_is_told_between_bounds_and_why_it_is_not() {
     let (_directory, path, _store) = store_with(with_loser(Some(0.002), Some(0.005))).await;
     let text = joined(&shown(&path, "", WIDE).await);
     assert!(text.contains("Cost: $0.0144–0.0176, of it racing $0.0020–0.0050 (14 to 29 %)."), "{text}");
+    let wide = joined(&shown(&path, "--by model", WIDE).await);
+    assert!(!wide.contains("– not known"), "a range is no dash: {wide}");
 }
 
 #[tokio::test]

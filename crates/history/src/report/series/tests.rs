@@ -346,7 +346,7 @@ async fn points_have_the_names_of_the_contract() {
     assert_eq!(points, json!([lost, won]));
     let (names, points) = asked("--every 1h --metric cost --by user");
     assert_eq!(names, "user,start,span_s,cost_usd_min,cost_usd_max,samples,firm");
-    let alice = json!({ "user": "alice", "start": start, "span_s": 3_355, "cost_usd_min": 0.0124,
+    let alice = json!({ "user": "alice", "start": start, "span_s": 3_355, "cost_usd_min": 0.0125,
         "cost_usd_max": null, "samples": 2, "firm": true });
     assert_eq!(points[1], alice);
     assert_eq!(points[0]["user"], Value::Null);

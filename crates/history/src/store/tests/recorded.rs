@@ -41,7 +41,7 @@ async fn requests_come_whole_and_oldest_first() {
     let [won, lost, failed] = &first.attempts[..] else { panic!("{first:?}") };
     assert_eq!((won.ttft_obs_us, won.seen, won.tpot_us), (Some(100_000), true, Some(50_000.0)));
     assert_eq!((won.input_tokens, won.cached_input_tokens, won.output_tokens), (Some(1_024), Some(512), Some(41)));
-    assert_eq!((won.in_flight, won.cost_usd, won.ended_us), (6, None, 2_100_300));
+    assert_eq!((won.in_flight, won.cost_usd, won.ended_us), (6, Some(0.0125), 2_100_300));
     assert_eq!((lost.ttft_obs_us, lost.seen, lost.outcome), (Some(99_000), false, AttemptOutcome::Lost));
     assert_eq!((failed.ttft_obs_us, failed.failure), (None, Some(FailureKind::Connect)));
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::estimate::speed::Decoding;
 use crate::record::table::Subset as _;
-use crate::record::{AttemptOutcome, TokenSource, sample};
+use crate::record::{AttemptOutcome, RaceRecord, TokenSource, sample};
 
 /// tpot_ms, tok_s and e2e_tok_s of one attempt of a race.
 async fn speed(change_race: impl FnOnce(&mut RaceRecord), change: impl FnOnce(&mut AttemptRecord)) -> [Option<f64>; 3] {
@@ -233,7 +233,10 @@ async fn costs_lie_between_bounds() {
             cost_usd_max: cost.cost_usd_max,
             ..sample::lost(n, 90_000)
         });
-        let rows: Vec<Record> = losers.map(attempt).chain([race(sample::race(n)), attempt(won(n))]).collect();
+        let rows: Vec<Record> = losers
+            .map(attempt)
+            .chain([race(RaceRecord { rescued_by: None, ..sample::race(n) }), attempt(won(n))])
+            .collect();
         store.write(&rows).unwrap();
     }
     let sql =

@@ -55,8 +55,8 @@ function decimalsFor(usd, digits) {
 
 /** @param {number} usd @param {number} decimals */
 function amount(usd, decimals) {
-  if (usd === 0) return "0";
   const power = 10 ** decimals;
+  if (Math.round(usd * power) === 0) return "0";
   return (Math.round(usd * power) / power).toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 }
 
