@@ -30,7 +30,7 @@ fn thread(requests: usize, seed: u64, book: &UsageBook, levels: &LimitLevels) ->
     let (mut random, mut told) = (Rng::with_seed(seed), Told::default());
     for _ in 0..requests {
         let usual = random.i64(1..=1_000);
-        let cost = AttemptCost { usual, max: usual, ..AttemptCost::default() };
+        let cost = AttemptCost { usual, max: usual, prompt: usual, ..AttemptCost::default() };
         let (admission, _) = match admit(levels.clone(), 0, &[cost], NOW) {
             Ok(admitted) => admitted,
             Err(refusal) => {
