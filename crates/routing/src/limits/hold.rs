@@ -20,7 +20,9 @@ pub struct AttemptCost {
     pub usual: i64,
     /// With the longest one.
     pub max: i64,
-    /// With the usual answer of the model, if a request that runs alone may start with less left than it reserves.
+    /// With the usual answer of its caller, or of the model, as long as that is not known: what it counts as if nobody knows its cost.
+    pub likely: i64,
+    /// The same, if a request that runs alone may start with less left than it reserves.
     pub least: Option<i64>,
     /// With an answer that is far longer than usual.
     pub exposed: i64,
@@ -222,16 +224,15 @@ struct ReservedAttempt {
 }
 
 impl ReservedAttempt {
-    /// What it counts as at a level if nobody knows its cost: what it reserved; of a caller whose usual answer is not known yet, the usual
-    /// one of the model, or what came. What came, where no more is billed.
+    /// What it counts as at a level if nobody knows its cost: with the usual answer, or with what came if that is more. What came, where no
+    /// more is billed. What it reserved, where that is the longest answer.
     fn likely(&self, place: usize, limits: &Limits, written: Written) -> i64 {
-        let cost = self.cost.in_level(place);
-        let (came, least) = match written {
-            Written::Ended(tokens) => (cost.with(tokens), Some(0)),
-            Written::Cut(tokens) => (cost.with(tokens), if cost.until_cut { Some(0) } else { cost.least }),
+        let (cost, reserved) = (self.cost.in_level(place), self.reserved[place]);
+        let (came, usual) = match written {
+            Written::Ended(tokens) => (cost.with(tokens), 0),
+            Written::Cut(tokens) => (cost.with(tokens), if cost.until_cut { 0 } else { cost.likely }),
         };
-        let unknown = least.filter(|_| limits.reserve == Reserve::Usual);
-        unknown.map_or(self.reserved[place], |least| least.max(came).min(self.reserved[place]))
+        if limits.reserve == Reserve::Max { reserved } else { usual.max(came).min(reserved) }
     }
 }
 

@@ -207,11 +207,13 @@ fn some_cost(random: &mut Rng) -> AttemptCost {
     let (unpriced, own_key) = (random.u8(0..6) == 0, random.u8(0..6) == 0);
     let usual = if unpriced { 0 } else { random.i64(0..=120) };
     let max = if unpriced { 0 } else { usual + random.i64(0..=120) };
-    let least = random.bool().then(|| random.i64(0..=usual));
+    let likely = random.i64(0..=usual);
+    let least = random.bool().then_some(likely);
     let (exposed, prompt) = (usual + random.i64(0..=300), random.i64(0..=usual));
     AttemptCost {
         usual,
         max,
+        likely,
         least,
         exposed,
         prompt,
@@ -418,16 +420,16 @@ impl Play {
 impl PlainAttempt {
     /// What it counts as at each level, if nobody knows its cost.
     fn likely(&self, limits: &[Limits], written: Written) -> Vec<i64> {
-        let AttemptCost { prompt, token, max, until_cut, least, .. } = self.cost;
+        let AttemptCost { prompt, token, max, until_cut, likely, .. } = self.cost;
         let (tokens, no_more) = match written {
             Written::Cut(tokens) => (tokens, until_cut),
             Written::Ended(tokens) => (tokens, true),
         };
         let came = max.min(prompt + (tokens as f64 * token).ceil() as i64);
-        let of = |(limits, reserved): (&Limits, &i64)| match (limits.reserve, no_more, least) {
-            (Reserve::Usual, true, _) => came.min(*reserved),
-            (Reserve::Usual, false, Some(least)) => least.max(came).min(*reserved),
-            _ => *reserved,
+        let of = |(limits, reserved): (&Limits, &i64)| match (limits.reserve, no_more) {
+            (Reserve::Usual, true) => came.min(*reserved),
+            (Reserve::Usual, false) => likely.max(came).min(*reserved),
+            (Reserve::Max, _) => *reserved,
         };
         limits.iter().zip(&self.reserved).map(of).collect()
     }

@@ -252,10 +252,12 @@ fn cost(
     let longest = answer.longest(upstream).max(answer.usual());
     let of = |output: f64| nano_usd(price.most_usd(input, output.min(longest), for_hour));
     let (is_known, max) = (answer.own.is_some_and(|own| own.is_known), of(longest));
+    let likely = of(if is_known { answer.own() } else { answer.usual().max(answer.own()) });
     AttemptCost {
         usual: of(answer.expected(longest)),
         max,
-        least: (!is_known).then(|| of(answer.usual().max(answer.own()))),
+        likely,
+        least: (!is_known).then_some(likely),
         exposed: if is_known { of(FAR_LONGER * answer.own()) } else { max },
         prompt: of(0.0),
         token: (max - of(0.0)) as f64 / longest.max(1.0),
