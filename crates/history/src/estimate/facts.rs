@@ -112,14 +112,14 @@ pub fn of_race<'a>(
     // whole answer fails, its request is raced again.)
     let finished = attempts.iter().filter(|attempt| !attempt.row.outcome.is_loss());
     let tokens_us: Vec<i64> = finished.filter_map(MeasuredAttempt::ready_us).collect();
-    let raced = request.map(|request| request.raced(attempts));
+    let costed = request.map(|request| request.costed(attempts));
     for (place, attempt) in attempts.iter().enumerate() {
         let dispatch_us = attempt.row.dispatch_us;
         let lost_us = tokens_us.iter().filter(|token_us| **token_us >= dispatch_us).min();
         let lost_us = lost_us.map(|token_us| token_us - dispatch_us);
         let again = attempts[..place].iter().any(|before| before.upstream() == attempt.upstream());
         let look = request.and_then(|request| request.look.as_deref());
-        let racing = RacingKind::of(&attempt.raced(look), raced.as_ref());
+        let racing = RacingKind::of(&attempt.costed(look), costed.as_ref());
         each(&AttemptFacts { race: number, again, started_at, racing, ..attempt.facts(lost_us, request) });
     }
 }
@@ -177,7 +177,7 @@ impl MeasuredAttempt {
     }
 
     /// `look`: the upstream that the request drew.
-    fn raced(&self, look: Option<&str>) -> CostedAttempt {
+    fn costed(&self, look: Option<&str>) -> CostedAttempt {
         let AttemptRow { provider, model_sent, ordinal, outcome, start_reason, audited, .. } = &self.row;
         let is_look = is_look(look, provider, model_sent);
         let (ordinal, outcome, start_reason, audited) = (*ordinal, *outcome, *start_reason, *audited);
@@ -213,7 +213,7 @@ impl MeasuredAttempt {
 }
 
 impl RequestRow {
-    fn raced(&self, attempts: &[MeasuredAttempt]) -> CostedRequest {
+    fn costed(&self, attempts: &[MeasuredAttempt]) -> CostedRequest {
         let outcomes = attempts.iter().map(|attempt| (attempt.row.ordinal, attempt.row.outcome));
         CostedRequest::new(self.source, [self.winner, self.rescued_by], outcomes)
     }

@@ -176,11 +176,7 @@ fn who_refuses<'l>(
     let priced = |cost: &&AttemptCost| !each().any(|level| refuses(cost, level));
     let Some(cheapest) = costs.iter().filter(priced).min_by_key(|cost| cost.usual) else {
         let by = each().find(|level| costs.iter().any(|cost| refuses(cost, *level)));
-        return by
-            .map(|(_, level)| level)
-            .map(|level| (&level.subject.name, RefusedBy::Unpriced))
-            .into_iter()
-            .collect();
+        return by.map(|(_, level)| (&level.subject.name, RefusedBy::Unpriced)).into_iter().collect();
     };
     let mut refusals = Vec::new();
     for ((place, level), used) in each().zip(all) {

@@ -43,8 +43,8 @@ impl PolicyState {
             now_us.saturating_sub(last_us) as f64 >= (share * away_us).clamp(least, most)
         };
         let is_unusual = |candidate: usize| self.median_now_us(candidate, now_us) > UNUSUAL * usual_us(candidate);
-        // It would lead if it were as usual, and is far slower, or was so several times in a row. Less is drift: upstreams that are nearly alike lose and win the lead all the time, and
-        // asking each of them again cost two points of p99 at a budget of 2 %.
+        // It would lead if it were as usual, and is far slower, or was so several times in a row. Less is drift: upstreams that are nearly
+        // alike lose and win the lead all the time, and asking each of them again cost two points of p99 at a budget of 2 %.
         let lost = |candidate: &usize| {
             let state = &self.parts.candidates[*candidate];
             !starts(*candidate)

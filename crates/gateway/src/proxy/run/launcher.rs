@@ -371,20 +371,23 @@ impl Launcher {
         let is_audited = trial.is_some() || refused.is_some() || is_chosen;
         // One that is audited runs to its first token, however late that comes.
         let owns_connection = attempt.owns_connection() && !is_audited;
-        if let Some((place, time)) = self.enter_drain(&self.waiting(candidate), owns_connection) {
-            attempt.drain(is_billed);
-            let run = self.run_on(candidate, attempt, Some((self.settings.drains.bytes, is_billed)));
-            self.run_in_background((place, trial), time, run);
-        } else if is_audited && let Some(place) = self.gateway.enter_audit() {
-            attempt.audit();
-            let limit = self.policy.driver.runs_on_for(candidate, self.policy.now_us());
-            let run = self.run_on(candidate, attempt, None);
-            let run = async move {
-                run.await;
-                drop(refused);
+        let (place, limit, run) =
+            if let Some((place, time)) = self.enter_drain(&self.waiting(candidate), owns_connection) {
+                attempt.drain(is_billed);
+                (place, time, self.run_on(candidate, attempt, Some((self.settings.drains.bytes, is_billed))))
+            } else if is_audited && let Some(place) = self.gateway.enter_audit() {
+                attempt.audit();
+                let limit = self.policy.driver.runs_on_for(candidate, self.policy.now_us());
+                (place, limit, self.run_on(candidate, attempt, None))
+            } else {
+                return;
             };
-            self.run_in_background((place, trial), limit, run);
-        }
+        let run = async move {
+            run.await;
+            // Who counts the refusal asks what the request has.
+            drop(refused);
+        };
+        self.run_in_background((place, trial), limit, run);
     }
 
     /// Whether and when this candidate is retried after a failure.
