@@ -299,8 +299,18 @@ async fn a_conversation_of_40_turns_has_the_cached_and_cold_figures_that_the_ser
 
 #[tokio::test]
 async fn the_first_user_without_a_conversation_ends_the_window() {
-    // The second conversation waits for its second turn until the first one is long over.
-    let (setup, fake) = answering().await;
+    // The second conversation waits for its second turn until the first one is long over. No user is answered before both
+    // have asked; the two first requests are blocks of their own.
+    let both_asked = Gate::new();
+    let fake = FakeProvider::answering(move |request| {
+        if request.number == 3 {
+            both_asked.open();
+        }
+        let held = || Script::sse().role().wait(&both_asked).token("a").finish("stop").usage(40, 2).done().end();
+        if request.number == 2 { held() } else { answer() }
+    })
+    .await;
+    let setup = Setup::new(&provider("b", &fake));
     let row = |id: &str, turn: u64, role: &str, delay: f64| {
         format!(
             "{}\n",
