@@ -11,7 +11,6 @@ use std::cmp::Reverse;
 use std::io;
 
 use photofinish_base::clock::wall_micros;
-use photofinish_base::order::StableSort as _;
 use photofinish_config::config::Config;
 use photofinish_history::report::compare as of_looks;
 use photofinish_history::report::dimension::Dimension;
@@ -118,7 +117,7 @@ fn write_definitions(width: usize, out: &mut impl io::Write) -> io::Result<()> {
 fn by_wins<'a>(by: &[Dimension], groups: &'a [GroupFigures]) -> Vec<&'a GroupFigures> {
     let mut groups: Vec<&GroupFigures> = groups.iter().collect();
     if by.iter().all(|by| matches!(by, Dimension::Upstream | Dimension::Model | Dimension::User)) {
-        groups.stable_sort_by_key(|figures| Reverse(figures.wins));
+        groups.sort_by_key(|figures| Reverse(figures.wins));
     }
     groups
 }

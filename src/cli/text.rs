@@ -2,13 +2,13 @@
 //!
 //! Not for pictures: see `plot` and `race::picture`.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use ratatui_core::style::Style;
 use ratatui_core::text::Span;
 
 use super::screen::{PIPED, ScreenSettings};
-use photofinish_base::order::{IntoSet as _, StableSort as _};
 pub use photofinish_base::printable::printable as clean;
 use photofinish_history::estimate::survival::is_firm;
 
@@ -45,9 +45,9 @@ pub fn fitted(text: &str, width: usize) -> String {
 /// names different. Where there is none, what the names of a provider have in common is left out.
 pub fn shortened(names: &[String], width: usize) -> Vec<String> {
     let kept = width.saturating_sub(1);
-    let different = |names: &[String]| names.iter().into_set().len();
+    let different = |names: &[String]| names.iter().collect::<BTreeSet<_>>().len();
     let mut heads: Vec<usize> = (0..=kept).collect();
-    heads.stable_sort_by_key(|head| head.abs_diff(kept.div_ceil(2)));
+    heads.sort_by_key(|head| head.abs_diff(kept.div_ceil(2)));
     let mut cuts = heads.into_iter().map(|head| names.iter().map(|name| cut(name, width, head)).collect::<Vec<_>>());
     cuts.find(|cut| different(cut) == different(names))
         .unwrap_or_else(|| names.iter().map(|name| fitted(&without_common_part(name, names), width)).collect())

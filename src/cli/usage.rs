@@ -11,7 +11,6 @@ use super::screen::ScreenSettings;
 use super::sheet::{Sheet, SheetCell};
 use super::text::{counted, write_paragraph, write_paragraphs};
 use photofinish_base::clock::wall_micros;
-use photofinish_base::order::IntoSet as _;
 use photofinish_base::printable::printable;
 use photofinish_config::config::Config;
 use photofinish_history::report::question::time;
@@ -108,7 +107,7 @@ pub fn audit(
 fn difference(before: &Option<Value>, after: &Option<Value>) -> String {
     let of = |settings: &Option<Value>| settings.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
     let (before, after) = (of(before), of(after));
-    let names: BTreeSet<&String> = before.keys().chain(after.keys()).into_set();
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let text = |value: Option<&Value>| value.map_or_else(|| "-".to_owned(), Value::to_string);
     let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
     let told = changed.map(|name| match (before.get(name), after.get(name)) {

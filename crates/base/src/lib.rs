@@ -8,7 +8,6 @@ pub mod files;
 pub mod machine;
 pub mod memory;
 pub mod names;
-pub mod order;
 pub mod pace;
 pub mod parts;
 pub mod printable;

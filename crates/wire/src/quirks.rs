@@ -18,7 +18,6 @@ use crate::translate::{Losses, Reasoning, ToolChoice};
 pub use changes::RequestChanges;
 pub use lessons::{Lesson, RefusedRequest, demands, lesson, without};
 pub use own_dialect::{concerns, parses, rewritten};
-use photofinish_base::order::StableSort as _;
 pub use thinking_levels::ThinkingLevels;
 pub(crate) use turns::{fit_turns, limit_marks, think_before_calls};
 
@@ -429,7 +428,7 @@ impl ProviderRequests {
     /// What the configuration says of this model, the longest pattern first.
     fn own_of(&self, model: &str) -> Vec<&ModelRequests> {
         let mut own: Vec<&ModelRequests> = self.models.iter().filter(|its| matches(&its.pattern, model)).collect();
-        own.stable_sort_by_key(|its| std::cmp::Reverse(its.pattern.len()));
+        own.sort_by_key(|its| std::cmp::Reverse(its.pattern.len()));
         own
     }
 }

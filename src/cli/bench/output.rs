@@ -11,7 +11,6 @@ use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{GREY, clean, counted, or_dash, write_paragraph};
 use photofinish_base::clock::SECOND_US;
 use photofinish_base::machine;
-use photofinish_base::order::{IntoMap as _, IntoSet as _};
 use photofinish_history::estimate::cost::Cost;
 use photofinish_history::estimate::interval::insufficient_for_p99;
 use photofinish_history::estimate::survival::is_firm;
@@ -154,10 +153,10 @@ const CURVE_ROWS: u16 = 12;
 fn draw_curves(result: &RunResult, screen: ScreenSettings, out: &mut impl io::Write) -> io::Result<()> {
     let speeds = |target: &str| -> BTreeMap<usize, f64> {
         let own = result.stages.iter().rev().filter(|stage| stage.target == target && stage.counts());
-        own.filter_map(|stage| Some((stage.users?, stage.tok_s?.p50.value))).into_map()
+        own.filter_map(|stage| Some((stage.users?, stage.tok_s?.p50.value))).collect()
     };
     let curves: Vec<(&String, BTreeMap<usize, f64>)> = result.targets.iter().map(|name| (name, speeds(name))).collect();
-    let levels: BTreeSet<usize> = curves.iter().flat_map(|(_, curve)| curve.keys().copied()).into_set();
+    let levels: BTreeSet<usize> = curves.iter().flat_map(|(_, curve)| curve.keys().copied()).collect();
     if levels.len() < 2 {
         return Ok(());
     }

@@ -21,7 +21,6 @@ use crate::cli::screen::ScreenSettings;
 use crate::cli::signals::Signals;
 use crate::cli::text::{GREEN, RED, clean, counted, millis, write_folded, write_shaded};
 use photofinish_base::failure::FailureKind;
-use photofinish_base::order::StableSort as _;
 use photofinish_config::config::{Config, Keys, Provider, units};
 use photofinish_gateway::proxy::{self, AskedBy, Gateway};
 use photofinish_history::estimate::cost::Cost;
@@ -270,7 +269,7 @@ fn verdict(target: &LiveTarget, heard: &LiveAnswer, rows: &RaceRows) -> LiveVerd
             Record::Run(_) | Record::Incident(_) => {}
         }
     }
-    attempts.stable_sort_by_key(|attempt| attempt.ordinal);
+    attempts.sort_by_key(|attempt| attempt.ordinal);
     let kind = |attempt: &&AttemptRecord| attempt.failure.and_then(FailureKind::from_name);
     let last = attempts.last();
     let answered = last.is_some_and(|last| matches!(last.outcome, AttemptOutcome::Won | AttemptOutcome::Empty));

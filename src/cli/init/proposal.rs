@@ -9,14 +9,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures_util::future::join_all;
 use http::{HeaderMap, StatusCode};
-use serde_json::Value;
-
-use photofinish_base::order::StableSort as _;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::catalogue::{self, CatalogueEntry};
 use photofinish_config::config::{ModelConfig, UpstreamConfig, parse};
 use photofinish_transport::upstream::{Endpoint, GetLimits, UpstreamClient};
 use photofinish_wire::Dialect;
+use serde_json::Value;
 
 /// Models that are tried before others, if a key opens them: capable, cheap and quick ones of each maker.
 const MODELS: [&str; 7] = [
@@ -116,7 +114,7 @@ fn known_models(found: &Surroundings<'_>) -> Vec<(String, Vec<String>)> {
     let mut models: Vec<(String, Vec<String>)> =
         open.models.values().map(|model| (model.name.clone(), upstreams(model))).collect();
     let place = |name: &str| MODELS.iter().position(|model| *model == name).unwrap_or(MODELS.len());
-    models.stable_sort_by_key(|(name, upstreams)| (upstreams.len() < 2, place(name), Reverse(upstreams.len())));
+    models.sort_by_key(|(name, upstreams)| (upstreams.len() < 2, place(name), Reverse(upstreams.len())));
     models
 }
 

@@ -14,7 +14,6 @@ use ratatui_widgets::canvas::{Canvas, Context, Line as Stroke};
 use super::across::{self, PlacedAxis};
 use super::scale::{self, Scale};
 use crate::cli::text::{columns as wide, cut_and_wrapped};
-use photofinish_base::order::StableSort as _;
 
 /// Over the letter of a point whose value is only known to be above.
 pub(super) const ABOVE: char = '^';
@@ -60,7 +59,7 @@ impl DrawnSeries {
         let open: Vec<(f64, f64)> = line.open.iter().filter(drawn).copied().collect();
         let known = line.points.iter().filter(drawn).map(|point| (*point, false));
         let mut all: Vec<_> = known.chain(open.iter().map(|point| (*point, true))).collect();
-        all.stable_sort_by(|((one, _), _), ((other, _), _)| one.total_cmp(other));
+        all.sort_by(|((one, _), _), ((other, _), _)| one.total_cmp(other));
         let joined = |((left, _), above): &((f64, f64), bool), ((right, _), next_above): &((f64, f64), bool)| {
             !above && !next_above && right - left <= across.joined
         };

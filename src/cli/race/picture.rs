@@ -4,7 +4,6 @@
 use super::board::{BoardAttempt, BoardLine, DrawnState, RaceBoard};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{clean, columns, fitted, millis, padded, painted, shortened};
-use photofinish_base::order::StableSort as _;
 
 /// The axis of a running race grows in these steps, times a power of ten, so that it seldom jumps; microseconds.
 const STEPS: [i64; 3] = [10_000, 20_000, 50_000];
@@ -97,7 +96,7 @@ fn shown(board: &RaceBoard, rows: usize) -> Vec<&BoardLine> {
     let waiting = board.lines.iter().filter(|line| line.run.is_none());
     let mut kept: Vec<&BoardLine> = started.chain(waiting).collect();
     // The winner is always shown.
-    kept.stable_sort_by_key(|line| !line.run.as_ref().is_some_and(|run| run.won));
+    kept.sort_by_key(|line| !line.run.as_ref().is_some_and(|run| run.won));
     kept.truncate(rows);
     kept
 }

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use super::board::{DrawnState, how, upstream_of};
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{clean, mark, millis, or_dash, write_paragraph};
-use photofinish_base::order::StableSort as _;
 use photofinish_history::estimate::cost::{Cost, CostSum};
 use photofinish_history::estimate::facts::{self, MeasuredAttempt, RequestRow};
 use photofinish_history::estimate::speed::Decoding;
@@ -101,7 +100,7 @@ pub fn write_many(done: &[FinishedRace], width: Option<usize>, out: &mut impl io
         });
     }
     let mut upstreams: Vec<(String, Summary)> = upstreams.into_iter().collect();
-    upstreams.stable_sort_by_key(|(_, summary)| Reverse(summary.outcome(AttemptOutcome::Won)));
+    upstreams.sort_by_key(|(_, summary)| Reverse(summary.outcome(AttemptOutcome::Won)));
     let rows: Vec<TextRow> = upstreams.into_iter().map(|(name, summary)| (name, cells(&summary))).collect();
     if !rows.is_empty() {
         write_rows(&OF_MANY, 1, &rows, width, out)?;
@@ -211,7 +210,7 @@ impl FinishedRaces {
             }
         }
         let race = of_race?;
-        attempts.stable_sort_by_key(|attempt| attempt.ordinal);
+        attempts.sort_by_key(|attempt| attempt.ordinal);
         let answer = self.answers.remove(&race.race_id).unwrap_or_default();
         self.done.push(FinishedRace { race, attempts, answer });
         self.done.last()

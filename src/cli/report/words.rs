@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::judged::JudgedCalls;
 use super::page::{ChartLine, LINES_MAX, PageBlock, PageChart};
 use crate::cli::text::{counted, mark, or_dash};
-use photofinish_base::order::StableSort as _;
 use photofinish_history::estimate::cost::Cost;
 use photofinish_history::report::probes::{LoadLevel, MeasuredLoad, ProbeReport, ProbedFigure, ProbedUpstream};
 use photofinish_history::report::verdicts::{HostVerdicts, age};
@@ -130,7 +129,7 @@ fn of_model<'r>(report: &'r ProbeReport, model: &str) -> Vec<&'r ProbedUpstream>
     let mut of_model: Vec<&ProbedUpstream> =
         report.upstreams.iter().filter(|upstream| upstream.model == model).collect();
     let ttft = |upstream: &ProbedUpstream| upstream.ttft_ms.p50.unwrap_or(f64::INFINITY);
-    of_model.stable_sort_by(|a, b| a.workload.cmp(&b.workload).then(ttft(a).total_cmp(&ttft(b))));
+    of_model.sort_by(|a, b| a.workload.cmp(&b.workload).then(ttft(a).total_cmp(&ttft(b))));
     of_model
 }
 

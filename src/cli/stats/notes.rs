@@ -10,7 +10,6 @@ use std::path::Path;
 use crate::cli::sheet::Sheet;
 use crate::cli::text::{clean, counted, write_paragraph, write_paragraphs};
 use photofinish_base::clock::wall_micros;
-use photofinish_base::order::StableSort as _;
 use photofinish_config::config::Config;
 use photofinish_config::config::units::format_duration;
 use photofinish_history::estimate::class::Input;
@@ -225,7 +224,7 @@ fn failures(groups: &[GroupFigures], kinds: usize) -> Option<String> {
         *counts.entry(kind.as_str()).or_default() += count;
     }
     let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
-    counts.stable_sort_by_key(|(_, count)| Reverse(*count));
+    counts.sort_by_key(|(_, count)| Reverse(*count));
     let shown: Vec<String> = counts.iter().take(kinds).map(|(kind, count)| format!("{kind} {count}")).collect();
     let more = if shown.len() < counts.len() { ", …" } else { "." };
     (!shown.is_empty()).then(|| format!("Failures by kind: {}{more}", shown.join(", ")))

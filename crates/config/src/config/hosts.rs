@@ -13,7 +13,6 @@ use super::settings::{HostLimits, Precisions};
 use super::{Keys, ModelConfig, Provider, RaceSettings, Timeouts, UpstreamConfig, User, catalogue};
 use crate::offerings::{CataloguedModel, ModelCatalogue, Offering, OfferingStatus};
 use photofinish_base::clock::wall_micros;
-use photofinish_base::order::{IntoMap as _, StableSort as _};
 
 /// Direct hosts that make routers unnecessary: a router adds a hop and hosts the same model at one of them.
 const DIRECT_HOSTS: usize = 2;
@@ -61,7 +60,7 @@ impl Hosting<'_> {
                 ModelConfig { name: name.clone(), upstreams: vec![upstream], hosts, race: race.clone(), shadow };
             Some((name, Arc::new(model)))
         });
-        served.into_map()
+        served.collect()
     }
 
     /// Whether an id of the catalogue names a model here: not one of a cloud that is off.
@@ -88,7 +87,7 @@ impl Hosting<'_> {
                 )
             })
         };
-        self.catalogue.models().filter_map(with_hosts).into_map()
+        self.catalogue.models().filter_map(with_hosts).collect()
     }
 
     /// The upstreams of a model whose table lists none.
@@ -155,7 +154,7 @@ impl Hosting<'_> {
         if hosts.iter().filter(|host| is_direct(host)).count() >= DIRECT_HOSTS {
             hosts.retain(is_direct);
         }
-        hosts.stable_sort_by(|(_, one), (_, other)| compare(one, other));
+        hosts.sort_by(|(_, one), (_, other)| compare(one, other));
         keep_cheap(&mut hosts, limits.price_within);
         hosts
     }

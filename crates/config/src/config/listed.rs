@@ -10,7 +10,6 @@ use super::hosts::today;
 use super::settings::HostLimits;
 use super::{Config, ModelConfig, Provider, UpstreamConfig, catalogue};
 use crate::offerings::{ModelCatalogue, Offering, undated};
-use photofinish_base::order::IntoSet as _;
 
 /// Models of one server that are served by name because it lists them. Others are usable as `provider/id`.
 const SERVED_MAX: usize = 1_000;
@@ -117,7 +116,7 @@ impl Config {
             let origin = |(provider, id): &(&Arc<Provider>, &str)| {
                 (provider.name.clone(), id.rsplit_once('/').map(|(maker, _)| maker.to_owned()))
             };
-            let is_one = offers.iter().map(origin).into_set().len() == 1;
+            let is_one = offers.iter().map(origin).collect::<BTreeSet<_>>().len() == 1;
             // The name without a date, or else the newest date.
             let newest = offers.into_iter().max_by_key(|(_, id)| (bare(id).len() == id.len(), *id));
             let Some((provider, id)) = newest.filter(|_| is_one && self.may_be_named(name)) else { continue };

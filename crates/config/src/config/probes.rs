@@ -7,7 +7,6 @@ use super::keys::{PlainText, RealNumber, TableKeys as _, Texts, TimeSpan, WholeN
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable};
 use super::text::ExpandedText;
-use photofinish_base::order::IntoMap as _;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Names in one list.
@@ -114,7 +113,7 @@ impl RawProbes {
     pub(super) fn read(root: &mut TomlTable<'_, '_>) -> RawProbes {
         let own =
             root.named_tables("workloads", &["input_tokens", "output_tokens"]).into_iter().filter_map(own_workload);
-        let own = own.into_map();
+        let own = own.collect();
         let (mut has_cap, mut has_models) = (false, false);
         let probes = root.table("probes", "[probes]".to_owned()).map(|mut table| {
             has_cap = table.has("max_cost") || table.has("max_tokens");
@@ -130,7 +129,7 @@ impl RawProbes {
     /// Every workload that has a name, sent as often as it may be.
     pub(super) fn workloads(&self) -> BTreeMap<String, ProbeWorkload> {
         let names = BUILT_IN.iter().map(|(name, ..)| *name).chain(self.own.keys().map(String::as_str));
-        names.filter_map(|name| Some((name.to_owned(), workload(&self.own, name, Duration::ZERO)?))).into_map()
+        names.filter_map(|name| Some((name.to_owned(), workload(&self.own, name, Duration::ZERO)?))).collect()
     }
 
     /// None without `[probes]`, or if something is wrong, which is reported then.

@@ -2,8 +2,6 @@
 //! first file, and what is right instead.
 //!
 //! A problem never quotes a value that could be a secret. Not for finding problems: see `raw` and `resolve`.
-
-use photofinish_base::order::StableSort as _;
 use std::cmp::Reverse;
 use std::fmt;
 
@@ -44,7 +42,7 @@ pub struct Problems {
 impl Problems {
     /// Sorts by place and turns byte offsets in `text` into lines and columns.
     pub(super) fn new(file: String, text: &str, mut found: Vec<LocatedProblem>) -> Problems {
-        found.stable_sort_by_key(|found| found.offset);
+        found.sort_by_key(|found| found.offset);
         let more = found.len().saturating_sub(SHOWN_MAX);
         found.truncate(SHOWN_MAX);
         let list = found.into_iter().map(|found| found.placed(text)).collect();
@@ -142,7 +140,7 @@ pub fn nearest<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, limit: 
         .map(|valid| (likeness(&name, &valid.to_lowercase()), valid))
         .filter(|(score, _)| *score > 0.0)
         .collect();
-    scored.stable_sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
     scored.into_iter().take(limit).map(|(_, valid)| valid.to_owned()).collect()
 }
 
@@ -180,7 +178,7 @@ pub fn nearest_models<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, 
     let place = |valid: &str| rank(valid).map(|rank| (rank, if rank == 0 { Reverse(0) } else { shared(valid) }));
     let ranked = valid.iter().filter_map(|valid| Some((place(valid)?, Reverse(version(valid)), valid.len(), *valid)));
     let mut ranked: Vec<_> = ranked.collect();
-    ranked.stable_sort();
+    ranked.sort();
     // A far relative is no help where a near one is known.
     let best = ranked.first().map(|(place, ..)| *place);
     ranked.retain(|(place, ..)| Some(*place) == best);

@@ -27,7 +27,6 @@ use super::{
     Timeouts, UpstreamConfig, User, WrittenText, catalogue,
 };
 use photofinish_base::machine;
-use photofinish_base::order::{IntoMap as _, IntoSet as _};
 
 /// Bytes of `memory` per request in flight. A slow stream with its connections was measured to take 44 to 50 KB, so as
 /// many streams as are let in take one and a half times `memory`. What is larger is leased from `memory` itself.
@@ -65,7 +64,7 @@ pub(super) fn resolve(
         models = hosting.every_model(&raw.race);
         let served = chosen.catalogue.aliases();
         let served = served.filter(|(alias, name)| models.contains_key(*name) && hosting.is_named_by(alias));
-        aliases = served.map(|(alias, name)| (alias.to_owned(), name.to_owned())).into_map();
+        aliases = served.map(|(alias, name)| (alias.to_owned(), name.to_owned())).collect();
         models.extend(hosting.regional(&raw.race));
     }
     doubts::warn_of_limits(scope, (&hosting, &models, &aliases), &raw.limits, teams.values());
@@ -81,7 +80,7 @@ pub(super) fn resolve(
             outage_allowance: raw.store.outage_allowance,
         },
         race: raw.race,
-        providers: providers.into_iter().filter_map(|(name, provider)| Some((name, provider?))).into_map(),
+        providers: providers.into_iter().filter_map(|(name, provider)| Some((name, provider?))).collect(),
         models,
         serves_catalogue,
         catalogue: chosen.catalogue,
@@ -191,7 +190,7 @@ fn listen_of_environment(scope: &ReaderScope<'_>) -> Option<Listen> {
 
 fn listed_providers(scope: &ReaderScope<'_>, raw: Vec<RawProvider>, env_proxies: &EnvProxies) -> ResolvedNames {
     let listed = |raw| provider_table::listed(scope, raw, env_proxies).map(Arc::new);
-    raw.into_iter().map(|raw| (raw.name.value.clone(), listed(raw))).into_map()
+    raw.into_iter().map(|raw| (raw.name.value.clone(), listed(raw))).collect()
 }
 
 /// Adds the providers of the catalogue that a model or a user's keys name and that have no table; their key is in the usual
@@ -239,7 +238,7 @@ fn resolve_models(
     raw: Vec<RawModel>,
     hosting: &Hosting<'_>,
 ) -> (BTreeMap<String, Arc<ModelConfig>>, BTreeMap<String, String>) {
-    let names: BTreeSet<String> = raw.iter().map(|model| model.name.value.clone()).into_set();
+    let names: BTreeSet<String> = raw.iter().map(|model| model.name.value.clone()).collect();
     let (mut models, mut aliases) = (BTreeMap::new(), BTreeMap::<String, String>::new());
     for raw in raw {
         let name = raw.name.value;
@@ -355,7 +354,7 @@ fn resolve_upstreams(
 fn resolve_teams(raw: Vec<RawTeam>) -> BTreeMap<String, Arc<Team>> {
     let team =
         |RawTeam { name, limits }| (name.value.clone(), Arc::new(Team { name: name.value, limits: Arc::new(limits) }));
-    raw.into_iter().map(team).into_map()
+    raw.into_iter().map(team).collect()
 }
 
 /// The name of a user's team, if there is such a team.

@@ -12,7 +12,6 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::offering::{Offering, Row, bits, is_plain};
-use photofinish_base::order::IntoMap as _;
 use photofinish_wire::quirks::ModelRules;
 
 /// The form of `catalogue.json` that this program reads.
@@ -220,7 +219,7 @@ impl ModelCatalogue {
         }
         // A name of a model is no alias of another.
         let aliases = names.aliases.into_iter().filter(|(alias, _)| !models.contains_key(alias));
-        let aliases = aliases.filter_map(|(alias, name)| Some((alias, name?))).into_map();
+        let aliases = aliases.filter_map(|(alias, name)| Some((alias, name?))).collect();
         Ok(ModelCatalogue { date, offerings, models, aliases, rules })
     }
 

@@ -6,7 +6,6 @@ use std::fmt;
 
 use super::catalogue::ModelCatalogue;
 use super::offering::{Offering, PriceTier};
-use photofinish_base::order::StableSort as _;
 
 /// A price that moved by less is the same.
 const SAME_WITHIN: f64 = 1.10;
@@ -62,12 +61,12 @@ impl CatalogueChange {
         let missing = |from: &ModelCatalogue, of: &ModelCatalogue| {
             let rows = of.offerings().filter(|row| from.offering(&row.provider, &row.id).is_none());
             let mut upstreams: Vec<String> = rows.map(|row| row.upstream()).collect();
-            upstreams.stable_sort();
+            upstreams.sort();
             upstreams
         };
         let both = before.offerings().filter_map(|row| Some((row, after.offering(&row.provider, &row.id)?)));
         let mut moved: Vec<PriceMove> = both.flat_map(|(before, after)| moves(before, after)).collect();
-        moved.stable_sort_by(|one, other| (&one.upstream, &one.price).cmp(&(&other.upstream, &other.price)));
+        moved.sort_by(|one, other| (&one.upstream, &one.price).cmp(&(&other.upstream, &other.price)));
         CatalogueChange {
             rows_before: before.len(),
             added: missing(before, after),

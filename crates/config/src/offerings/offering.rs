@@ -5,7 +5,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::config::names::names;
-use photofinish_base::order::StableSort as _;
 use photofinish_base::printable::printable;
 
 /// What one provider says of one of its models.
@@ -252,7 +251,7 @@ impl<'r> Row<'r> {
         };
         let tiers: Option<Vec<PriceTier>> = rows.iter().map(read).collect();
         let mut tiers = tiers.ok_or_else(|| self.wrong("tiers"))?;
-        tiers.stable_sort_by_key(|tier| tier.above);
+        tiers.sort_by_key(|tier| tier.above);
         Ok(tiers)
     }
 }

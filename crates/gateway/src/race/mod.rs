@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
-use photofinish_base::order::StableSort as _;
 use photofinish_history::record::StartReason;
 use photofinish_routing::policy::plan::{PlannedStart, RacePlan, StartRule};
 use photofinish_routing::verdict::{NextStep, next};
@@ -240,7 +239,7 @@ impl<L: Launch> Race<L> {
             return Poll::Pending;
         }
         // Replacements start before failed trials are handled: a trial needs none if anything runs.
-        failed.stable_sort_by_key(|(entry, _)| entry.trial);
+        failed.sort_by_key(|(entry, _)| entry.trial);
         for (entry, failure) in failed {
             self.heed(entry.candidate, failure, Some(entry));
         }

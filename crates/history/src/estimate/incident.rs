@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use crate::record::{IncidentKind, IncidentRecord, IncidentState};
 use minutes::{IncidentEvidence, MINUTE_US, Minutes, Speed};
-use photofinish_base::order::IntoSet as _;
 use usual::{IncidentAttempt, Usual};
 
 /// How far back attempts count; microseconds.
@@ -188,7 +187,7 @@ impl IncidentWatch {
         let ended_at = parts.iter().filter_map(|part| part.ended_at).max();
         gateway.ended_at = ended_at.filter(|_| gateway.state == IncidentState::Ended);
         gateway.last_at = parts.iter().map(|part| part.last_at).max().unwrap_or(gateway.last_at);
-        gateway.upstreams = parts.iter().map(|part| &part.upstream).into_set().len() as i64;
+        gateway.upstreams = parts.iter().map(|part| &part.upstream).collect::<BTreeSet<_>>().len() as i64;
         (gateway.attempts, gateway.failures) = (sum(|part| part.attempts), sum(|part| part.failures));
         (gateway.refusals, gateway.seen) = (sum(|part| part.refusals), sum(|part| part.seen));
         gateway.expected = parts.iter().map(|part| part.expected).sum();
@@ -219,12 +218,12 @@ impl IncidentWatch {
         let open = self.gateway.as_ref().filter(is_open).map(|gateway| gateway.began_at);
         let began_us = open.or_else(|| {
             let asked = self.upstreams.iter().filter(|(_, watch)| watch.minutes.is_asked());
-            let asked: BTreeSet<&str> = asked.map(|(name, _)| provider(name)).into_set();
+            let asked: BTreeSet<&str> = asked.map(|(name, _)| provider(name)).collect();
             let starts = fresh.iter().map(|(_, at_us, _)| *at_us);
             starts
                 .filter(|from_us| {
                     let together = fresh.iter().filter(|(_, at_us, _)| near(*from_us, *at_us));
-                    let together: BTreeSet<&str> = together.map(|(name, ..)| provider(name)).into_set();
+                    let together: BTreeSet<&str> = together.map(|(name, ..)| provider(name)).collect();
                     together.len() >= 2 && 2 * together.len() >= asked.len()
                 })
                 .min()

@@ -9,7 +9,6 @@ use super::members::members;
 use super::question::RaceWindow;
 use crate::estimate::interval::{RankedQuantile, weighted_quantile};
 use crate::store::{AttemptFilter, ClientRow, LookRow, LookSeen, ReadError, StoreReader};
-use photofinish_base::order::StableSort as _;
 use photofinish_config::config::names::names;
 use photofinish_config::config::{Config, Price, TokenCounts};
 
@@ -80,7 +79,7 @@ pub fn ask(reader: &StoreReader, window: &RaceWindow, config: &Config, now_us: i
         |upstream: &str| filter.provider.as_deref().is_none_or(|provider| upstream.split('/').next() == Some(provider));
     let mut models = Vec::new();
     let mut clients = reader.clients_around(&looks, filter.model.as_deref(), by_model.len())?;
-    clients.stable_sort_by_key(|client| client.first_token_us);
+    clients.sort_by_key(|client| client.first_token_us);
     for (model, looks) in by_model {
         let clients: Vec<&ClientRow> = clients.iter().filter(|client| client.model == model).collect();
         let mix: Vec<(TokenCounts, f64)> =
@@ -117,7 +116,7 @@ fn upstreams(looks: &[&LookRow]) -> Vec<UpstreamComparison> {
     let mut finished: Vec<UpstreamComparison> =
         by_upstream.into_iter().map(|(upstream, looks)| UpstreamComparison::new(upstream, &looks)).collect();
     let median = |one: &UpstreamComparison| one.ttft[0].map_or(f64::INFINITY, |median| median.value);
-    finished.stable_sort_by(|one, other| median(one).total_cmp(&median(other)));
+    finished.sort_by(|one, other| median(one).total_cmp(&median(other)));
     finished
 }
 
@@ -126,7 +125,7 @@ impl UpstreamComparison {
         let token =
             |look: &&LookRow| if let LookSeen::Token(us) = look.seen { Some((us as f64, look.weight)) } else { None };
         let mut times: Vec<(f64, f64)> = looks.iter().filter_map(token).collect();
-        times.stable_sort_by(|one, other| one.0.total_cmp(&other.0));
+        times.sort_by(|one, other| one.0.total_cmp(&other.0));
         let count = |seen: LookSeen| looks.iter().filter(|look| look.seen == seen).count();
         UpstreamComparison {
             upstream: upstream.to_owned(),

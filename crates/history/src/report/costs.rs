@@ -20,7 +20,6 @@ use crate::estimate::summary::Summary;
 use crate::record::RaceSource;
 use crate::store::{AttemptFilter, Gather, ReadError, RollupCell, Selection, SourceFilter, StoreReader};
 use photofinish_base::clock::DAY_US;
-use photofinish_base::order::StableSort as _;
 use photofinish_config::config::Config;
 use photofinish_config::config::names::names;
 
@@ -110,7 +109,7 @@ pub fn ask(reader: &StoreReader, question: &CostsQuestion, now_us: i64) -> Resul
     let mut groups: Vec<(Option<String>, CostParts)> = gathered.groups.into_iter().collect();
     let left_out = groups.len().saturating_sub(GROUPS_MAX);
     if by != CostDimension::Day {
-        groups.stable_sort_by_key(|(_, parts)| std::cmp::Reverse(parts.attempts));
+        groups.sort_by_key(|(_, parts)| std::cmp::Reverse(parts.attempts));
         groups.truncate(GROUPS_MAX);
     }
     let groups = groups.split_off(if by == CostDimension::Day { left_out } else { 0 });

@@ -14,7 +14,6 @@ use crate::estimate::facts::{AttemptFacts, RequestFacts};
 use crate::estimate::spread::Times;
 use crate::estimate::summary::absorb_ttft;
 use crate::store::{Gather, ReadError, RollupCell, Selection, StoreReader};
-use photofinish_base::order::StableSort as _;
 
 /// Points of one curve.
 pub const POINTS_MAX: usize = 256;
@@ -71,7 +70,7 @@ pub fn ask(reader: &StoreReader, question: &DistributionQuestion, now_us: i64) -
     let TimesByUpstream { names, times, .. } = gathered;
     let mut found: Vec<(String, Times)> =
         names.names().map(str::to_owned).zip(times).filter(|(_, times)| times.count() > 0).collect();
-    found.stable_sort_by(|a, b| b.1.count().cmp(&a.1.count()).then_with(|| a.0.cmp(&b.0)));
+    found.sort_by(|a, b| b.1.count().cmp(&a.1.count()).then_with(|| a.0.cmp(&b.0)));
     let left_out = found.len().saturating_sub(CURVES_MAX);
     found.truncate(CURVES_MAX);
     Ok(Distribution {

@@ -16,7 +16,6 @@ use crate::estimate::spread::Times;
 use crate::estimate::summary::{Summary, absorb_ttft};
 use crate::store::{Gather, RollupCell};
 use photofinish_base::clock::micros;
-use photofinish_base::order::IntoMap as _;
 
 /// How attempts are grouped.
 #[derive(Clone, Debug)]
@@ -126,7 +125,7 @@ impl<'r> Groups<'r> {
     pub fn figures(self, slo: &SloTargets, window: &HoursWindow) -> Vec<GroupFigures> {
         let Groups { rules, names, groups, .. } = self;
         let sorted: BTreeMap<Vec<GroupValue>, Group> =
-            groups.into_iter().map(|(key, group)| (names.parts(&rules.by, &key), group)).into_map();
+            groups.into_iter().map(|(key, group)| (names.parts(&rules.by, &key), group)).collect();
         let figures = sorted.into_iter().map(|(keys, group)| {
             let (mut hour, mut weekday) = (None, None);
             for part in &keys {
@@ -136,7 +135,7 @@ impl<'r> Groups<'r> {
                     _ => {}
                 }
             }
-            let strata: BTreeMap<GroupKey, Times> = group.strata.into_iter().into_map();
+            let strata: BTreeMap<GroupKey, Times> = group.strata.into_iter().collect();
             let gathered = GatheredGroup { summary: group.summary, strata: strata.into_values().collect() };
             GroupFigures::new(keys, gathered, slo, window.seconds(hour, weekday))
         });

@@ -18,7 +18,6 @@ use crate::estimate::summary::{Summary, absorb_ttft};
 use crate::record::{IncidentKind, IncidentRecord, IncidentState};
 use crate::store::{AttemptFilter, Gather, IncidentFilter, ReadError, Record, RollupCell, Selection, StoreReader};
 use photofinish_base::clock::{DAY_US, HOUR_US, SECOND_US};
-use photofinish_base::order::IntoMap as _;
 
 /// Incidents of an answer: the newest.
 const LISTED_MAX: usize = 1_000;
@@ -189,7 +188,7 @@ pub fn usual(reader: &StoreReader, now_us: i64) -> Result<BTreeMap<String, Usual
     let filter = AttemptFilter { since: Some(until - 7 * DAY_US), until: Some(until), ..AttemptFilter::default() };
     let selection = Selection { filter, now_us, classes: true, hourly: true, exact: false };
     let (weeks, _) = reader.gather(&selection, Weeks::default)?;
-    let usual: BTreeMap<String, Usual> = weeks.0.iter().map(|(name, week)| (name.clone(), week.usual())).into_map();
+    let usual: BTreeMap<String, Usual> = weeks.0.iter().map(|(name, week)| (name.clone(), week.usual())).collect();
     let (ratios, _) = reader.gather(&selection, || HourRatios { usual: &usual, of: BTreeMap::new() })?;
     let mut hours = ratios.of;
     let with_hours = |(name, usual): (&String, &Usual)| {

@@ -11,7 +11,6 @@ use super::question::{RaceWindow, choice};
 use crate::estimate::racing::{CostedAttempt, CostedRequest, RacingKind};
 use crate::record::{AttemptOutcome, RaceOutcome, RaceSource, StartReason, left_out};
 use crate::store::{ExportRow, RaceFilter, ReadError, StoreReader};
-use photofinish_base::order::StableSort as _;
 
 /// Most races on a page.
 pub const PAGE_MAX: u16 = 1_000;
@@ -232,7 +231,7 @@ pub fn timeline(race: Option<&ExportRow>, attempts: &[ExportRow]) -> Vec<Value> 
     for event in RACE_EVENTS {
         events.extend(race.and_then(|race| micros(race, event)).map(|at| (at, None, event)));
     }
-    events.stable_sort_by_key(|(at, ..)| *at);
+    events.sort_by_key(|(at, ..)| *at);
     let object = |(at, attempt, event)| json!({ "at_ms": at as f64 / 1e3, "attempt": attempt, "event": event });
     events.into_iter().map(object).collect()
 }

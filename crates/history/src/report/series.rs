@@ -26,7 +26,6 @@ use crate::estimate::summary::Summary;
 use crate::estimate::survival::{Estimate, is_firm};
 use crate::store::{AttemptFilter, Gather, ReadError, RollupCell, Selection, StoreReader};
 use photofinish_base::clock::{DAY_US, HOUR_US, SECOND_US, micros};
-use photofinish_base::order::StableSort as _;
 use photofinish_config::config::names::names;
 use photofinish_config::config::units::format_duration;
 
@@ -528,10 +527,10 @@ impl SeriesStep {
 /// When a stored summary is damaged.
 fn fill(series: &mut SeriesReport, gathered: GatheredSeries<'_>, question: &SeriesQuestion) -> Result<(), ShortBytes> {
     let mut lines: Vec<_> = gathered.into_lines().filter(|(_, line)| line.has_points()).collect();
-    lines.stable_sort_by(|(a, a_line), (b, b_line)| b_line.attempts.cmp(&a_line.attempts).then_with(|| a.cmp(b)));
+    lines.sort_by(|(a, a_line), (b, b_line)| b_line.attempts.cmp(&a_line.attempts).then_with(|| a.cmp(b)));
     let left_out = lines.split_off(lines.len().min(SERIES_MAX));
     series.left_out = (left_out.len(), left_out.iter().map(|(_, line)| line.attempts).sum());
-    lines.stable_sort_by(|(a, _), (b, _)| a.cmp(b));
+    lines.sort_by(|(a, _), (b, _)| a.cmp(b));
     for (name, line) in lines {
         let (attempts, points) = (line.attempts, points(series, line, question)?);
         series.lines.push(SeriesLine { name, attempts, points });

@@ -9,7 +9,6 @@ use crate::estimate::ShortBytes;
 use crate::estimate::cost::CostSum;
 use crate::estimate::facts::{AttemptFacts, RequestFacts};
 use crate::store::{AttemptFilter, Coverage, Gather, ReadError, RollupCell, Selection, SourceFilter, StoreReader};
-use photofinish_base::order::StableSort as _;
 use photofinish_config::config::{CancelBilling, Config};
 
 /// Gathers costs too.
@@ -89,7 +88,7 @@ impl CancelledCosts {
             config.providers.get(name).is_some_and(|known| known.cancel_billing == CancelBilling::Unknown)
         };
         let mut silent: Vec<(&String, &CostSum)> = self.0.iter().filter(|(name, _)| is_silent(name)).collect();
-        silent.stable_sort_by_key(|(_, sum)| Reverse((sum.open(), sum.width())));
+        silent.sort_by_key(|(_, sum)| Reverse((sum.open(), sum.width())));
         let (width, open) =
             silent.iter().fold((0, 0), |(width, open), (_, sum)| (width + sum.width(), open + sum.open()));
         let is_most = open > 0 || width > 0 && width.saturating_mul(2) >= all.width();

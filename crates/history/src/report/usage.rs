@@ -16,7 +16,6 @@ use crate::estimate::facts::{AttemptFacts, RequestFacts};
 use crate::estimate::summary::Summary;
 use crate::record::AttemptOutcome;
 use crate::store::{Gather, ReadError, RollupCell, Selection, StoreReader};
-use photofinish_base::order::StableSort as _;
 use photofinish_config::config::Config;
 use photofinish_config::config::names::names;
 
@@ -84,7 +83,7 @@ pub fn ask(reader: &StoreReader, question: &UsageQuestion, now_us: i64) -> Resul
     let mut groups: Vec<_> = gathered.groups.into_iter().collect();
     let mut total = AttemptUse::default();
     groups.iter().for_each(|(_, used)| total.add(used));
-    groups.stable_sort_by_key(|(_, used)| std::cmp::Reverse((used.cost.least(), used.attempts)));
+    groups.sort_by_key(|(_, used)| std::cmp::Reverse((used.cost.least(), used.attempts)));
     let left_out = groups.len().saturating_sub(USAGE_MAX);
     groups.truncate(USAGE_MAX);
     let (by, rolled_until) = (question.by.clone(), coverage.rolled_until);

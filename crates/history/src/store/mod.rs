@@ -55,7 +55,6 @@ pub(crate) use looks::LOOKS_MAX;
 pub use looks::{ClientRow, LookRow, LookSeen};
 use narrow::Names;
 pub use open::OpenError;
-use photofinish_base::order::IntoMap as _;
 use photofinish_config::config::postgres_url::local_file;
 use postgres::ServerStore;
 pub use postgres::stray_rows;
@@ -280,7 +279,7 @@ impl Store {
         rows.filter_map(|row| row.race_id()).for_each(|race_id| *written.entry(race_id).or_default() += 1);
         if files.is_some() {
             let step = written.len().div_ceil(LOOKED_UP_MAX).max(1);
-            written = written.into_iter().step_by(step).into_map();
+            written = written.into_iter().step_by(step).collect();
         }
         match damage::look(&self.path, &written).map_err(WriteError::unsound)? {
             0 => Ok(ReadBack::Proven),

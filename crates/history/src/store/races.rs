@@ -14,7 +14,6 @@ use super::reader::{ReadError, StoreReader};
 use super::selection::{AttemptFilter, SourceFilter};
 use crate::record::table::Table;
 use crate::record::{AttemptRecord, LeftOutReason, RaceOutcome, RaceRecord, left_out};
-use photofinish_base::order::StableSort as _;
 
 /// A row by column name, in the order of the columns. Values as they are stored.
 pub type ExportRow = Map<String, Value>;
@@ -165,7 +164,7 @@ impl StoreReader {
             Ok(())
         })?;
         counts.retain(|(_, count)| *count > 0);
-        counts.stable_sort_by_key(|(_, count)| Reverse(*count));
+        counts.sort_by_key(|(_, count)| Reverse(*count));
         Ok(counts)
     }
 

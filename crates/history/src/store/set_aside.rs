@@ -13,7 +13,6 @@ use super::header::{FileId, Header};
 use super::write::WriteError;
 use super::{OpenError, Store, open};
 use photofinish_base::clock::wall_micros;
-use photofinish_base::order::StableSort as _;
 
 /// Maximum number of damaged files in the directory of a database. No further one is moved, so that whatever damages them
 /// does not fill the disk.
@@ -111,7 +110,7 @@ pub fn set_aside_files(database: &Path) -> Vec<SetAside> {
         Some(SetAside { at_us, name })
     });
     let mut found: Vec<SetAside> = found.collect();
-    found.stable_sort();
+    found.sort();
     found
 }
 

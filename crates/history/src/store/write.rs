@@ -19,7 +19,6 @@ use super::symptom::{Symptom, symptom};
 use super::{OpenError, database};
 use crate::record::table::{CellValue, Table};
 use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
-use photofinish_base::order::{IntoSet as _, StableSort as _};
 
 /// A row of one of the tables.
 pub(super) trait TableRow {
@@ -264,7 +263,7 @@ fn rows<'r, R: TableRow + 'r>(
     for table in RowTable::ALL {
         // In the order of the table: rows that come between others leave its pages half full.
         let mut of_table: Vec<&R> = batch.clone().filter(|row| row.table() == table).collect();
-        of_table.stable_sort_by_key(|row| row.race_id());
+        of_table.sort_by_key(|row| row.race_id());
         // Without rows nothing is prepared: the table may be missing.
         if !of_table.is_empty() {
             let narrow = narrow::of(table.name());
@@ -293,7 +292,7 @@ fn came<'i>(connection: &Connection, race_ids: impl Iterator<Item = &'i str>) ->
 
 /// The hours and days of these races, each with its length in hours.
 pub(super) fn spans<'i>(race_ids: impl Iterator<Item = &'i str>) -> BTreeSet<(i64, i64)> {
-    race_ids.map(began_at).flat_map(|at_us| [(1, start_of(at_us, HOUR_US)), (24, start_of(at_us, DAY_US))]).into_set()
+    race_ids.map(began_at).flat_map(|at_us| [(1, start_of(at_us, HOUR_US)), (24, start_of(at_us, DAY_US))]).collect()
 }
 
 /// Whether the error may pass with time, or after the operator acts.

@@ -18,7 +18,6 @@ use super::measured::{MeasuredRequest, RequestEnd};
 use super::prompt::{INPUT_MARGIN, LoadSession, Prompt, PromptMaker};
 use super::spend::Spend;
 use photofinish_base::failure::FailureKind;
-use photofinish_base::order::StableSort as _;
 use photofinish_base::printable::printable;
 use photofinish_gateway::proxy::{self, AskedBy, Gateway};
 use photofinish_history::estimate::cost::{Cost, CostSum};
@@ -207,7 +206,7 @@ fn measured(rows: &[Record]) -> Option<(String, MeasuredRequest)> {
         .iter()
         .filter_map(|row| if let Record::Attempt(attempt) = row { Some(&**attempt) } else { None })
         .collect();
-    attempts.stable_sort_by_key(|attempt| attempt.ordinal);
+    attempts.sort_by_key(|attempt| attempt.ordinal);
     let winner = attempts.iter().find(|attempt| Some(attempt.ordinal) == race.winner);
     let scheduled_us = race.scheduled_us.unwrap_or(0);
     let first_us = attempts.first().map_or(0, |attempt| attempt.dispatch_us);

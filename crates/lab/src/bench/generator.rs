@@ -17,7 +17,6 @@ use super::spend::{Reservation, Spend};
 use super::trust::Heartbeat;
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::failure::FailureKind;
-use photofinish_base::order::StableSort as _;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_history::estimate::cost::{Cost, CostSum};
 use photofinish_history::record::{RaceSource, RequestOrigin};
@@ -167,7 +166,7 @@ impl Generator {
         drop(held);
         recorder.until_written(WRITTEN_FOR).await;
         let mut requests = std::mem::take(&mut *block.ended.lock().unwrap_or_else(PoisonError::into_inner));
-        requests.stable_sort_by_key(|request| (request.scheduled_us, request.number));
+        requests.sort_by_key(|request| (request.scheduled_us, request.number));
         let stop = block.stop.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let issued_us = i64::try_from(block.issued_us.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
         BlockResult { load: plan.load, requests, issued_us, stop, client }

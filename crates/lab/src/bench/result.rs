@@ -9,7 +9,6 @@ use super::measured::{LoadSlo, MeasuredRequest};
 use super::prompt::Workload;
 use super::search::FoundRate;
 use super::stage::{StageEnd, StageFigures};
-use photofinish_base::order::StableSort as _;
 use photofinish_history::estimate::cost::Cost;
 
 /// The edition of this shape, and of what its figures mean.
@@ -112,7 +111,7 @@ pub fn curve(target: &str, stages: &[StageFigures]) -> Curve {
             levels.push(stage);
         }
     }
-    levels.stable_sort_by_key(|stage| stage.users);
+    levels.sort_by_key(|stage| stage.users);
     Curve {
         target: target.to_owned(),
         knee_users: knee(&levels),

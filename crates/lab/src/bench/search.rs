@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::measured::{LoadSlo, MeasuredRequest, RequestEnd, SloTarget};
 use super::statistics::{Z, effective_samples, slope, wilson};
-use photofinish_base::order::StableSort as _;
 
 /// Requests of a trial at most; then it is undecided.
 pub const TRIAL_MAX: usize = 10_000;
@@ -100,7 +99,7 @@ impl FoundRate {
         let trials = self.trials.iter();
         let open = trials.filter(|trial| trial.verdict == TrialVerdict::Undecided && !trial.is_spoiled());
         let mut open: Vec<f64> = open.map(|trial| trial.rate).filter(is_between).collect();
-        open.stable_sort_by(f64::total_cmp);
+        open.sort_by(f64::total_cmp);
         open
     }
 }
@@ -203,7 +202,7 @@ pub fn verdict(
     }
     let late = scheduled.iter().filter(|at| **at + horizon_us <= now_us && !decided.contains(at));
     good.extend(late.map(|at| (*at, 0.0)));
-    good.stable_sort_by_key(|(at, _)| *at);
+    good.sort_by_key(|(at, _)| *at);
     let skip = match warm_up_us {
         Some(until) => good.partition_point(|(at, _)| *at < until),
         None => (scheduled.len().min(ended.len()) as f64 * EMPTY_SHARE) as usize,

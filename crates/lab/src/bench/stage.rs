@@ -13,7 +13,6 @@ use super::measured::{LoadSlo, MeasuredRequest, RequestEnd, SloTarget};
 use super::prompt::{AGENT, TOKENS_MAX, Workload};
 use super::statistics::{self, IntervalEstimate};
 use super::trust::{self, ClientLoad, Evidence};
-use photofinish_base::order::StableSort as _;
 use photofinish_history::estimate::cost::{Cost, CostSum};
 use photofinish_history::estimate::interval::{InsufficientSample, insufficient_for_p99};
 use photofinish_history::estimate::speed::SHORT_ANSWER;
@@ -446,7 +445,7 @@ pub fn notes(stage: &StageFigures, all: &[&MeasuredRequest], question: &StageQue
 /// The most frequent first.
 fn failures(stage: &StageFigures) -> Option<String> {
     let mut failures: Vec<(&String, &usize)> = stage.failures.iter().collect();
-    failures.stable_sort_by_key(|(name, count)| (std::cmp::Reverse(**count), *name));
+    failures.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), *name));
     let each: Vec<String> = failures.iter().map(|(name, count)| format!("{count} {name}")).collect();
     (!each.is_empty()).then(|| format!("failed: {}", each.join(", ")))
 }

@@ -9,7 +9,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use photofinish_base::clock::micros;
-use photofinish_base::order::StableSort as _;
 
 /// Moments that a clock may be set back before the schedule begins anew: less than a slot has two at most.
 const AHEAD: i64 = 2;
@@ -159,7 +158,7 @@ impl ProbeSchedule {
                 plan.push(DueProbe { job: job.clone(), slot, moment_us });
             }
         }
-        plan.stable_sort_by_key(|due| (due.moment_us, self.draw(&(&due.job, due.slot))));
+        plan.sort_by_key(|due| (due.moment_us, self.draw(&(&due.job, due.slot))));
         plan
     }
 

@@ -11,7 +11,6 @@ use super::stage::{EngineBuffers, SharedStage, SimulatedCandidate, Wake, WakeTar
 use super::world::{Baseline, PlayedRace, SimulatedRequest, SimulatedWorld};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
-use photofinish_base::order::StableSort as _;
 use photofinish_config::config::{QualityRule, RaceSettings};
 use photofinish_gateway::race::retries::Retries;
 use photofinish_gateway::race::{Race, RaceFinish};
@@ -129,7 +128,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
                 if candidates.iter().any(|place| !place.trial && !place.last && !is_worse(place)) {
                     candidates.retain(|place| !place.trial || !is_worse(place));
                     candidates.iter_mut().for_each(|place| place.last |= is_worse(place));
-                    candidates.stable_sort_by_key(|place| place.last);
+                    candidates.sort_by_key(|place| place.last);
                 }
             }
             candidates
@@ -364,7 +363,7 @@ fn baseline_plan<W>(
     };
     let place = |candidate: usize| starts.iter().position(|(upstream, _)| *upstream == candidates[candidate].upstream);
     let mut entries: Vec<PlannedStart> = (0..candidates.len()).map(entry).collect();
-    entries.stable_sort_by_key(|entry| (entry.trial, place(entry.candidate).unwrap_or(usize::MAX)));
+    entries.sort_by_key(|entry| (entry.trial, place(entry.candidate).unwrap_or(usize::MAX)));
     let mut plan = RacePlan::listed(&stage.settings, entries);
     for entry in &mut plan.entries {
         if let Some(place) = place(entry.candidate).filter(|_| !entry.trial) {

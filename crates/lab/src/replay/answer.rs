@@ -7,7 +7,6 @@ use super::past_requests::{KnownOutcome, PastCounts, PastRequests};
 use super::upstream_model::{Imputation, UpstreamModel};
 use crate::rehearse::{PlayedRace, Rehearsal, SimulatedRequest};
 use photofinish_base::clock::{HOUR_US, SECOND_US};
-use photofinish_base::order::StableSort as _;
 use photofinish_config::config::RaceSettings;
 
 /// Imputations at most, and at least; a long history gets fewer.
@@ -118,7 +117,7 @@ pub(super) fn drawn_so_often(
     let was = recorded.figures(&even);
     let rows = plans.iter().enumerate().map(|(number, plan)| {
         let mut runs: Vec<&ReplayRun> = results.iter().filter(|run| run.plan == number).collect();
-        runs.stable_sort_by_key(|run| run.draw);
+        runs.sort_by_key(|run| run.draw);
         row(plan, &runs, &was, &resampled)
     });
     Some(ReplayReport {

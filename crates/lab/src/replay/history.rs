@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 use super::answer::{FIGURES, Interval, ProgressReport, ReplayFigure, ReplayFigures, ReplayReport, ReplayRow, replay};
 use super::past_requests::{PastRequests, REQUESTS_MAX};
 use super::question::ReplayQuestion;
-use photofinish_base::order::{IntoMap as _, StableSort as _};
 use photofinish_config::config::{Config, ModelConfig};
 use photofinish_history::report::question::time;
 use photofinish_history::store::{ReadError, RecordedFilter, StoreReader};
@@ -68,7 +67,7 @@ pub fn ask(
         .map(|(name, (_, past))| (name, past.requests()))
         .filter(|(_, requests)| *requests > 0)
         .collect();
-    others.stable_sort_by_key(|(_, requests)| std::cmp::Reverse(*requests));
+    others.sort_by_key(|(_, requests)| std::cmp::Reverse(*requests));
     Ok(ReplayedHistory::Played(Box::new(PlayedHistory { model, past, answer, question, cut, others, as_it_was })))
 }
 
@@ -89,7 +88,7 @@ fn read(
     };
     let models = config.models.values().filter(|model| wanted.is_none_or(|wanted| wanted.name == model.name));
     let mut pasts: PastsByModel =
-        models.map(|model| (model.name.clone(), (model.clone(), PastRequests::new(model)))).into_map();
+        models.map(|model| (model.name.clone(), (model.clone(), PastRequests::new(model)))).collect();
     let mut requests = 0;
     reader.recorded(&filter, |recorded| {
         requests += 1;

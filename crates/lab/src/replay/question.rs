@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::answer::ReplayedPlan;
 use super::past_requests::PastRequests;
-use photofinish_base::order::StableSort as _;
 use photofinish_config::config::units::{bounded, duration_within, format_duration, within};
 use photofinish_config::config::{Config, ModelConfig, Objective, Policy, RaceSettings, SloSettings};
 use photofinish_history::estimate::goodput;
@@ -118,7 +117,7 @@ fn was_so(policy: Policy, past: &PastRequests) -> Result<(), String> {
         return Ok(());
     }
     let mut shares: Vec<(&String, &u64)> = past.policies.iter().collect();
-    shares.stable_sort_by_key(|(_, requests)| std::cmp::Reverse(**requests));
+    shares.sort_by_key(|(_, requests)| std::cmp::Reverse(**requests));
     let shares =
         shares.iter().map(|(policy, requests)| format!("{policy} {:.0} %", 100.0 * **requests as f64 / all as f64));
     let shares = shares.collect::<Vec<_>>().join(", ");

@@ -4,8 +4,6 @@
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use fastrand::Rng;
-
-use photofinish_base::order::StableSort as _;
 use photofinish_config::config::Simulation;
 
 /// The words, none of which begins another.
@@ -52,7 +50,7 @@ impl WordSource {
             add(today.word(order, self.moved, drawn), self.replicas);
             add(today.word(order, 0.0, drawn), 1.0 - self.replicas);
         }
-        shares.stable_sort_by(|one, other| other.1.total_cmp(&one.1));
+        shares.sort_by(|one, other| other.1.total_cmp(&one.1));
         shares.into_iter().take(count).collect()
     }
 

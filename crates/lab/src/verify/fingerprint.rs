@@ -2,10 +2,8 @@
 //! the shares of their likeliest tokens; of others the answer itself counts, which shows something if they answer deterministically. Kept
 //! are hashes under a key of the database, and shares. Not for when, nor for whether something changed: see `estimate::fingerprint`.
 
-use serde_json::{Map, Value, json};
-
-use photofinish_base::order::IntoMap as _;
 use photofinish_history::estimate::fingerprint::FirstTokens;
+use serde_json::{Map, Value, json};
 
 /// Likeliest tokens that are asked for: some vendors give no more.
 const LIKELIEST: usize = 5;
@@ -76,7 +74,7 @@ pub fn read(text: &str) -> FirstTokens {
         let (token, share) = pair.split_once(':')?;
         Some((u64::from_str_radix(token, 16).ok()?, share.parse().ok()?))
     };
-    text.split(' ').filter_map(pair).into_map()
+    text.split(' ').filter_map(pair).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use photofinish_base::order::StableSort as _;
 
 /// Permutations for one p.
 const PERMUTATIONS: usize = 999;
@@ -222,7 +221,7 @@ fn one_against_others(
 
 /// Adjusts the p of all hosts (Holm), and decides.
 fn holm(tested: &mut [(usize, SampleVerdict)]) {
-    tested.stable_sort_by(|one, other| one.1.p.total_cmp(&other.1.p));
+    tested.sort_by(|one, other| one.1.p.total_cmp(&other.1.p));
     let (count, mut least) = (tested.len(), 0.0_f64);
     for (place, (_, verdict)) in tested.iter_mut().enumerate() {
         least = least.max(verdict.p * (count - place) as f64).min(1.0);

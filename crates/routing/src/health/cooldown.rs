@@ -3,11 +3,10 @@
 //! A key is identified by its short hash. Keys and models that callers bring have their own table and evict nothing else. Not for
 //! attempts that the gateway cancelled: they never count against a provider.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use photofinish_base::clock::Instant;
-use photofinish_base::order::IntoSet as _;
 use photofinish_wire::Surface;
 
 /// The longest wait that a provider's Retry-After can cause.
@@ -202,7 +201,7 @@ impl Cooldowns {
         if !witnesses.contains(&refusal_source) && of_caller < BODIES && witnesses.len() < WITNESSES_MAX {
             witnesses.push(refusal_source);
         }
-        let different = |of: fn(&RefusalSource) -> u64| witnesses.iter().map(of).into_set().len();
+        let different = |of: fn(&RefusalSource) -> u64| witnesses.iter().map(of).collect::<BTreeSet<_>>().len();
         different(|refusal_source| refusal_source.body) >= BODIES
             && different(|refusal_source| refusal_source.caller) >= callers
     }

@@ -25,7 +25,6 @@ use arc_swap::ArcSwap;
 use crate::money::{CostBudget, SharedCostBudget, lock};
 use crate::quality::Quality;
 use photofinish_base::clock::{Instant, micros_between, wall_micros};
-use photofinish_base::order::StableSort as _;
 use photofinish_history::bill::PerByte;
 use prefixes::{KeptKeys, Prefixes};
 use upstream_stats::Prompts;
@@ -202,7 +201,7 @@ impl Learning {
     pub fn upstreams(&self) -> Vec<Arc<UpstreamStats>> {
         let mut all: Vec<Arc<UpstreamStats>> = self.configured.load().upstreams.values().cloned().collect();
         all.extend(lock(&self.named).iter().map(|(_, known)| known.clone()));
-        all.stable_sort_by(|one, other| one.name().cmp(other.name()));
+        all.sort_by(|one, other| one.name().cmp(other.name()));
         all
     }
 
@@ -211,7 +210,7 @@ impl Learning {
         let known = |(key, cost_budget): (&CostBudgetKey, &SharedCostBudget)| (key.clone(), cost_budget.clone());
         let mut all: Vec<_> = self.configured.load().cost_budgets.iter().map(known).collect();
         all.extend(lock(&self.brought).iter().map(known));
-        all.stable_sort_by(|(one, _), (other, _)| {
+        all.sort_by(|(one, _), (other, _)| {
             one.model.cmp(&other.model).then_with(|| one.budget().total_cmp(&other.budget()))
         });
         all

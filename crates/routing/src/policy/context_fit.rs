@@ -3,7 +3,6 @@
 
 use super::plan::{PlannedStart, StartRule};
 use crate::health::windows::{ContextWindow, PromptLength};
-use photofinish_base::order::StableSort as _;
 use photofinish_wire::answer::error::ContextOverflow;
 
 /// How well a window suits the prompt, best first.
@@ -52,7 +51,7 @@ impl ContextFits {
             return;
         }
         let starts: Vec<StartRule> = entries.iter().map(|entry| entry.start).collect();
-        entries.stable_sort_by_key(|entry| self.is_too_small(entry.candidate));
+        entries.sort_by_key(|entry| self.is_too_small(entry.candidate));
         for (entry, start) in entries.iter_mut().zip(starts) {
             entry.start = if self.is_too_small(entry.candidate) { StartRule::AfterFailure } else { start };
         }

@@ -18,7 +18,6 @@ use super::value;
 use crate::forecast::LatencyForecast;
 use crate::learning::LatencyClock;
 use crate::money::RaceBudget;
-use photofinish_base::order::StableSort as _;
 use photofinish_config::config::RaceSettings;
 use photofinish_history::reason::DecisionReason;
 
@@ -118,7 +117,7 @@ impl PolicyState {
         }
         // The starts stay in their order: another one goes first in place of one that is later.
         let mut starts: Vec<StartRule> = entries.iter().map(|entry| entry.start).collect();
-        entries.stable_sort_by_key(|entry| self.standings.get(entry.candidate).copied());
+        entries.sort_by_key(|entry| self.standings.get(entry.candidate).copied());
         let first = entries.iter().filter(|entry| !self.is_later(entry.candidate)).count();
         starts[first..].fill(StartRule::AfterFailure);
         entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
@@ -136,7 +135,7 @@ impl PolicyState {
         let place = |entry: &PlannedStart| {
             order.iter().position(|candidate| candidate == entry.candidate).unwrap_or(usize::MAX)
         };
-        entries[..self.regular()].stable_sort_by_key(place);
+        entries[..self.regular()].sort_by_key(place);
         entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
     }
 

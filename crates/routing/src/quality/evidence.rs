@@ -2,8 +2,6 @@
 //!
 //! A host is worse if its answers are 200 times as likely with a share of its own as with that of all, and it breaks more than
 //! 5 points more: see the tests for how often the rule is wrong and how soon it is right.
-
-use photofinish_base::order::StableSort as _;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Tool sets of one model that are compared, the last used ones.
@@ -121,7 +119,7 @@ impl JudgedAnswers {
 
     pub fn hosts(&self) -> Vec<String> {
         let mut all: Vec<String> = self.classes.values().flat_map(|class| class.hosts.keys().cloned()).collect();
-        all.stable_sort();
+        all.sort();
         all.dedup();
         all
     }

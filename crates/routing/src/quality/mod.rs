@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use photofinish_base::order::StableSort as _;
 
 pub use evidence::{CallsEvidence, JudgedAnswers};
 pub use history::REMEMBERED_MAX;
@@ -127,7 +126,7 @@ impl Quality {
             worse.iter().flat_map(|(model, hosts)| hosts.iter().map(move |(upstream, why)| (model, upstream, why)));
         let mut all: Vec<_> =
             hosts.map(|(model, upstream, why)| (model.clone(), upstream.clone(), why.clone())).collect();
-        all.stable_sort();
+        all.sort();
         all
     }
 

@@ -22,7 +22,6 @@ use crate::money::tariff::{Basis, PromptTokens};
 use crate::money::{BudgetSnapshot, CostBudget, SpentLately, lock};
 use crate::quality::HostQuality;
 use photofinish_base::clock::Instant;
-use photofinish_base::order::StableSort as _;
 use photofinish_config::config::{RaceSettings, UpstreamConfig};
 use photofinish_config::keyring::{HashedKey, KeyOrder};
 use ranking::{Obstacles, RankedUpstream, rank};
@@ -60,7 +59,7 @@ pub fn routing(health: &UpstreamHealth, live: &LiveConfig, model: Option<&str>) 
 fn others(view: &StatusView<'_>, live: &LiveConfig, listed: &ListedUpstreams<'_>) -> Vec<UpstreamReport> {
     let settings = &live.config.race;
     let mut names: Vec<(Option<i64>, &str)> = view.known().filter(|(_, name)| !listed.has(name)).collect();
-    names.stable_sort_by_key(|(last_us, name)| (Reverse(*last_us), *name));
+    names.sort_by_key(|(last_us, name)| (Reverse(*last_us), *name));
     let told = |(_, name): (Option<i64>, &str)| {
         let upstream = named(live, None, name, settings).ok()?.into_iter().next()?;
         Some(view.upstream(name, &ListedUpstream { place: 0, upstream: &upstream, settings, models: Vec::new() }))
@@ -134,7 +133,7 @@ impl<'a> ListedUpstreams<'a> {
     pub(crate) fn in_order(&self) -> impl Iterator<Item = (&str, &ListedUpstream<'a>)> {
         let mut all: Vec<(&str, &ListedUpstream<'a>)> =
             self.0.iter().map(|(name, listing)| (name.as_str(), listing)).collect();
-        all.stable_sort_by_key(|(_, listing)| listing.place);
+        all.sort_by_key(|(_, listing)| listing.place);
         all.into_iter()
     }
 }

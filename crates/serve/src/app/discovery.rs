@@ -12,7 +12,6 @@ use tokio::sync::Notify;
 
 use super::startup_log::shortened;
 use photofinish_base::clock::{Instant, wall_micros};
-use photofinish_base::order::IntoMap as _;
 use photofinish_config::config::{Keys, Provider, ProviderDialect, ProviderList, ProviderLists, UnlistedUpstreams};
 use photofinish_config::keyring::KeyOrder;
 use photofinish_gateway::attempt::{ModelListError, ModelListRequest};
@@ -224,7 +223,7 @@ impl Discovery {
             let known = known.get(&provider.name).filter(|known| known.source == source)?;
             Some((provider.name.clone(), known.list.as_ref()?.list.clone()))
         };
-        live.config.providers.values().filter_map(of).into_map()
+        live.config.providers.values().filter_map(of).collect()
     }
 
     fn is_due(&self, provider: &str, source: &ListSource) -> bool {

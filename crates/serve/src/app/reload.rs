@@ -12,7 +12,6 @@ use super::startup_log::{self, shortened};
 use super::tokens::Tokens;
 use crate::server::ReloadCall;
 use photofinish_base::files::FileLimits;
-use photofinish_base::order::IntoSet as _;
 use photofinish_base::printable::quoted;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Config, ConfigText, Listen, load_text};
@@ -248,7 +247,7 @@ pub(super) fn losses(before: &Config, after: &Config, bound: &[Listen]) -> Vec<S
 
 fn lost_users(before: &Config, after: &Config, bound: &[Listen]) -> Option<String> {
     let names: Vec<&str> = before.users.iter().map(|user| user.name.as_str()).collect();
-    let stay: BTreeSet<&str> = after.users.iter().map(|user| user.name.as_str()).into_set();
+    let stay: BTreeSet<&str> = after.users.iter().map(|user| user.name.as_str()).collect();
     let lost = lost("users", &names, after.users.len(), |name| stay.contains(name))?;
     if !after.users.is_empty() {
         return Some(lost);

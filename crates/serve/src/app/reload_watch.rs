@@ -13,7 +13,6 @@ use tokio::time::MissedTickBehavior;
 
 use super::reload::{ReloadOrder, Reloading};
 use photofinish_base::files::{FileLimits, FileStamp};
-use photofinish_base::order::IntoMap as _;
 use photofinish_config::config::{Config, ConfigText, Fingerprint};
 use photofinish_gateway::proxy::RefusedConfiguration;
 use photofinish_routing::health::LiveConfig;
@@ -140,7 +139,7 @@ fn find(live: &LiveConfig) -> (Option<ConfigText>, FilesLook) {
         }
         Some(Err(error)) => (None, SeenText::Unread(error.to_string())),
     };
-    let beside = config.watched.keys().map(|path| (path.clone(), FileStamp::at(path, limits))).into_map();
+    let beside = config.watched.keys().map(|path| (path.clone(), FileStamp::at(path, limits))).collect();
     let version = text.as_ref().and_then(ConfigText::version);
     (text, FilesLook { files: SeenFiles { text: seen, beside }, version })
 }

@@ -19,7 +19,6 @@ use tokio::sync::Notify;
 use super::connection_place::{ConnectionPlace, RequestInProgress, UNKNOWN_STREAMS_MAX};
 use photofinish_base::clock::Instant;
 use photofinish_base::memory::Memory;
-use photofinish_base::order::StableSort as _;
 
 /// Connections closed per search, so that a burst of new connections does not search all of them each time.
 const CLOSED_AT_ONCE: usize = 64;
@@ -211,7 +210,7 @@ impl HeldPlaces {
             idle.select_nth_unstable(CLOSED_AT_ONCE);
             idle.truncate(CLOSED_AT_ONCE);
         }
-        idle.stable_sort();
+        idle.sort();
         let mut closed = 0;
         for (.., id) in idle {
             if bytes == 0 {

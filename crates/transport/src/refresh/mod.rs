@@ -15,7 +15,6 @@ use crate::upstream::{GetLimits, UpstreamClient};
 pub use fetch::ReceivedFile;
 use fetch::{FetchMemory, UntakenFile};
 use photofinish_base::files::{self, FileLimits};
-use photofinish_base::order::IntoSet as _;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{
     CATALOGUE_MAX, Config, HttpAddress, PriceSource, UpstreamConfig, read_catalogue_text, today, tomorrow,
@@ -281,7 +280,7 @@ fn moved_in_use<'c>(config: &Config, new: &ModelCatalogue, change: &'c Catalogue
 /// The rows that upstreams of the configuration use, of those that `counts`.
 fn in_use(config: &Config, counts: impl Fn(&UpstreamConfig) -> bool) -> BTreeSet<String> {
     let upstreams = config.models.values().flat_map(|model| &model.upstreams).filter(|upstream| counts(upstream));
-    upstreams.filter_map(|upstream| Some(upstream.offering.as_ref()?.upstream())).into_set()
+    upstreams.filter_map(|upstream| Some(upstream.offering.as_ref()?.upstream())).collect()
 }
 
 /// The first few with commas, and how many more there are.

@@ -10,7 +10,6 @@ use std::time::SystemTime;
 use http::header::{AUTHORIZATION, HOST, HeaderName, InvalidHeaderValue};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use photofinish_base::order::StableSort as _;
 use ring::{digest, hmac};
 use secrecy::{ExposeSecret, SecretString};
 
@@ -199,7 +198,7 @@ fn canonical_query(query: &str) -> String {
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
         .map(|(name, value)| (encode(name), encode(value)))
         .collect();
-    pairs.stable_sort();
+    pairs.sort();
     pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
 }
 

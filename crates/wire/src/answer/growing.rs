@@ -19,7 +19,6 @@ use crate::stream::event_reader::{EventData, data_of};
 use crate::stream::sse::SseEvent;
 use crate::translate::bounds::DEPTH_MAX;
 use grown::Growth;
-use photofinish_base::order::StableSort as _;
 
 /// Maximum choices of a whole answer, as OpenAI limits `n`.
 pub const CHOICES_MAX: usize = 128;
@@ -207,7 +206,7 @@ impl GrownAnswer {
     /// The parts in the order of their numbers, each laid out with its place.
     pub fn lay_out(&mut self, mut part: impl FnMut(usize, GrownPart) -> Option<Value>) -> Option<Vec<Value>> {
         let mut parts: Vec<_> = std::mem::take(&mut self.parts).into_iter().enumerate().collect();
-        parts.stable_sort_by_key(|(_, part)| part.index);
+        parts.sort_by_key(|(_, part)| part.index);
         parts.into_iter().map(|(at, grown)| part(at, grown)).collect()
     }
 }

@@ -16,7 +16,6 @@ use crate::dialect::{Dialect, Surface};
 use crate::json::values::{PutMember, json};
 use crate::json::{InvalidJson, Json, unescape};
 use crate::translate::Losses;
-use photofinish_base::order::StableSort as _;
 
 /// Maximum inputs of a translated request; the same as OpenAI's.
 const INPUTS_MAX: usize = 2_048;
@@ -377,7 +376,7 @@ impl AskedVectors {
         if vectors.is_empty() {
             return Ok(body.clone());
         }
-        vectors.stable_sort_by_key(|vector| vector.0.as_ptr());
+        vectors.sort_by_key(|vector| vector.0.as_ptr());
         let (mut out, mut at) = (String::with_capacity(text.len()), 0);
         for vector in vectors {
             let start = vector.0.as_ptr() as usize - text.as_ptr() as usize;

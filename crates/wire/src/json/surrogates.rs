@@ -11,7 +11,6 @@ use serde_json::Value;
 use super::numbers::parse;
 use crate::json::{InvalidJson, Json, unescape};
 use crate::translate::bounds::DEPTH_MAX;
-use photofinish_base::order::StableSort as _;
 
 /// Maximum texts of one stream whose first half waits for the second; the oldest is forgotten for a further one.
 const HALVES_MAX: usize = 16;
@@ -101,7 +100,7 @@ fn written(json: &[u8], mut edits: Vec<TextEdit>) -> Cow<'_, [u8]> {
     if edits.is_empty() {
         return Cow::Borrowed(json);
     }
-    edits.stable_sort_by_key(|edit| (edit.at, edit.cut));
+    edits.sort_by_key(|edit| (edit.at, edit.cut));
     let (mut whole, mut from) = (Vec::with_capacity(json.len() + ESCAPE * edits.len()), 0);
     for TextEdit { at, cut, put } in edits {
         whole.extend_from_slice(&json[from..at]);

@@ -9,7 +9,6 @@ use super::frame::{Chunk, Payload};
 use crate::PayloadKind;
 use crate::json::{characters, string_end};
 use crate::stream::sse::SseEvent;
-use photofinish_base::order::StableSort as _;
 
 /// Bytes of an event that is learnt.
 const LEARNT_MAX: usize = 64 << 10;
@@ -75,7 +74,7 @@ impl Template {
             }
             holes.push(TemplateHole { at, holds });
         }
-        holes.stable_sort_by_key(|hole| hole.at.start);
+        holes.sort_by_key(|hole| hole.at.start);
         if holes.windows(2).any(|pair| pair[0].at.end >= pair[1].at.start) {
             return None;
         }

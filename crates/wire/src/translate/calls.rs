@@ -15,7 +15,6 @@ use super::{AnswerPiece, FinishReason, ToolNames};
 use crate::answer::growing::ITEMS_MAX;
 use crate::json::numbers::parse;
 use crate::json::unescape;
-use photofinish_base::order::StableSort as _;
 
 /// Maximum calls that are read: one more than allowed, so that the excess is noticed.
 const CALLS_MAX: usize = ITEMS_MAX + 1;
@@ -146,7 +145,7 @@ impl AnswerCalls {
     pub fn agree(&self, written: &AnswerCalls) -> bool {
         let in_order = |calls: &AnswerCalls| {
             let mut order: Vec<usize> = (0..calls.calls.len()).collect();
-            order.stable_sort_by_key(|at| calls.calls[*at].choice);
+            order.sort_by_key(|at| calls.calls[*at].choice);
             order
         };
         let is_same = |read: &GrowingCall, written: &GrowingCall| {

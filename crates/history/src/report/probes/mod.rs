@@ -22,7 +22,6 @@ use crate::record::tables::DEFINITION_VERSION;
 use crate::store::{ProbeRow, ReadError, StoreReader};
 pub use loads::{FoundGoodput, LoadLevel, MeasuredLoad};
 use photofinish_base::clock::{DAY_US, HOUR_US, SECOND_US};
-use photofinish_base::order::IntoMap as _;
 use photofinish_config::config::{Config, PING};
 use public_names::PublicNames;
 
@@ -136,7 +135,7 @@ pub fn ask(
     });
     let pings = pings.collect();
     if let Some(names) = &mut names {
-        skipped = skipped.into_iter().map(|(model, count)| (names.model(&model), count)).into_map();
+        skipped = skipped.into_iter().map(|(model, count)| (names.model(&model), count)).collect();
     }
     let loads = loads::newest(reader, since_us, names.as_mut())?;
     Ok(ProbeReport {

@@ -18,7 +18,6 @@ use crate::store::OpenError;
 use crate::store::columns::{DAY_US, began_at, names, start_of};
 use crate::store::database::{self, Connection, DatabaseError, Value, params};
 use crate::store::write::{CAME, RowTable, TableRow, WriteError, spans};
-use photofinish_base::order::IntoSet as _;
 
 /// The database on a server, written over one connection.
 pub(in crate::store) struct ServerStore {
@@ -103,7 +102,7 @@ impl ServerStore {
 fn write<R: TableRow>(session: &PostgresSession, days: &mut BTreeSet<i64>, rows: &[&R]) -> database::Result<()> {
     let day = |row: &R| row.race_id().filter(|id| uuid(id).is_some()).map(|id| start_of(began_at(id), DAY_US));
     let (kept, stray): (Vec<&R>, Vec<&R>) = rows.iter().partition(|row| day(row).is_none_or(partitions::is_in_range));
-    let wanted: BTreeSet<i64> = kept.iter().filter_map(|row| day(row)).into_set();
+    let wanted: BTreeSet<i64> = kept.iter().filter_map(|row| day(row)).collect();
     let mut known = KnownRows::default();
     for tries in 1.. {
         for day in wanted.difference(&days.clone()) {
@@ -133,7 +132,7 @@ struct KnownRows {
 
 impl KnownRows {
     fn of<R: TableRow>(session: &PostgresSession, rows: &[&R]) -> database::Result<KnownRows> {
-        let ids: BTreeSet<&str> = rows.iter().filter_map(|row| row.race_id()).into_set();
+        let ids: BTreeSet<&str> = rows.iter().filter_map(|row| row.race_id()).collect();
         let (list, connection) = (serde_json::json!(ids).to_string(), Connection::Postgres(session));
         let races = connection.all(RACES, params![&list], |row| row.get(0))?;
         let attempts = connection.all(ATTEMPTS, params![&list], |row| Ok((row.get(0)?, row.get(1)?)))?;

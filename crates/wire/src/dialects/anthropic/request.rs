@@ -23,7 +23,6 @@ use crate::translate::{
     CacheHint, Conversation, ConversationTurn, Document, Effort, Format, Image, Losses, MessagePart, ReasoningPart,
     Role, Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult,
 };
-use photofinish_base::order::StableSort as _;
 
 /// Answer tokens if neither the caller nor the model sets a limit, without thinking.
 const MAX_TOKENS: u64 = 8_192;
@@ -423,7 +422,7 @@ impl<'a> BlockWriter<'a> {
 impl TurnDraft {
     fn finish(mut self) -> Value {
         // The sort is stable: results keep their order, and so does the rest.
-        self.blocks.stable_sort_by_key(|block| block["type"] != "tool_result");
+        self.blocks.sort_by_key(|block| block["type"] != "tool_result");
         json!({ "role": self.role.as_str(), "content": plain(self.blocks) })
     }
 }

@@ -15,7 +15,6 @@ use crate::translate::{
     Audio, Conversation, Document, Effort, Format, Image, Losses, MessagePart, Reasoning, ReasoningPart, Role,
     Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult,
 };
-use photofinish_base::order::StableSort as _;
 
 /// Maximum stop sequences.
 const STOPS_MAX: usize = 5;
@@ -178,7 +177,7 @@ impl GeminiContent {
     }
 
     fn write(mut self) -> Option<Value> {
-        self.results.stable_sort_by_key(|(at, _)| *at);
+        self.results.sort_by_key(|(at, _)| *at);
         let parts: Vec<Value> = self.results.into_iter().map(|(_, part)| part).chain(self.parts).collect();
         let role = if self.is_model { "model" } else { "user" };
         (!parts.is_empty()).then(|| json!({ "role": role, "parts": parts }))
