@@ -12,10 +12,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use photofinish_config::config::parse;
+use photofinish_dialects::openai;
 use photofinish_routing::policy::plan::{PlannedStart, RacePlan};
-use photofinish_wire::dialects::openai;
+use photofinish_translation::ApiRequest;
 use photofinish_wire::stream::sse::SseScanner;
-use photofinish_wire::{AnswerForm, ApiRequest, SseEvent, Surface};
+use photofinish_wire::{AnswerForm, SseEvent, Surface};
 
 /// Text events of one stream.
 const TOKENS: usize = 400;

@@ -5,6 +5,8 @@
 
 mod sample;
 
+use photofinish_dialects::DialectFormat as _;
+use photofinish_dialects::SurfaceFormat as _;
 use std::hint::black_box;
 use std::time::Duration;
 

@@ -9,13 +9,15 @@
 #[path = "../benches/sample/mod.rs"]
 mod sample;
 
+use photofinish_dialects::DialectFormat as _;
+use photofinish_dialects::SurfaceFormat as _;
 use std::hint::black_box;
 use std::io::{self, Write};
 
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use photofinish_wire::dialects::openai;
+use photofinish_dialects::openai;
 use photofinish_wire::stream::frame::Frame;
 use photofinish_wire::stream::sse::SseScanner;
 use photofinish_wire::stream::template::Template;

@@ -33,7 +33,7 @@ const MAY_WAIT_FOR_FILES: &[(&str, &str)] = &[
     ("crates/lab/src/simulate/tally.rs", "a file of the command `simulate`, written on a thread for blocking work"),
     ("crates/serve/src/server/listener.rs", "socket files: before the first connection and after the last"),
     ("crates/base/src/telemetry.rs", "the metadata of a line of the log"),
-    ("crates/wire/src/dialects/bedrock/request.rs", "the metadata of a request"),
+    ("crates/dialects/src/bedrock/request.rs", "the metadata of a request"),
     ("crates/config/build.rs", "it builds the program"),
     ("crates/serve/build.rs", "it builds the program"),
 ];
@@ -54,9 +54,10 @@ impl Source {
         }
     }
 
-    /// For a file of a crate the module at the top of the crate, under `tests` the directory below it. `wire` is one room.
+    /// For a file of a crate the module at the top of the crate, under `tests` the directory below it. The crates that
+    /// know wire formats are one room.
     fn room(&self) -> &str {
-        if self.place().0 == "crates/wire/src" {
+        if ["crates/wire/src", "crates/dialects/src", "crates/translation/src"].contains(&self.place().0) {
             return "wire";
         }
         self.place().1.split(['/', '.']).next().unwrap_or("")
@@ -104,7 +105,14 @@ fn no_request_waits_for_a_disk() {
 }
 
 /// Crates that a request runs through, from its socket to the provider's.
-const REQUEST_PATH: [&str; 4] = ["crates/wire/", "crates/transport/", "crates/routing/", "crates/gateway/"];
+const REQUEST_PATH: [&str; 6] = [
+    "crates/wire/",
+    "crates/dialects/",
+    "crates/translation/",
+    "crates/transport/",
+    "crates/routing/",
+    "crates/gateway/",
+];
 
 /// What reads the history there, and why no request waits for it.
 const READS_HISTORY: &[(&str, &str)] =

@@ -4,6 +4,8 @@
 //! Three programs share these functions: the targets of cargo-fuzz in this folder, `examples/fuzz` for stable Rust,
 //! and the growth probe (`tests/growth.rs`). So this file uses nothing but the library.
 
+use photofinish_dialects::DialectFormat as _;
+use photofinish_dialects::SurfaceFormat as _;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
@@ -11,21 +13,21 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
 use photofinish_config::config;
 use photofinish_config::offerings::{CatalogueChange, ModelCatalogue};
+use photofinish_translation::adapt;
+use photofinish_translation::{ApiRequest, RequestTranslation};
 use photofinish_wire::answer::error;
 use photofinish_wire::answer::growing::GrowingAnswer;
+use photofinish_wire::conversation::signature::RemovedReasoning;
+use photofinish_wire::conversation::{AnswerPiece, WritePieces};
 use photofinish_wire::dialect::key_in;
 use photofinish_wire::quirks::{
-    self, CallIdForm, ModelFamily, PastReasoning, Quirks, RequestChanges, ResponsesFor, SamplingForm, ThinkingForm,
+    CallIdForm, ModelFamily, PastReasoning, Quirks, RequestChanges, ResponsesFor, SamplingForm, ThinkingForm,
     ThinkingOff,
 };
 use photofinish_wire::stream::frame::Frame;
 use photofinish_wire::stream::framing::Framing;
 use photofinish_wire::stream::template::Template;
-use photofinish_wire::translate::signature::RemovedReasoning;
-use photofinish_wire::translate::{AnswerPiece, WritePieces};
-use photofinish_wire::{
-    AnswerForm, ApiRequest, Dialect, PassedCall, PathCall, RequestTranslation, SseEvent, Surface, TranslationOptions,
-};
+use photofinish_wire::{AnswerForm, Dialect, PassedCall, PathCall, SseEvent, Surface, TranslationOptions};
 
 /// Bytes of an event, at most.
 const EVENT_MAX: usize = 8 << 20;
@@ -221,7 +223,7 @@ pub fn request(surface: Surface, body: &[u8]) {
     // Half a surrogate pair goes through as it came, and serde_json takes none.
     let is_read = |body: &[u8]| serde_json::from_slice::<serde_json::Value>(body).is_ok();
     for demanding in *DEMANDING {
-        if let Some(made) = quirks::rewritten(surface, body, &demanding, &RequestChanges::default()) {
+        if let Some(made) = adapt::rewritten(surface, body, &demanding, &RequestChanges::default()) {
             assert!(is_read(made.text.as_bytes()) || !is_read(body), "what is written can be read");
         }
     }

@@ -1,5 +1,6 @@
 //! Structures that can be repeated in answers, and the code that reads them.
 
+use photofinish_dialects::DialectFormat as _;
 use photofinish_wire::stream::framing::Framing;
 use photofinish_wire::{Dialect, Surface};
 

@@ -2,6 +2,7 @@
 
 /// The closure for a walk through an object ([`crate::json::Json::object`]): reads the members that are listed, and skips all
 /// others.
+#[macro_export]
 macro_rules! members {
     (|$json:ident| { $($name:pat $(if $also:expr)? => $read:expr,)+ }) => {
         |name, $json| {

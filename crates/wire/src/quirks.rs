@@ -3,33 +3,31 @@
 //!
 //! Writers of translations look here instead of at names. A request in the upstream's own dialect is changed by `own_dialect`.
 
-mod changes;
-mod lessons;
-mod own_dialect;
-mod repeats;
-mod thinking_levels;
-mod turns;
+pub mod changes;
+pub mod prefix;
+#[cfg(any(test, feature = "test-support"))]
+pub mod sample;
+pub mod thinking_levels;
+pub mod turns;
 
 use serde::Deserialize;
 
+use crate::conversation::{Losses, Reasoning, ToolChoice};
 use crate::dialect::Dialect;
-use crate::translate::{Losses, Reasoning, ToolChoice};
 
 pub use changes::RequestChanges;
-pub use lessons::{Lesson, RefusedRequest, demands, lesson, without};
-pub use own_dialect::{concerns, parses, rewritten};
 pub use thinking_levels::ThinkingLevels;
-pub(crate) use turns::{fit_turns, limit_marks, think_before_calls};
+pub use turns::{fit_turns, limit_marks, think_before_calls};
 
 /// Replaces reasoning that a vendor wants back and that the client did not keep.
-pub(crate) const UNKNOWN_REASONING: &str = "(The reasoning of this turn is not known.)";
+pub const UNKNOWN_REASONING: &str = "(The reasoning of this turn is not known.)";
 
 /// How the block begins that Claude Code puts before its prompt for Anthropic's accounts. It differs in each session, so that the
 /// caches of other vendors would never hit.
-pub(crate) const BILLING: &str = "x-anthropic-billing-header:";
+pub const BILLING: &str = "x-anthropic-billing-header:";
 
 /// The types of tools and items that Codex sends, and that few servers beside OpenAI's know.
-pub(crate) const CODEX_TYPES: [&str; 12] = [
+pub const CODEX_TYPES: [&str; 12] = [
     "additional_tools",
     "compaction_trigger",
     "custom",
@@ -45,12 +43,12 @@ pub(crate) const CODEX_TYPES: [&str; 12] = [
 ];
 
 /// What is said in place of a tool that was found, where its schema is among the tools anyway.
-pub(crate) fn reference(tool: &str) -> String {
+pub fn reference(tool: &str) -> String {
     format!("{tool} can be called now.")
 }
 
 /// What the system says in the middle of a conversation, for a vendor that takes it only from the user.
-pub(crate) fn reminder(text: &str) -> String {
+pub fn reminder(text: &str) -> String {
     format!("<system-reminder>\n{text}\n</system-reminder>")
 }
 
@@ -143,7 +141,7 @@ macro_rules! quirks {
 
         impl QuirkSet {
             pub const NAMES: &[&str] = &[$(stringify!($key),)+];
-            pub(crate) const NOTHING: QuirkSet = QuirkSet { $($key: None,)+ };
+            pub const NOTHING: QuirkSet = QuirkSet { $($key: None,)+ };
 
             /// These, and what `others` say beyond them.
             pub fn or(self, others: QuirkSet) -> QuirkSet {
@@ -278,7 +276,7 @@ forms! {
 
 impl Quirks {
     /// Whether this wish to think is said as a budget.
-    pub(crate) fn wants_budget(&self, reasoning: &Reasoning) -> bool {
+    pub fn wants_budget(&self, reasoning: &Reasoning) -> bool {
         match self.thinking {
             ThinkingForm::Effort => false,
             ThinkingForm::Either => reasoning.budget.is_some(),
@@ -287,7 +285,7 @@ impl Quirks {
     }
 
     /// The longest name of a tool in a translation.
-    pub(crate) fn tool_name_max_in(&self, dialect: Dialect) -> Option<usize> {
+    pub fn tool_name_max_in(&self, dialect: Dialect) -> Option<usize> {
         let usual = match dialect {
             Dialect::OpenAi | Dialect::Gemini | Dialect::Bedrock => Some(64),
             Dialect::Anthropic | Dialect::Responses => Some(128),
@@ -317,21 +315,21 @@ impl Quirks {
     }
 
     /// An id of a user as it takes it: each other character becomes a dash.
-    pub(crate) fn user_id(&self, id: &str) -> Option<String> {
+    pub fn user_id(&self, id: &str) -> Option<String> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let exceeds = self.plain_user_ids && !id.chars().all(is_plain);
         exceeds.then(|| id.chars().map(|c| if is_plain(c) { c } else { '-' }).collect())
     }
 
     /// The limit of an answer that it takes: a higher one is cut, and named.
-    pub(crate) fn limit(&self, max_tokens: Option<u64>, losses: &mut Losses) -> Option<u64> {
+    pub fn limit(&self, max_tokens: Option<u64>, losses: &mut Losses) -> Option<u64> {
         let most = self.max_output.unwrap_or(u64::MAX);
         losses.lose_if(max_tokens.is_some_and(|tokens| tokens > most), "max_tokens");
         max_tokens.map(|tokens| tokens.min(most))
     }
 
     /// The choice of a tool that it takes: an upstream that cannot be forced is left to choose.
-    pub(crate) fn choice(&self, choice: &ToolChoice, losses: &mut Losses) -> ToolChoice {
+    pub fn choice(&self, choice: &ToolChoice, losses: &mut Losses) -> ToolChoice {
         let is_forced = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
         if is_forced && !self.forced_tools {
             losses.lose("tool_choice");

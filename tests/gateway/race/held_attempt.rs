@@ -26,8 +26,9 @@ use photofinish_history::record::StartReason;
 use photofinish_history::recorder::{Recorder, WriterTask};
 use photofinish_history::store::Store;
 use photofinish_routing::limits::{Admission, AttemptCost};
+use photofinish_translation::{ApiRequest, RequestTranslation};
 use photofinish_transport::upstream::{Endpoint, UpstreamClient};
-use photofinish_wire::{AnswerForm, ApiRequest, RequestTranslation, Surface};
+use photofinish_wire::{AnswerForm, Surface};
 
 /// One attempt without a race, and the database that its row goes to.
 struct Alone {

@@ -3,6 +3,8 @@
 //!
 //! Not for the facts about common providers: see `catalogue`. Not for reading a token: a background task of `app` does that.
 
+use photofinish_dialects::DialectFormat as _;
+use photofinish_dialects::model_list::ListFormat as _;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,5 +1,6 @@
 //! `[providers.NAME]`: its keys, how it gets its credential, and the [`Provider`] that follows from the table and the catalogue.
 
+use photofinish_dialects::model_list::ListFormat as _;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;

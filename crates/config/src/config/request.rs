@@ -11,12 +11,12 @@ use super::names::NamedChoice;
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable, one_of};
 use super::{Auth, ProviderDialect, text};
+use photofinish_wire::conversation::Effort;
 use photofinish_wire::each_quirk;
 use photofinish_wire::quirks::{
     CallIdForm, ModelFamily, ModelRequests, PastReasoning, QuirkSet, RequestChanges, ResponsesFor, SamplingForm,
     ThinkingForm, ThinkingLevels, ThinkingOff,
 };
-use photofinish_wire::translate::Effort;
 
 macro_rules! request_keys {
     ($($(#[doc = $about:literal])* $quirk:ident: $type:ty $(= $usual:expr)?;)+) => {

@@ -20,10 +20,11 @@ use photofinish_base::memory::{Lease, Memory, MemoryFull};
 use photofinish_base::pace::{YieldPace, aside};
 use photofinish_config::keyring::{self, HashedKey, scrub};
 use photofinish_routing::health::RequestNotes;
+use photofinish_translation::ResponseTranslation;
 use photofinish_transport::upstream::{Outgoing, Response, ResponseBody, UpstreamClient};
+use photofinish_wire::AnswerForm;
 use photofinish_wire::answer::{error, headers};
 use photofinish_wire::stream::framing::Framing;
-use photofinish_wire::{AnswerForm, ResponseTranslation};
 
 /// Bytes held back before the first payload.
 const PRELUDE_MAX: usize = 1 << 20;

@@ -1,5 +1,5 @@
 //! Judges answers after they ended, away from the threads that serve: what is kept of an answer whose request offers tools or has a
-//! schema is judged once its attempt is over. Its row waits for that. Not for the judgement: see `photofinish_wire::judge`.
+//! schema is judged once its attempt is over. Its row waits for that. Not for the judgement: see `photofinish_translation::judge`.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,9 +10,10 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_history::record::AttemptRecord;
 use photofinish_routing::learning::{Learning, Recent};
 use photofinish_routing::quality::JudgedAnswer;
-use photofinish_wire::ApiRequest;
-use photofinish_wire::judge::{Asked, CallsVerdict, Judgement, StructuredVerdict};
-use photofinish_wire::translate::SaidAnswer;
+use photofinish_translation::ApiRequest;
+use photofinish_translation::judge::Asked;
+use photofinish_wire::answer::judgement::{CallsVerdict, Judgement, StructuredVerdict};
+use photofinish_wire::conversation::SaidAnswer;
 
 /// Sets of tools with their compiled schemas.
 const SETS_MAX: usize = 32;

@@ -9,8 +9,8 @@ use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::keyring::{HashedKey, scrubbed};
 use photofinish_history::record::{AttemptRecord, TokenSource};
 use photofinish_routing::limits::AttemptCost;
-use photofinish_wire::answer::service_tier::ServiceTier;
 use photofinish_wire::stream::frame::{Chunk, Payload};
+use photofinish_wire::stream::service_tier::ServiceTier;
 use photofinish_wire::{PayloadKind, Usage};
 
 /// What a job costs is booked in one row: that of the exchange which is the first to see it.

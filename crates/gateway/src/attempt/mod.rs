@@ -38,7 +38,7 @@ use guard::{AttemptGuard, AttemptShared, RaceDecision};
 use photofinish_base::failure::Failure;
 use photofinish_base::telemetry::WithLogContext as _;
 use photofinish_routing::limits::AttemptReservation;
-use photofinish_wire::ResponseTranslation;
+use photofinish_translation::ResponseTranslation;
 
 /// A started attempt: the race polls it.
 pub struct Attempt {

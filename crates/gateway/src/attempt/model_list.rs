@@ -1,6 +1,7 @@
 //! Asks a provider for the list of its models, with the key and over the connections of requests. Not for what the list
 //! changes: see `config::listed`.
 
+use photofinish_dialects::model_list::ListFormat as _;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -13,8 +14,8 @@ use photofinish_base::pace::aside;
 use photofinish_base::parts::BodyParts;
 use photofinish_config::config::ProviderDialect;
 use photofinish_config::keyring::HashedKey;
+use photofinish_dialects::model_list::NoModelList;
 use photofinish_transport::upstream::{Endpoint, GetError, GetLimits, Outgoing, UpstreamClient};
-use photofinish_wire::dialects::model_list::NoModelList;
 
 /// Bytes of all pages of a list.
 const LIST_MAX: usize = 8 << 20;

@@ -15,7 +15,7 @@ use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, RawAnswer};
 use photofinish_config::keyring;
 use photofinish_routing::health::RequestNotes;
-use photofinish_wire::answer::asked::NoAnswer;
+use photofinish_translation::request::asked::NoAnswer;
 use photofinish_wire::answer::ends::End;
 use photofinish_wire::answer::error::{self, ErrorFacts};
 

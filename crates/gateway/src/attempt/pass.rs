@@ -1,6 +1,7 @@
 //! An exchange whose bodies are passed on as they come: one attempt, without a race. Nothing of it is read, but for the usage in a short
 //! answer. Not for the client's side: see `proxy::pass`.
 
+use photofinish_dialects::DialectFormat as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -18,8 +18,9 @@ use photofinish_config::offerings::ModelCatalogue;
 use photofinish_history::bill::PerByte;
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::learning::AttemptObserver;
+use photofinish_translation::RequestTranslation;
 use photofinish_transport::upstream::{Endpoint, Outgoing, Upload, UpstreamClient};
-use photofinish_wire::{AnswerForm, RequestTranslation};
+use photofinish_wire::AnswerForm;
 
 /// What every exchange with a provider needs.
 pub struct ExchangeSpec {

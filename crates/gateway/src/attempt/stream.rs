@@ -18,13 +18,14 @@ use photofinish_base::memory::Lease;
 use photofinish_base::pace::YieldPace;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::keyring::HashedKey;
+use photofinish_dialects::openai::with_members_of;
+use photofinish_translation::ResponseTranslation;
 use photofinish_transport::upstream::ResponseBody;
 use photofinish_wire::answer::error::ErrorFacts;
 use photofinish_wire::client_error::ErrorShape;
-use photofinish_wire::dialects::openai::with_members_of;
 use photofinish_wire::stream::framing::FrameDecoder;
 use photofinish_wire::stream::template::Template;
-use photofinish_wire::{ResponseTranslation, SseEvent, Surface, Usage};
+use photofinish_wire::{SseEvent, Surface, Usage};
 
 /// How long to wait for the end of a body after a finish reason or `[DONE]`: usage may follow, and the connection can be
 /// reused after it.

@@ -1,5 +1,7 @@
 //! Whole answers for clients that do not stream, assembled from an upstream's stream. Not for streamed answers: see `relay`.
 
+use photofinish_dialects::DialectFormat as _;
+use photofinish_dialects::SurfaceFormat as _;
 use std::ops::Range;
 use std::task::{Context, Poll, ready};
 

@@ -29,8 +29,9 @@ use photofinish_config::config::User;
 use photofinish_history::record::{LeftOutReason, RequestOrigin};
 use photofinish_routing::health::{CallerId, LiveConfig};
 use photofinish_routing::limits::LimitLevels;
-use photofinish_wire::request::InvalidRequest;
-use photofinish_wire::{ApiRequest, Dialect, PathCall, Surface};
+use photofinish_translation::ApiRequest;
+use photofinish_translation::request::InvalidRequest;
+use photofinish_wire::{Dialect, PathCall, Surface};
 
 /// Who asks for a race, and for what. A client has no way to set anything but its user.
 #[derive(Clone, Debug, Default)]

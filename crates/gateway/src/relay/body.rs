@@ -1,5 +1,6 @@
 //! The body of a streamed answer. Not for continuing a broken one: see `rescued_body`.
 
+use photofinish_dialects::SurfaceFormat as _;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
@@ -170,7 +171,7 @@ impl<W: RelayObserver> RelayBody<W> {
             }
             ItemKind::Error { facts, .. } => {
                 let failure = self.stream.fail_with(facts);
-                let seen = self.stream.surface().is_error_event(&SseEvent { raw: item.raw.clone() });
+                let seen = self.stream.surface().sees_error(&SseEvent { raw: item.raw.clone() });
                 return RelayStep::Broken(Box::new(BrokenOff { failure, seen: seen.then_some(item.raw) }));
             }
         })

@@ -14,8 +14,8 @@ use bytes::{Bytes, BytesMut};
 use crate::attempt::EventStream;
 use photofinish_base::failure::Failure;
 use photofinish_base::pace::aside;
+use photofinish_dialects::openai;
 use photofinish_wire::client_error::ErrorShape;
-use photofinish_wire::dialects::openai;
 use photofinish_wire::stream::frame::Frame;
 use photofinish_wire::stream::sse::SseScanner;
 

@@ -20,7 +20,7 @@ use crate::race::CutReason;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::memory::Lease;
 use photofinish_routing::verdict::may_be_rescued;
-use photofinish_wire::answer::rescue::{DeliveredAnswer, HeldCalls, JoinMethod, JoinedAnswer};
+use photofinish_translation::rescue::{DeliveredAnswer, HeldCalls, JoinMethod, JoinedAnswer};
 
 /// While a call is held, and after a break, the client hears something this often, whatever upstreams send.
 const HEARTBEAT: Duration = Duration::from_secs(5);

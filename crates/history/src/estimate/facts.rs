@@ -10,7 +10,7 @@ use crate::record::names::{AttemptOutcome, RaceOutcome, RaceSource, StartReason}
 use crate::record::table::{Subset as _, subset};
 use crate::record::tables::{AttemptRecord, RaceRecord};
 use photofinish_base::failure::FailureKind;
-use photofinish_wire::judge::{CallsVerdict, Judgement, StructuredVerdict};
+use photofinish_wire::answer::judgement::{CallsVerdict, Judgement, StructuredVerdict};
 
 subset! {
     /// Columns of an attempt.

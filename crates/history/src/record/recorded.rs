@@ -4,7 +4,7 @@
 
 use super::names::{AttemptOutcome, RaceOutcome, RaceSource};
 use photofinish_base::failure::FailureKind;
-use photofinish_wire::judge::{CallsVerdict, Judgement, StructuredVerdict};
+use photofinish_wire::answer::judgement::{CallsVerdict, Judgement, StructuredVerdict};
 
 /// One request. Times are microseconds after the request was read unless the field states otherwise.
 #[derive(Clone, Debug, PartialEq)]

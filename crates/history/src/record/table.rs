@@ -5,7 +5,7 @@
 //! compares it with the declarations, which are in `record`.
 
 use photofinish_base::failure::FailureKind;
-use photofinish_wire::judge::{CallsVerdict, StructuredVerdict};
+use photofinish_wire::answer::judgement::{CallsVerdict, StructuredVerdict};
 
 /// One column, as it is declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

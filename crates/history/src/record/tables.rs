@@ -10,7 +10,7 @@ use super::names::{
     TokenSource,
 };
 use super::table::{readable, table};
-use photofinish_wire::judge::{CallsVerdict, Judgement, StructuredVerdict};
+use photofinish_wire::answer::judgement::{CallsVerdict, Judgement, StructuredVerdict};
 
 /// The edition of the definitions that the numbers of a row follow. Stored with each attempt.
 pub const DEFINITION_VERSION: i64 = 1;

@@ -15,7 +15,7 @@ use photofinish_config::config::{self, ModelConfig, Policy, RaceSettings};
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_history::record::{AttemptOutcome, RaceOutcome, RaceSource};
 use photofinish_routing::money::tariff::{PromptTokens, Tariff};
-use photofinish_wire::judge::CallsVerdict;
+use photofinish_wire::answer::judgement::CallsVerdict;
 
 const START_US: i64 = 1_767_323_045_000_000;
 /// As in a replay of so many.

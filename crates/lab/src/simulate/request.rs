@@ -6,7 +6,8 @@ use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use photofinish_wire::{ApiRequest, PassedCall, Surface};
+use photofinish_translation::ApiRequest;
+use photofinish_wire::{PassedCall, Surface};
 
 /// Maximum choices of one answer.
 const CHOICES_MAX: u32 = 8;

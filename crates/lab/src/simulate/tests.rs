@@ -2,12 +2,13 @@
 
 mod load;
 
+use photofinish_dialects::model_list::ListFormat as _;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
+use photofinish_dialects::model_list::NoModelList;
 use photofinish_wire::Dialect;
-use photofinish_wire::dialects::model_list::NoModelList;
 
 /// Fast: 1 ms to the first token, 0.1 ms from one to the next.
 fn fast() -> Simulation {

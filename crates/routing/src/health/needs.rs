@@ -11,7 +11,7 @@ use super::windows::PromptLength;
 use photofinish_config::config::UpstreamConfig;
 use photofinish_config::offerings::{InputKind, Offering};
 use photofinish_history::record::LeftOutReason;
-use photofinish_wire::ApiRequest;
+use photofinish_translation::ApiRequest;
 
 /// The needs of one request, found out when the first upstream is compared with them.
 pub struct RequestNeeds<'r> {

@@ -18,9 +18,10 @@ use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::telemetry::LogContext;
 use photofinish_config::config::{BreakerSettings, UpstreamStream};
 use photofinish_config::keyring::HashedKey;
+use photofinish_translation::ApiRequest;
+use photofinish_translation::adapt::Lesson;
 use photofinish_wire::answer::error::{in_short, rejects_stream, rejects_stream_options, too_long};
-use photofinish_wire::quirks::Lesson;
-use photofinish_wire::{AnswerForm, ApiRequest, Dialect, Surface};
+use photofinish_wire::{AnswerForm, Dialect, Surface};
 
 /// A refusal for length is about the prompt, and not about the requested answer, if `max_tokens` is at most the
 /// prompt's bytes divided by this.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::needs::RequestNeeds;
 use photofinish_base::clock::Instant;
 use photofinish_config::offerings::InputKind;
-use photofinish_wire::{ApiRequest, Surface};
+use photofinish_translation::ApiRequest;
+use photofinish_wire::Surface;
 
 /// Refusals in a row until an upstream goes last.
 pub const REFUSALS: u32 = 5;

@@ -18,9 +18,10 @@ use crate::money::lock;
 use photofinish_base::clock::Instant;
 use photofinish_config::config::{Config, Keys, UpstreamStream};
 use photofinish_config::keyring::HashedKey;
-use photofinish_wire::quirks::Lesson;
-use photofinish_wire::request::MemberSet;
-use photofinish_wire::{ApiRequest, Surface};
+use photofinish_translation::ApiRequest;
+use photofinish_translation::adapt::Lesson;
+use photofinish_translation::request::MemberSet;
+use photofinish_wire::Surface;
 
 /// Ways in which upstreams stream, and upstreams with what their refusals taught; both by surface.
 const REMEMBERED_MAX: usize = 10_000;

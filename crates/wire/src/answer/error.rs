@@ -14,7 +14,6 @@ pub use complaint::{RefusalWords, rejects_stream, rejects_stream_options};
 
 use crate::answer::reset::{self, DETAILS_MAX, Reset};
 use crate::dialect::{Dialect, Surface};
-use crate::dialects::bedrock::kind_of_exception;
 use photofinish_base::failure::FailureKind;
 use photofinish_base::printable::printable;
 
@@ -268,6 +267,34 @@ fn of_exception(words: &[String], message: &str) -> Option<FailureKind> {
         }
         kind => Some(kind),
     }
+}
+
+/// The kind of an exception. `name` is in lower case and may have a namespace before it (`com.amazon#`) and an address
+/// after it (`:http://`).
+pub fn kind_of_exception(name: &str) -> Option<FailureKind> {
+    let name = name.rsplit('#').next().unwrap_or(name);
+    let name = name.split(':').next().unwrap_or(name);
+    Some(match name.trim() {
+        "throttlingexception"
+        | "toomanyrequestsexception"
+        | "limitexceededexception"
+        | "servicequotaexceededexception" => FailureKind::RateLimited,
+        "serviceunavailableexception" | "modelnotreadyexception" => FailureKind::Overloaded,
+        "internalserverexception"
+        | "internalfailureexception"
+        | "modelstreamerrorexception"
+        | "modelerrorexception"
+        | "modeltimeoutexception" => FailureKind::ServerError,
+        "accessdeniedexception" => FailureKind::Forbidden,
+        "unrecognizedclientexception"
+        | "expiredtokenexception"
+        | "invalidsignatureexception"
+        | "incompletesignatureexception"
+        | "missingauthenticationtokenexception" => FailureKind::Unauthorized,
+        "resourcenotfoundexception" => FailureKind::NotFound,
+        "validationexception" | "serializationexception" => FailureKind::BadRequest,
+        _ => return None,
+    })
 }
 
 /// The signs of an error: the kind, words of its type, code and status, and phrases of its message; all in lower case.

@@ -13,11 +13,11 @@ use serde_json::Value;
 
 pub use grown::{GrownMembers, ITEMS_MAX, Rule, delta_rule};
 
+use crate::json::SERDE_DEPTH_MAX;
 use crate::json::surrogates::HalfCharacters;
 use crate::json::{InvalidJson, Json, unescape};
 use crate::stream::event_reader::{EventData, data_of};
 use crate::stream::sse::SseEvent;
-use crate::translate::bounds::DEPTH_MAX;
 use grown::Growth;
 
 /// Maximum choices of a whole answer, as OpenAI limits `n`.
@@ -226,7 +226,7 @@ fn members_at<'a>(
 /// The members of an object as JSON texts; none of another value. None if it is not JSON.
 pub fn members(text: &str) -> Option<Vec<(Cow<'_, str>, &str)>> {
     let mut members = Vec::with_capacity(8);
-    let walked = Json::nested(text, DEPTH_MAX).to_end(|name, json| {
+    let walked = Json::nested(text, SERDE_DEPTH_MAX).to_end(|name, json| {
         members.push((unescape(name).ok_or(InvalidJson)?, json.skip()?));
         Ok(())
     });
@@ -236,7 +236,7 @@ pub fn members(text: &str) -> Option<Vec<(Cow<'_, str>, &str)>> {
 /// The objects of a list as JSON texts; none of another value. None if it is not JSON.
 pub fn objects(text: &str) -> Option<Vec<&str>> {
     let mut objects = Vec::new();
-    let walked = Json::nested(text, DEPTH_MAX).list(|json| {
+    let walked = Json::nested(text, SERDE_DEPTH_MAX).list(|json| {
         objects.push(json.skip()?);
         Ok(())
     });
@@ -256,6 +256,3 @@ pub fn with(mut defaults: Value, came: GrownMembers) -> Value {
 pub fn says(text: &Value) -> bool {
     text.as_str().is_some_and(|text| !text.trim().is_empty())
 }
-
-#[cfg(test)]
-mod tests;

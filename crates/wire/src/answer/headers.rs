@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use crate::answer::reset::Reset;
-use crate::answer::service_tier::ServiceTier;
 use crate::answer::usage::Usage;
+use crate::stream::service_tier::ServiceTier;
 
 /// The facts of the response headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -43,7 +43,7 @@ pub fn read(headers: &HeaderMap) -> HeadFacts {
 }
 
 /// Whether a header of this name gives the remainder of a rate limit.
-pub(crate) fn is_remaining(name: &str) -> bool {
+pub fn is_remaining(name: &str) -> bool {
     remaining(name).is_some()
 }
 

@@ -1,13 +1,10 @@
-//! Answers, whatever their dialect: whole answers, usage, ends, errors, limits, and continuing a broken answer ([`rescue`]).
+//! Answers, whatever their dialect: whole answers, usage, ends, errors, limits.
 
-pub mod asked;
 pub mod ends;
 pub mod error;
 pub mod growing;
 pub mod headers;
-
-pub mod rescue;
+pub mod judgement;
 pub mod reset;
-pub mod service_tier;
 pub mod usage;
-pub(crate) mod whole;
+pub mod whole;

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::answer::service_tier::ServiceTier;
+use crate::stream::service_tier::ServiceTier;
 
 /// Maximum plausible price of one request, in USD. Other values, and negative ones, are ignored.
 pub const COST_MAX: f64 = 1e6;

@@ -3,14 +3,13 @@
 
 use std::borrow::Cow;
 
-use super::asked::is_stream;
-use super::service_tier::ServiceTier;
 use super::usage::Usage;
 use crate::PayloadKind;
 use crate::dialect::PassedCall;
 use crate::json::{InvalidJson, Json, unescape};
 use crate::stream::event_reader::says_error;
 use crate::stream::frame::{Chunk, Frame, Payload};
+use crate::stream::service_tier::ServiceTier;
 use crate::stream::sse::SseEvent;
 
 /// The content of the event: the whole answer.
@@ -44,6 +43,11 @@ pub fn read_passed(event: &SseEvent, call: PassedCall) -> Frame<'_> {
         }
     }
     Frame::Chunk(chunk)
+}
+
+/// Whether a body is the text of a stream.
+pub fn is_stream(text: &str) -> bool {
+    ["data:", "event:", ":"].iter().any(|start| text.trim_start().starts_with(start))
 }
 
 fn chunk_of(length: usize) -> Chunk<'static> {
@@ -81,19 +85,6 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-
-    #[test]
-    fn an_answer_is_one_event_and_comes_back_as_it_was() {
-        let body =
-            "{\n \"data\": [{\"embedding\": [0.1, 2]}],\n \"model\": \"e\", \"usage\": {\"prompt_tokens\": 3}}\n";
-        let event = SseEvent { raw: Bytes::from(body) };
-        let Frame::Chunk(chunk) = read(&event) else { panic!("no chunk") };
-        assert_eq!((chunk.model.as_deref(), chunk.usage.as_deref()), (Some("e"), Some("{\"prompt_tokens\": 3}")));
-        assert!(chunk.payload.is_some() && chunk.finished == chunk.choices);
-        let mut growing = crate::Surface::Embeddings.growing();
-        assert!(growing.add(&event));
-        assert_eq!(growing.finish().unwrap().body, body, "byte for byte");
-    }
 
     #[test]
     fn an_answer_of_any_format_is_passed_on_unless_it_is_an_error() {

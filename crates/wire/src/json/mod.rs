@@ -5,17 +5,17 @@
 //! understood: use `serde_json`.
 
 mod block;
-pub(crate) mod numbers;
-pub(crate) mod raw_members;
-pub(crate) mod surrogates;
-pub(crate) mod values;
+pub mod numbers;
+pub mod raw_members;
+pub mod surrogates;
+pub mod values;
 
 use std::borrow::Cow;
 
 /// Default maximum nesting.
 const DEPTH_MAX: u32 = 64;
-/// Maximum nesting in items of the Responses API: as serde's.
-pub const LISTED_DEPTH_MAX: u32 = 128;
+/// Maximum nesting of `serde_json`.
+pub const SERDE_DEPTH_MAX: u32 = 128;
 
 /// The text is not JSON, or is nested too deeply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl<'a> Json<'a> {
     /// # Errors
     /// It is none, or `item` fails.
     pub fn listed(text: &'a str, mut item: impl FnMut(&'a str) -> Result<(), InvalidJson>) -> Result<(), InvalidJson> {
-        let mut json = Json::nested(text, LISTED_DEPTH_MAX);
+        let mut json = Json::nested(text, SERDE_DEPTH_MAX);
         if json.peek().is_none() {
             return Ok(());
         }
@@ -332,7 +332,7 @@ fn next_special(bytes: &[u8], mut at: usize) -> Option<usize> {
 
 /// Whether a word is a number, true, false or null.
 #[inline]
-pub(crate) fn is_scalar(word: &[u8]) -> bool {
+pub fn is_scalar(word: &[u8]) -> bool {
     is_number(word) || matches!(word, b"null" | b"true" | b"false")
 }
 

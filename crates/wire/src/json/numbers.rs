@@ -3,24 +3,24 @@
 
 use serde_json::{Map, Number, Value};
 
+use crate::json::SERDE_DEPTH_MAX;
 use crate::json::{InvalidJson, Json, unescape};
-use crate::translate::bounds::DEPTH_MAX;
 
 /// Parses a JSON text.
 ///
 /// # Errors
 /// It is not JSON, or is nested too deeply.
-pub(crate) fn parse(json: &[u8]) -> serde_json::Result<Value> {
+pub fn parse(json: &[u8]) -> serde_json::Result<Value> {
     let mut value = serde_json::from_slice(json)?;
     if let Some(text) = std::str::from_utf8(json).ok().filter(|text| may_have_exponent(text)) {
         // It was just parsed, so that walking it cannot fail.
-        restore(&mut value, &mut Json::nested(text, DEPTH_MAX)).ok();
+        restore(&mut value, &mut Json::nested(text, SERDE_DEPTH_MAX)).ok();
     }
     Ok(value)
 }
 
 /// Parses the JSON text of an object. None for others.
-pub(crate) fn object(json: &[u8]) -> Option<Map<String, Value>> {
+pub fn object(json: &[u8]) -> Option<Map<String, Value>> {
     match parse(json) {
         Ok(Value::Object(members)) => Some(members),
         _ => None,

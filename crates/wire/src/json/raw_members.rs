@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::{InvalidJson, Json, unescape};
 
 /// The members of an object in order, with duplicates, and the text of each value.
-pub(crate) type MemberTexts<'a> = Vec<(Cow<'a, str>, &'a str)>;
+pub type MemberTexts<'a> = Vec<(Cow<'a, str>, &'a str)>;
 
 /// Members of one object. Each takes more room than the text of a short one.
 const MEMBERS_MAX: usize = 65_536;
@@ -20,7 +20,7 @@ const MEMBERS_MAX: usize = 65_536;
 ///
 /// # Errors
 /// What serde_json says of the text, with its place.
-pub(crate) fn members(text: &str) -> serde_json::Result<MemberTexts<'_>> {
+pub fn members(text: &str) -> serde_json::Result<MemberTexts<'_>> {
     let mut members = MemberTexts::new();
     let mut json = Json::new(text);
     let walked = match json.peek() {
@@ -68,16 +68,16 @@ impl<'de: 'a, 'a> Deserialize<'de> for SlowMembers<'a> {
 }
 
 /// MemberTexts in their order, as JSON text.
-pub(crate) type RawMembers<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+pub type RawMembers<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
 /// The members of an object. None if it is not an object.
-pub(crate) fn raw_members(body: &[u8]) -> Option<RawMembers<'_>> {
+pub fn raw_members(body: &[u8]) -> Option<RawMembers<'_>> {
     let members = members(std::str::from_utf8(body).ok()?).ok()?;
     Some(members.into_iter().map(|(name, value)| (name, Cow::Borrowed(value))).collect())
 }
 
 /// The object with these members.
-pub(crate) fn written(members: &RawMembers<'_>) -> String {
+pub fn written(members: &RawMembers<'_>) -> String {
     let length = members.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>() + 2;
     let mut text = String::with_capacity(length);
     text.push('{');

@@ -9,8 +9,8 @@ use memchr::memchr;
 use serde_json::Value;
 
 use super::numbers::parse;
+use crate::json::SERDE_DEPTH_MAX;
 use crate::json::{InvalidJson, Json, unescape};
-use crate::translate::bounds::DEPTH_MAX;
 
 /// Maximum texts of one stream whose first half waits for the second; the oldest is forgotten for a further one.
 const HALVES_MAX: usize = 16;
@@ -24,7 +24,7 @@ const UNKNOWN: u16 = 0xFFFD;
 /// The first halves at the end of the texts of one stream. A half that waits when the stream ends is dropped: the text was
 /// cut there.
 #[derive(Debug, Default)]
-pub(crate) struct HalfCharacters {
+pub struct HalfCharacters {
     /// What the text is, and its last half.
     waiting: Vec<(u64, u16)>,
 }
@@ -73,13 +73,13 @@ impl HalfCharacters {
 }
 
 /// Parses a JSON text that may contain half characters. None if it is not JSON.
-pub(crate) fn lenient(data: &[u8]) -> Option<Value> {
+pub fn lenient(data: &[u8]) -> Option<Value> {
     let mended = || written(data, replaced(&lone_halves(data)));
     parse(data).or_else(|_| parse(&mended())).ok()
 }
 
 /// Unescapes the text between the quotes of a string with whole characters. Empty if it is invalid.
-pub(crate) fn words(inner: &str) -> String {
+pub fn words(inner: &str) -> String {
     unescape(inner).map(Cow::into_owned).unwrap_or_default()
 }
 
@@ -150,7 +150,7 @@ struct TextSpan {
 /// The texts of an event, in order.
 fn text_spans(json: &str) -> Result<Vec<TextSpan>, InvalidJson> {
     let mut walk = Walk { whole: json, texts: Vec::new(), kind: DefaultHasher::new() };
-    walk.value(&mut Json::nested(json, DEPTH_MAX), &DefaultHasher::new())?;
+    walk.value(&mut Json::nested(json, SERDE_DEPTH_MAX), &DefaultHasher::new())?;
     let Walk { mut texts, kind, .. } = walk;
     for text in &mut texts {
         let mut what = kind.clone();

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::surrogates::lenient;
 
 /// Writes optional members.
-pub(crate) trait PutMember {
+pub trait PutMember {
     /// Sets a member if there is a value for it.
     fn put(&mut self, name: &str, value: Option<impl Into<Value>>);
 }
@@ -25,23 +25,23 @@ impl PutMember for Value {
 }
 
 /// A string member that is not empty.
-pub(crate) fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+pub fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name)?.as_str().filter(|text| !text.is_empty())
 }
 
 /// The items of a list member. No items if it is not a list.
-pub(crate) fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+pub fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     value.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
 /// A whole answer. None if it is not an object, or has an error.
-pub(crate) fn answer(body: &[u8]) -> Option<Map<String, Value>> {
+pub fn answer(body: &[u8]) -> Option<Map<String, Value>> {
     let Value::Object(answer) = lenient(body)? else { return None };
     answer.get("error").is_none_or(Value::is_null).then_some(answer)
 }
 
 /// A value of `json!`.
-pub(crate) trait ToJson {
+pub trait ToJson {
     fn to_json(&self) -> Value;
 }
 
@@ -53,6 +53,7 @@ impl<T: Clone + Into<Value>> ToJson for T {
 
 /// As serde_json's macro of this name, which serializes each value and so rewrites its numbers: this copies values. A name
 /// that is more than one token is written in parentheses.
+#[macro_export]
 macro_rules! json {
     // Found through any number of references.
     (@value $value:expr) => {{
@@ -109,4 +110,4 @@ macro_rules! json {
         $crate::json::values::json!(@value $value)
     };
 }
-pub(crate) use json;
+pub use json;

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use http::HeaderMap;
 use serde_json::Value;
 
+use crate::conversation::Losses;
 use crate::json::raw_members::RawMembers;
-use crate::translate::Losses;
 
 /// Members of the body, at its top level.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,7 +46,7 @@ impl RequestChanges {
     }
 
     /// Changes the members. Some are added only where the call `generates` something. Returns whether any was changed.
-    pub(super) fn apply(&self, generates: bool, members: &mut RawMembers<'_>, losses: &mut Losses) -> bool {
+    pub fn apply(&self, generates: bool, members: &mut RawMembers<'_>, losses: &mut Losses) -> bool {
         let mut changed = false;
         for name in &self.drop {
             if remove(members, name) {
@@ -81,14 +81,14 @@ impl RequestChanges {
 }
 
 /// Removes a member. Returns whether it was there.
-pub(super) fn remove(members: &mut RawMembers<'_>, name: &str) -> bool {
+pub fn remove(members: &mut RawMembers<'_>, name: &str) -> bool {
     let before = members.len();
     members.retain(|(member, _)| member != name);
     members.len() < before
 }
 
 /// Sends a member under another name; where it is there under both, under that one alone. Returns whether it was there.
-pub(super) fn rename(members: &mut RawMembers<'_>, from: &str, to: &'static str) -> bool {
+pub fn rename(members: &mut RawMembers<'_>, from: &str, to: &'static str) -> bool {
     let place = |name: &str| members.iter().rposition(|(member, text)| member == name && text != "null");
     let (Some(at), other) = (place(from), place(to)) else { return false };
     if other.is_none() {

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::translate::Effort;
+use crate::conversation::Effort;
 
 /// A set of efforts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

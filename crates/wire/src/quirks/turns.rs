@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 use super::{PastReasoning, Quirks, UNKNOWN_REASONING, reference, reminder};
+use crate::conversation::Losses;
+use crate::conversation::call_ids::CallIds;
 use crate::json::values::json;
-use crate::translate::Losses;
-use crate::translate::call_ids::CallIds;
 
 const MARK: &str = "cache_control";
 /// Bedrock's, a block of its own.

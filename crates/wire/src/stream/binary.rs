@@ -16,8 +16,10 @@ const FRAME_MAX: usize = 8 << 20;
 /// Type of a header that is text with a length before it.
 const TEXT: u8 = 7;
 
+#[cfg(any(test, feature = "test-support"))]
+pub mod sample;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 /// Cuts a byte stream into frames.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use crate::stream::frame::{Chunk, Frame};
 use crate::stream::sse::SseEvent;
 
 /// The data of a server-sent event, before its JSON is read.
-pub(crate) enum EventData<'a> {
+pub enum EventData<'a> {
     None,
     /// `[DONE]`. Some servers and proxies write it in dialects that do not have it.
     Done,
@@ -25,7 +25,7 @@ pub(crate) enum EventData<'a> {
     Sentence(Cow<'a, [u8]>),
 }
 
-pub(crate) fn data_of(event: &SseEvent) -> EventData<'_> {
+pub fn data_of(event: &SseEvent) -> EventData<'_> {
     let fields = event.fields();
     let name = fields.name.unwrap_or_default();
     let Some(data) = fields.data else {
@@ -60,13 +60,13 @@ fn bare_json(event: &SseEvent) -> Option<Cow<'_, [u8]>> {
 }
 
 /// Whether a text is a sentence or a web page. Most are JSON and decided by their first byte.
-pub(crate) fn says(text: &[u8]) -> bool {
+pub fn says(text: &[u8]) -> bool {
     let is_json = matches!(text.first(), None | Some(b'{' | b'[' | b'"'));
     !is_json && std::str::from_utf8(text).is_ok_and(is_sentence)
 }
 
 /// Reads a server-sent event. `read` gets the JSON text and the event's name.
-pub(crate) fn read_sse(
+pub fn read_sse(
     event: &SseEvent,
     read: impl for<'a> Fn(&'a str, &'a [u8]) -> Result<Frame<'a>, InvalidJson>,
 ) -> Frame<'_> {
@@ -84,7 +84,7 @@ pub(crate) fn read_sse(
 
 /// Reads a JSON text. A text that `read` cannot walk is malformed, unless it is valid JSON: then it carries nothing, but is
 /// passed on.
-pub(crate) fn read_json<'a>(data: &'a [u8], read: impl FnOnce(&'a str) -> Result<Frame<'a>, InvalidJson>) -> Frame<'a> {
+pub fn read_json<'a>(data: &'a [u8], read: impl FnOnce(&'a str) -> Result<Frame<'a>, InvalidJson>) -> Frame<'a> {
     let Ok(text) = std::str::from_utf8(data) else { return Frame::Malformed };
     match read(text) {
         Ok(frame) => frame,
@@ -94,7 +94,7 @@ pub(crate) fn read_json<'a>(data: &'a [u8], read: impl FnOnce(&'a str) -> Result
 }
 
 /// Whether the value of a member `error` reports a failure. Some servers write an empty one into good events.
-pub(crate) fn says_error(value: &str) -> bool {
+pub fn says_error(value: &str) -> bool {
     !matches!(value, "null" | "false" | "\"\"" | "{}" | "[]")
 }
 

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::answer::service_tier::ServiceTier;
 use crate::json::characters;
+use crate::stream::service_tier::ServiceTier;
 
 /// The class of one event.
 #[derive(Debug, PartialEq)]

@@ -19,7 +19,7 @@ const NO_NUMBERS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
 
 /// The event as valid JSON, if only its encoding or its numbers are wrong: with U+FFFD and `null` in their place. None
 /// if it is valid, or cannot be mended.
-pub(crate) fn mended(framing: Framing, event: &SseEvent) -> Option<SseEvent> {
+pub fn mended(framing: Framing, event: &SseEvent) -> Option<SseEvent> {
     let text = mended_json(&data(framing, event)?)?;
     Some(match framing {
         Framing::Sse => written(&text, event.fields().name),
@@ -34,7 +34,7 @@ pub(crate) fn mended(framing: Framing, event: &SseEvent) -> Option<SseEvent> {
 }
 
 /// A JSON text whose encoding or numbers are wrong, as valid JSON.
-pub(crate) fn mended_json(data: &[u8]) -> Option<String> {
+pub fn mended_json(data: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(data);
     let mended = String::from_utf8(with_json_numbers(text.as_bytes())?.into_owned()).ok()?;
     let is_good = mended.as_bytes() != data && serde_json::from_str::<IgnoredAny>(&mended).is_ok();
@@ -43,7 +43,7 @@ pub(crate) fn mended_json(data: &[u8]) -> Option<String> {
 
 /// A server-sent event that lacks its `data:` line, with one: clients of such streams do not read bare JSON. None for
 /// other events.
-pub(crate) fn framed(framing: Framing, event: &SseEvent) -> Option<SseEvent> {
+pub fn framed(framing: Framing, event: &SseEvent) -> Option<SseEvent> {
     if framing != Framing::Sse || event.raw.starts_with(b"data:") || event.fields().data.is_some() {
         return None;
     }
@@ -53,12 +53,12 @@ pub(crate) fn framed(framing: Framing, event: &SseEvent) -> Option<SseEvent> {
 
 /// Whether an event that cannot be read cannot have carried a part of an answer either: it has no sign of JSON, as in
 /// `data: ping`. However JSON is cut, each piece has one of these signs, unless it is the inside of a text.
-pub(crate) fn is_noise(framing: Framing, event: &SseEvent) -> bool {
+pub fn is_noise(framing: Framing, event: &SseEvent) -> bool {
     data(framing, event).is_some_and(|data| !data.iter().any(|byte| matches!(byte, b'{' | b'}' | b'"')))
 }
 
 /// The JSON text of an event. None if it has none, or its frame is damaged.
-pub(crate) fn data(framing: Framing, event: &SseEvent) -> Option<Cow<'_, [u8]>> {
+pub fn data(framing: Framing, event: &SseEvent) -> Option<Cow<'_, [u8]>> {
     match framing {
         Framing::Sse => match data_of(event) {
             EventData::Json { data, .. } => Some(data),

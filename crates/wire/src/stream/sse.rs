@@ -53,7 +53,7 @@ pub struct Fields<'a> {
 /// The bytes of a stream from which a scanner cuts events. Holds at most `max` bytes of an incomplete event, fewer unless it is one
 /// long text.
 #[derive(Debug)]
-pub(crate) struct EventBuffer {
+pub struct EventBuffer {
     /// Bytes received and not examined yet.
     pub chunk: Bytes,
     /// The examined beginning of an incomplete event.

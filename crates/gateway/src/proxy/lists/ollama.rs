@@ -15,9 +15,10 @@ use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::body;
 use photofinish_config::config::ModelConfig;
 use photofinish_config::offerings::InputKind;
-use photofinish_wire::request::InvalidRequest;
-use photofinish_wire::translate::members::is_empty_list;
-use photofinish_wire::{ApiRequest, Surface};
+use photofinish_translation::ApiRequest;
+use photofinish_translation::request::InvalidRequest;
+use photofinish_wire::Surface;
+use photofinish_wire::conversation::members::is_empty_list;
 
 /// The version of Ollama whose API is served. Editors ask for a minimum.
 const VERSION: &str = "0.12.11";

@@ -1,6 +1,7 @@
 //! All of the gateway's own answers: status and message, in the shape of the caller's surface. Not for errors of
 //! upstreams that are passed on: see `all_failed`.
 
+use photofinish_dialects::SurfaceFormat as _;
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -22,8 +23,8 @@ use photofinish_history::record::LeftOutUpstream;
 use photofinish_routing::health::cooldown::{ASK_AGAIN_FOR, CooldownReason};
 use photofinish_routing::health::{CooldownState, cooling_down};
 use photofinish_routing::limits::LimitsLeft;
+use photofinish_translation::request::{AmbiguousMember, InvalidRequest};
 use photofinish_wire::client_error::{ErrorShape, Invalid};
-use photofinish_wire::request::{AmbiguousMember, InvalidRequest};
 use photofinish_wire::{Losses, Surface};
 
 /// One upstream that did not serve the request.

@@ -19,8 +19,9 @@ use crate::proxy::refusals::rejection::Rejection;
 use photofinish_base::clock::Instant;
 use photofinish_base::coding::{ContentCoding, STEP_MAX, Step};
 use photofinish_base::memory::{Lease, Memory, MemoryFull};
-use photofinish_wire::request::as_chat;
-use photofinish_wire::{ApiRequest, Surface};
+use photofinish_translation::ApiRequest;
+use photofinish_translation::request::as_chat;
+use photofinish_wire::Surface;
 
 /// The longest pause of a body; the minimum rate applies after this time.
 pub const PAUSE_MAX: Duration = Duration::from_secs(30);

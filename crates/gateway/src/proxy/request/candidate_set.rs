@@ -22,10 +22,10 @@ use photofinish_routing::learning::ConversationId;
 use photofinish_routing::limits::{LevelName, LimitLevels};
 use photofinish_routing::money::tariff::Basis;
 use photofinish_routing::policy::plan::{RacePlan, StartRule};
-use photofinish_wire::ApiRequest;
-use photofinish_wire::RequestTranslation;
+use photofinish_translation::ApiRequest;
+use photofinish_translation::RequestTranslation;
+use photofinish_translation::request::opening;
 use photofinish_wire::Surface;
-use photofinish_wire::request::opening;
 
 /// The candidates of one race, and its settings.
 pub struct CandidateSet {

@@ -10,11 +10,14 @@ use photofinish_base::memory::{Lease, Memory, MemoryFull};
 use photofinish_base::pace::aside;
 use photofinish_config::config::{Lossy, Provider, ProviderDialect, UpstreamConfig};
 use photofinish_history::record::{LeftOutReason, LeftOutUpstream};
+use photofinish_translation::adapt;
+use photofinish_translation::adapt::Lesson;
+use photofinish_translation::request::opening;
+use photofinish_translation::{ApiRequest, RequestTranslation};
 use photofinish_wire::client_error::Invalid;
-use photofinish_wire::quirks::{self, Lesson, RequestChanges};
-use photofinish_wire::request::opening;
-use photofinish_wire::translate::Conversation;
-use photofinish_wire::{ApiRequest, Dialect, Losses, PassedCall, RequestTranslation, Surface, TranslationOptions};
+use photofinish_wire::conversation::Conversation;
+use photofinish_wire::quirks::RequestChanges;
+use photofinish_wire::{Dialect, Losses, PassedCall, Surface, TranslationOptions};
 
 /// The translations of one request.
 pub struct Outbound<'a> {
@@ -86,7 +89,7 @@ impl<'a> Outbound<'a> {
         let asked = Surface::Passed(PassedCall::Compaction);
         // Who does not know what Codex sends has no compaction either.
         let has_compaction = || {
-            let quirks = quirks::demands(&lessons(asked)).over(upstream.quirks(Dialect::Responses));
+            let quirks = adapt::demands(&lessons(asked)).over(upstream.quirks(Dialect::Responses));
             quirks.compaction && quirks.codex_tools
         };
         let has_call = self.request.surface != asked || has_compaction();
@@ -154,7 +157,7 @@ impl<'a> Outbound<'a> {
             let is_own = dialect == surface.dialect() || !surface.is_translated();
             lessons(if is_own { surface } else { dialect.conversing() })
         };
-        let demands = |dialect| quirks::demands(&of(dialect)).over(upstream.quirks(dialect));
+        let demands = |dialect| adapt::demands(&of(dialect)).over(upstream.quirks(dialect));
         let has_responses = || !demands(Dialect::Responses).goes_to_chat(self.request.body());
         let goes = || demands(Dialect::OpenAi).goes_to_responses(self.request.has_tools, self.request.body());
         let to = match spoken.dialect {
@@ -222,7 +225,7 @@ impl<'a> Outbound<'a> {
         let request = self.request;
         let untouched = || Arc::new(RequestTranslation::untouched(request.clone()));
         let untouched = self.untouched.get_or_insert_with(untouched).clone();
-        if !quirks::concerns(request, &demands.options.quirks) && demands.changes.keeps_bodies() {
+        if !adapt::concerns(request, &demands.options.quirks) && demands.changes.keeps_bodies() {
             return Ok(untouched);
         }
         if let Some((_, made)) = self.demanded.iter().find(|(with, _)| with.are(&demands)) {
@@ -230,7 +233,7 @@ impl<'a> Outbound<'a> {
         }
         let mut lease = self.memory.lease();
         // Most are copied; only a history of calls is parsed.
-        let parses = quirks::parses(request, &demands.options.quirks);
+        let parses = adapt::parses(request, &demands.options.quirks);
         let bytes = if parses { translation_bytes(request.body()) } else { request.len() };
         lease.cover(bytes).map_err(|MemoryFull| Rejection::no_memory(bytes, self.memory.max()))?;
         let made = aside(request.len(), || untouched.own_dialect(&demands.options, &demands.changes));
@@ -305,7 +308,7 @@ impl Demands {
     fn of(upstream: &UpstreamConfig, dialect: Dialect, surface: Surface, lessons: &[Lesson]) -> Demands {
         let by_model = surface.embeds() && matches!(dialect, Dialect::Gemini | Dialect::Bedrock);
         let model = if by_model { upstream.model.clone() } else { String::new() };
-        let options = TranslationOptions { model, quirks: quirks::demands(lessons).over(upstream.quirks(dialect)) };
+        let options = TranslationOptions { model, quirks: adapt::demands(lessons).over(upstream.quirks(dialect)) };
         Demands { options, changes: upstream.changes.clone() }
     }
 

@@ -14,7 +14,7 @@ use photofinish_config::config::{
 };
 use photofinish_config::keyring::HashedKey;
 use photofinish_routing::policy::{ExtraStarts, rules};
-use photofinish_wire::request::session_hash;
+use photofinish_translation::request::session_hash;
 
 /// The prefix of the gateway's own header names.
 pub const PREFIX: &str = "x-photofinish-";

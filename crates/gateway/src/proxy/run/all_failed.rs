@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use photofinish_dialects::SurfaceFormat as _;
 use serde_json::json;
 
 use super::answer::{passed_on, whole_type};
@@ -16,9 +17,10 @@ use crate::relay::without_usage;
 use photofinish_base::failure::{Failure, FailureKind, RawAnswer};
 use photofinish_config::config::ContentPolicy;
 use photofinish_routing::verdict::{NextStep, is_the_requests_fault, next};
+use photofinish_translation::ApiRequest;
 use photofinish_wire::answer::error::{PROMPT_TOO_LONG, overflow_words, rejects_stream_options};
 use photofinish_wire::client_error::ErrorShape;
-use photofinish_wire::{ApiRequest, Dialect, Surface};
+use photofinish_wire::{Dialect, Surface};
 
 /// The answer if no attempt won: an upstream's own, if the client should see it.
 ///

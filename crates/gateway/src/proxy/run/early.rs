@@ -2,6 +2,7 @@
 //! continues inside the body, which sends heartbeats until then, and then the winner's stream or an error event. Not
 //! for other answers.
 
+use photofinish_dialects::SurfaceFormat as _;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -19,7 +19,7 @@ use photofinish_routing::limits::{
     Admission, AnswerLengths, AttemptCost, AttemptReservation, Hold, KnownCost, LimitClock, LimitLevels, LimitRefusal,
     OwnLengths, admit,
 };
-use photofinish_wire::ApiRequest;
+use photofinish_translation::ApiRequest;
 
 /// The longest answer of a model of which nothing is known, in tokens.
 const LONGEST: f64 = 128_000.0;

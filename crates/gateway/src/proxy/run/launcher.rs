@@ -38,11 +38,13 @@ use photofinish_routing::money::tariff::PromptTokens;
 use photofinish_routing::policy::plan::RacePlan;
 use photofinish_routing::policy::question::AttemptView;
 use photofinish_routing::policy::{CandidateState, ContextFits, LookDraw, PolicyDriver, PolicyDriverParts};
+use photofinish_translation::adapt::Lesson;
+use photofinish_translation::judge::Asked;
+use photofinish_translation::{ApiRequest, RequestTranslation};
 use photofinish_transport::upstream::Endpoint;
 use photofinish_wire::answer::error::too_long;
-use photofinish_wire::judge::Asked;
-use photofinish_wire::quirks::{Lesson, QuirkSet};
-use photofinish_wire::{AnswerForm, ApiRequest, Dialect, RequestTranslation, Surface};
+use photofinish_wire::quirks::QuirkSet;
+use photofinish_wire::{AnswerForm, Dialect, Surface};
 
 /// An answer that should end this soon is read on, for twice as long at most: a handshake takes two or three round trips, and one to
 /// another continent takes some 100 ms.

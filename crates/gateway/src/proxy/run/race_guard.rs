@@ -38,7 +38,8 @@ use photofinish_routing::health::{LiveConfig, OutcomeReporter};
 use photofinish_routing::limits::{Admission, Hold};
 use photofinish_routing::money::RaceBudget;
 use photofinish_routing::policy::DecisionReasons;
-use photofinish_wire::{ApiRequest, Surface};
+use photofinish_translation::ApiRequest;
+use photofinish_wire::Surface;
 
 /// Rows of refusals of one caller with one code in a minute; further ones are counted, so that a flood does not fill the history.
 const ROWS_MAX: u32 = 30;

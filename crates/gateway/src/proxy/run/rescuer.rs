@@ -15,8 +15,8 @@ use photofinish_base::failure::Failure;
 use photofinish_config::config::RescuePolicy;
 use photofinish_history::record::StartReason;
 use photofinish_routing::verdict::{NextStep, is_the_requests_fault, next};
-use photofinish_wire::ApiRequest;
-use photofinish_wire::answer::rescue::{DeliveredAnswer, JoinMethod};
+use photofinish_translation::ApiRequest;
+use photofinish_translation::rescue::{DeliveredAnswer, JoinMethod};
 
 /// Bytes of a request that is replayed by default.
 const REPLAYED_MAX: usize = 256 << 10;

@@ -25,7 +25,8 @@ use crate::relay::{RESCUED, RelayBody, RelayObserver as _, RescuedBody};
 use photofinish_base::clock::Instant;
 use photofinish_config::config::RescuePolicy;
 use photofinish_routing::health::OutcomeReporter;
-use photofinish_wire::{ApiRequest, Dialect};
+use photofinish_translation::ApiRequest;
+use photofinish_wire::Dialect;
 
 /// A race that can begin.
 pub struct PreparedRace {

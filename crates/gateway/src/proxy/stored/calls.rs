@@ -17,9 +17,10 @@ use super::state::StoredState;
 use crate::proxy::lists::models::{json_response, json_text};
 use crate::proxy::refusals::rejection::Rejection;
 use photofinish_base::memory::MemoryFull;
+use photofinish_translation::ApiRequest;
 use photofinish_wire::dialect::behind_version;
 use photofinish_wire::json::{InvalidJson, Json};
-use photofinish_wire::{ApiRequest, PassedCall, Surface};
+use photofinish_wire::{PassedCall, Surface};
 
 /// A call, by its path behind `/v1`.
 pub struct StoredCall {

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use super::kept::{Kept, StateOwner, StoredResponse};
 use super::state::StoredState;
 use photofinish_base::pace::aside;
-use photofinish_wire::ApiRequest;
-use photofinish_wire::dialects::responses::stored::{StoredAnswer, response_in};
-use photofinish_wire::request::state::add;
+use photofinish_dialects::responses::stored::{StoredAnswer, response_in};
+use photofinish_translation::ApiRequest;
+use photofinish_translation::request::state::add;
 
 /// What becomes of one answer.
 pub struct Keeper {

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 use crate::attempt::JobCost;
 use crate::proxy::refusals::rejection::Rejection;
 use photofinish_base::clock::wall_micros;
+use photofinish_dialects::responses::stored::{StoredAnswer, item_id};
+use photofinish_translation::request::state::add;
 use photofinish_wire::client_error::Invalid;
-use photofinish_wire::dialects::responses::stored::{StoredAnswer, item_id};
-use photofinish_wire::request::state::add;
 
 /// The upstream that made something, with the key that it can be found with.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use std::ops::Range;
 use serde_json::Value;
 
 use crate::proxy::refusals::rejection::Rejection;
-use photofinish_wire::dialects::responses::stored::item_id;
-use photofinish_wire::json::{InvalidJson, Json, LISTED_DEPTH_MAX};
+use photofinish_dialects::responses::stored::item_id;
+use photofinish_wire::json::{InvalidJson, Json, SERDE_DEPTH_MAX};
 
 /// Items in a page, unless the client asks for fewer.
 const PAGE: usize = 20;
@@ -30,7 +30,7 @@ pub fn read(items: &[u8], base: &str, first: usize, mut each: impl FnMut(usize, 
 fn whole(item: &str, base: &str, number: usize) -> Result<String, InvalidJson> {
     let (mut kind, mut role, mut id, mut content) = (None, None, None, None);
     let mut has_status = false;
-    Json::nested(item, LISTED_DEPTH_MAX).to_end(|name, json| {
+    Json::nested(item, SERDE_DEPTH_MAX).to_end(|name, json| {
         let value = json.skip()?;
         match name {
             "type" => kind = Some(value),

@@ -14,8 +14,9 @@ use photofinish_base::memory::{Lease, MemoryFull};
 use photofinish_config::config::UpstreamConfig;
 use photofinish_config::keyring::HashedKey;
 use photofinish_routing::health::LiveConfig;
-use photofinish_wire::request::state::{StateUse, add, without_repeated};
-use photofinish_wire::{ApiRequest, Dialect, Surface};
+use photofinish_translation::ApiRequest;
+use photofinish_translation::request::state::{StateUse, add, without_repeated};
+use photofinish_wire::{Dialect, Surface};
 
 /// A request whose earlier answers are found.
 pub struct Recalled {

@@ -11,7 +11,7 @@ use super::table::{BoundedTable, TableLimits};
 use photofinish_base::clock::Instant;
 use photofinish_base::memory::{Lease, Memory};
 use photofinish_config::config::StoredLimits;
-use photofinish_wire::dialects::responses::stored::StoredAnswer;
+use photofinish_dialects::responses::stored::StoredAnswer;
 
 /// Which upstream made what: at most these bytes, some 25,000 ids.
 const OWNERS: TableLimits = TableLimits { kept_for: Duration::from_secs(30 * 86_400), bytes: 16 << 20 };

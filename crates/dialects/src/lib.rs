@@ -1,0 +1,301 @@
+//! Which dialect speaks each surface: the functions of a [`Surface`] and a [`Dialect`], each a call of the
+//! dialect's module. No dialect calls these. To add a dialect, write its module and its lines here.
+
+#[macro_use(members)]
+extern crate photofinish_wire;
+
+pub mod anthropic;
+pub mod bedrock;
+pub mod claude;
+pub mod completions;
+pub mod embeddings;
+pub mod gemini;
+pub mod model_list;
+pub mod ollama;
+pub mod openai;
+pub mod responses;
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use ollama::{OllamaForm, OllamaWriter};
+use photofinish_wire::answer::growing::GrowingAnswer;
+use photofinish_wire::answer::whole;
+use photofinish_wire::client_error::{ErrorShape, Invalid};
+use photofinish_wire::conversation::members::required;
+use photofinish_wire::conversation::signature::RemovedReasoning;
+use photofinish_wire::conversation::{Conversation, InTurn, Losses, ReadPieces, WritePieces, bounds};
+use photofinish_wire::dialect::{AnswerForm, Dialect, Surface};
+use photofinish_wire::quirks::TranslationOptions;
+use photofinish_wire::stream::frame::Frame;
+use photofinish_wire::stream::sse::SseEvent;
+use photofinish_wire::stream::{event_reader, mended};
+
+/// What a surface says and how it is said.
+pub trait SurfaceFormat: Into<Surface> {
+    /// Reads a request for translation.
+    ///
+    /// # Errors
+    /// The problem, in the words of the surface's vendor.
+    fn conversation(self, body: &[u8]) -> Result<Conversation, Invalid> {
+        let surface = self.into();
+        bounds::check(surface, body)?;
+        let read = match surface.dialect() {
+            Dialect::OpenAi | Dialect::Bedrock => openai::conversation(body),
+            Dialect::Responses => responses::conversation(body),
+            Dialect::Anthropic => anthropic::conversation(body),
+            Dialect::Ollama if surface == Surface::OllamaGenerate => ollama::generate(body),
+            Dialect::Ollama => ollama::chat(body),
+            Dialect::Gemini => gemini::conversation(body),
+        };
+        read.map_err(|invalid| bounds::unreadable(surface, body).unwrap_or(invalid))
+    }
+
+    /// A passed-through request without reasoning of earlier turns: without that of other vendors, which would be
+    /// refused, or without any. None: it contained none.
+    fn without_reasoning(self, body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
+        let surface = self.into();
+        match surface {
+            Surface::Chat => openai::without_reasoning(body, taken),
+            Surface::Responses => responses::without_reasoning(body, taken),
+            Surface::Messages | Surface::CountTokens => anthropic::without_reasoning(body, taken),
+            Surface::Gemini => gemini::without_reasoning(body, taken),
+            // Ollama's reasoning has no signatures, and the others have none.
+            _ => None,
+        }
+    }
+
+    /// Checks the top-level members of a passed-through request as its vendor would: required members exist and have
+    /// the right type. `member` returns the JSON text of a member.
+    ///
+    /// # Errors
+    /// The problem, in the words of the surface's vendor.
+    fn check<'a>(self, member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
+        let surface = self.into();
+        match surface {
+            Surface::Chat => openai::check(member),
+            Surface::Completions => completions::check(member),
+            Surface::Embeddings => completions::check_embeddings(member),
+            Surface::Responses => responses::check(member),
+            Surface::Messages => anthropic::check(member, true),
+            Surface::CountTokens => anthropic::check(member, false),
+            Surface::OllamaChat => ollama::check_chat(member),
+            Surface::OllamaGenerate => ollama::check_generate(member),
+            Surface::OllamaEmbed => completions::check_embeddings(member),
+            Surface::OllamaEmbeddings => required("prompt", member).map(drop),
+            Surface::GeminiEmbed => required("content", member).map(drop),
+            Surface::GeminiEmbedBatch => required("requests", member).map(drop),
+            Surface::Gemini => gemini::check(member, false),
+            Surface::GeminiCount => gemini::check(member, true),
+            Surface::Passed(_) if surface.dialect() == Dialect::Responses => responses::check(member),
+            Surface::Passed(call) => call.prompt().map_or(Ok(()), |prompt| required(prompt, member).map(drop)),
+        }
+    }
+
+    /// Writes a translated answer. `model` is used until the upstream names its own; `legacy_functions`: a chat client
+    /// lists `functions`; `compacts`: it is the short form of its conversation; `echo` are members of the request that the answer repeats.
+    fn writer(
+        self,
+        model: &str,
+        include_usage: bool,
+        legacy_functions: bool,
+        compacts: bool,
+        echo: &Arc<Map<String, Value>>,
+    ) -> Box<dyn WritePieces> {
+        let surface = self.into();
+        match surface.dialect() {
+            Dialect::OpenAi | Dialect::Bedrock => {
+                Box::new(openai::OpenAiWriter::new(model, include_usage, legacy_functions))
+            }
+            Dialect::Responses => Box::new(responses::ResponsesWriter::new(model, echo.clone()).compacting(compacts)),
+            Dialect::Anthropic => Box::new(InTurn::new(anthropic::AnthropicWriter::new(model))),
+            Dialect::Ollama => Box::new(InTurn::new(OllamaWriter::new(OllamaForm::of(surface), model))),
+            Dialect::Gemini => Box::new(InTurn::new(gemini::GeminiWriter::new(model))),
+        }
+    }
+
+    /// A whole answer that grows, for a client that did not ask to stream.
+    fn growing(self) -> GrowingAnswer {
+        let surface = self.into();
+        match surface {
+            Surface::Chat => GrowingAnswer::new(openai::ChatWhole::default()),
+            Surface::Completions => GrowingAnswer::new(completions::CompletionWhole),
+            Surface::Responses => GrowingAnswer::new(responses::ResponseWhole),
+            Surface::Messages => GrowingAnswer::new(anthropic::MessageWhole),
+            Surface::OllamaChat | Surface::OllamaGenerate => GrowingAnswer::new(ollama::OllamaWhole),
+            Surface::Gemini => GrowingAnswer::new(gemini::GeminiWhole),
+            // It is one event.
+            _ => GrowingAnswer::default(),
+        }
+    }
+
+    /// An event of this surface that cannot be read, as valid JSON, if only its encoding or its numbers are wrong.
+    fn mended(self, event: &SseEvent) -> Option<SseEvent> {
+        let surface = self.into();
+        mended::mended(surface.framing(), event)
+    }
+
+    /// An error in this surface's shape.
+    fn error(self, error: &ErrorShape<'_>) -> Value {
+        let surface = self.into();
+        match surface.dialect() {
+            Dialect::Anthropic => anthropic::error(error),
+            Dialect::Ollama => ollama::error(error),
+            Dialect::Gemini => gemini::error(error),
+            _ => openai::error(error),
+        }
+    }
+
+    /// The event that ends a broken stream.
+    fn error_event(self, error: &ErrorShape<'_>) -> Bytes {
+        let surface = self.into();
+        let shape = surface.error(error);
+        match surface.dialect() {
+            Dialect::OpenAi | Dialect::Bedrock | Dialect::Gemini => format!("data: {shape}\n\n").into(),
+            Dialect::Responses => responses::error_event(error),
+            Dialect::Anthropic => format!("event: error\ndata: {shape}\n\n").into(),
+            Dialect::Ollama => format!("{shape}\n").into(),
+        }
+    }
+
+    /// The event that ends a stream with an upstream's own error, from its status and its body in the surface's shape.
+    fn error_event_of(self, status: u16, body: &[u8]) -> Bytes {
+        let surface = self.into();
+        let said: Value = serde_json::from_slice(body).unwrap_or_default();
+        let error = &said["error"];
+        match surface.dialect() {
+            Dialect::OpenAi | Dialect::Gemini if error.is_object() => return Bytes::from(format!("data: {said}\n\n")),
+            Dialect::Anthropic if error.is_object() => return Bytes::from(format!("event: error\ndata: {said}\n\n")),
+            Dialect::Ollama if error.is_string() => return Bytes::from(format!("{said}\n")),
+            _ => {}
+        }
+        let member = |name: &str| error[name].as_str();
+        let unread = format!("the upstream answered {status}");
+        surface.error_event(&ErrorShape {
+            status,
+            kind: member("type").unwrap_or("invalid_request_error"),
+            code: member("code").or(member("type")).unwrap_or("bad_request"),
+            message: member("message").unwrap_or(&unread),
+            param: member("param"),
+            attempts: None,
+        })
+    }
+
+    /// Whether the surface's official client treats this event as an error.
+    fn sees_error(self, event: &SseEvent) -> bool {
+        let surface = self.into();
+        match surface.dialect() {
+            Dialect::Anthropic => anthropic::is_error_event(event),
+            Dialect::Responses => responses::is_error_event(event),
+            Dialect::Ollama => ollama::is_error_line(event),
+            _ => openai::is_error_event(event),
+        }
+    }
+}
+
+impl SurfaceFormat for Surface {}
+
+/// How requests and answers of a dialect are read and written.
+pub trait DialectFormat: Into<Dialect> {
+    /// The content of one event. This decides what counts as payload (the rules: `docs/measurement.md`).
+    fn read(self, surface: Surface, event: &SseEvent) -> Frame<'_> {
+        let dialect = self.into();
+        match dialect {
+            _ if let Surface::Passed(call) = surface => whole::read_passed(event, call),
+            _ if !surface.streams() => whole::read(event),
+            Dialect::OpenAi => openai::read(event),
+            Dialect::Responses => responses::read(event),
+            Dialect::Anthropic => anthropic::read(event),
+            Dialect::Gemini => gemini::read(event),
+            Dialect::Bedrock => bedrock::read(event),
+            Dialect::Ollama => ollama::read(event),
+        }
+    }
+
+    /// Turns a whole answer into the bytes of a stream. None if the body is not an answer.
+    fn events_of_whole(self, surface: Surface, body: &[u8]) -> Option<Bytes> {
+        let dialect = self.into();
+        match dialect {
+            _ if !surface.streams() => None,
+            Dialect::OpenAi => openai::events_of_whole(body),
+            Dialect::Responses => responses::events_of_whole(body),
+            Dialect::Anthropic => anthropic::events_of_whole(body),
+            Dialect::Gemini => gemini::events_of_whole(body),
+            Dialect::Bedrock => bedrock::events_of_whole(body),
+            Dialect::Ollama => ollama::events_of_whole(body),
+        }
+    }
+
+    /// The name of another dialect that this body is written in, if it is not of this one.
+    fn of_another(self, body: &[u8]) -> Option<&'static str> {
+        let dialect = self.into();
+        let body = std::str::from_utf8(body).ok()?;
+        event_reader::name(dialect, body.trim_start_matches('\u{feff}'))
+    }
+
+    /// Reads a stream for translation.
+    fn reader(self) -> Box<dyn ReadPieces> {
+        let dialect = self.into();
+        match dialect {
+            Dialect::OpenAi => Box::new(openai::OpenAiReader::default()),
+            Dialect::Responses => Box::new(responses::ResponsesReader::default()),
+            Dialect::Anthropic => Box::new(anthropic::AnthropicReader::default()),
+            Dialect::Gemini => Box::new(gemini::GeminiReader::default()),
+            Dialect::Bedrock => Box::new(bedrock::BedrockReader::default()),
+            Dialect::Ollama => Box::new(ollama::OllamaReader::default()),
+        }
+    }
+
+    /// Writes a conversation as a request. `model`, `stream` and `stream_options` are set later where the body has
+    /// them. Reports to `losses` what cannot be written, except what was already lost in reading the conversation.
+    fn request(self, conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
+        let dialect = self.into();
+        match dialect {
+            Dialect::OpenAi => openai::request(conversation, options, losses),
+            Dialect::Responses => responses::request(conversation, options, losses),
+            Dialect::Anthropic => anthropic::request(conversation, options, losses),
+            Dialect::Gemini => gemini::request(conversation, options, losses),
+            Dialect::Bedrock => bedrock::request(conversation, options, losses),
+            Dialect::Ollama => ollama::request(conversation, options, losses),
+        }
+    }
+
+    /// Whether its tools may take free text instead of JSON.
+    fn has_custom_tools(self, options: &TranslationOptions) -> bool {
+        let dialect = self.into();
+        match dialect {
+            Dialect::Responses => true,
+            // Only OpenAI itself. Other servers of this dialect know only functions.
+            Dialect::OpenAi => options.quirks.max_completion_tokens,
+            Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => false,
+        }
+    }
+
+    /// The path of a request for a model, appended to the base URL. May have a query.
+    fn path(self, surface: Surface, model: &str, form: AnswerForm) -> Cow<'static, str> {
+        let dialect = self.into();
+        let streams = form != AnswerForm::Plain;
+        match (dialect, surface) {
+            _ if surface.embeds() => embeddings::path(dialect, surface, model).into(),
+            (Dialect::OpenAi, Surface::Completions) => "/completions".into(),
+            (Dialect::OpenAi | Dialect::Responses, Surface::Passed(call)) => call.upstream_path().into(),
+            (Dialect::OpenAi, _) => "/chat/completions".into(),
+            (Dialect::Responses, _) => "/responses".into(),
+            (Dialect::Anthropic, Surface::CountTokens) => "/messages/count_tokens".into(),
+            (Dialect::Anthropic, _) => "/messages".into(),
+            (Dialect::Gemini, Surface::GeminiCount) => gemini::counting_path(model).into(),
+            (Dialect::Gemini, _) => gemini::path(model, streams).into(),
+            (Dialect::Bedrock, _) => bedrock::path(model, streams).into(),
+            (Dialect::Ollama, Surface::OllamaGenerate) => "/api/generate".into(),
+            (Dialect::Ollama, _) => "/api/chat".into(),
+        }
+    }
+}
+
+impl DialectFormat for Dialect {}
