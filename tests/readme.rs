@@ -10,7 +10,7 @@ use std::process::Command;
 use photofinish_base::telemetry::LOG_VARIABLE;
 use photofinish_config::config::{Config, Policy, Server, Simulation, catalogue, parse};
 use photofinish_config::offerings::{ModelCatalogue, Offering};
-use photofinish_history::reason::DecisionReason;
+use photofinish_facts::reason::DecisionReason;
 
 const ARCHITECTURE: &str = include_str!("../docs/architecture.md");
 const CONFIG: &str = include_str!("../config.toml");

@@ -183,7 +183,7 @@ fn furthest(exact: &Stats, rolled: &Stats) -> f64 {
     let mut most: f64 = 0.0;
     for (exact, rolled) in exact.groups.iter().zip(&rolled.groups) {
         let reached =
-            |quantile: Option<photofinish_history::estimate::survival::Estimate>| quantile.and_then(|at| at.reached());
+            |quantile: Option<photofinish_facts::estimate::survival::Estimate>| quantile.and_then(|at| at.reached());
         let ttft = exact.ttft.at.into_iter().zip(rolled.ttft.at);
         let ttft = ttft.filter_map(|(a, b)| Some((reached(a)? as f64, reached(b)? as f64)));
         let tok_s = exact.tok_s.into_iter().zip(rolled.tok_s).filter_map(|(a, b)| Some((a?, b?)));

@@ -1,7 +1,7 @@
 //! An invented history: races of three among twelve upstreams, with times of known distribution, busy and quiet hours,
 //! audits, looks and failures. Seeded.
 
-use photofinish_history::record::{
+use photofinish_facts::record::{
     AttemptOutcome, AttemptRecord, CensorCause, RaceOutcome, RaceRecord, StartReason, TokenSource,
 };
 use photofinish_history::store::Record;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::RaceSettings;
-use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
-use photofinish_history::record::{AttemptOutcome, RaceOutcome, RaceSource};
+use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
+use photofinish_facts::record::{AttemptOutcome, RaceOutcome, RaceSource};
 use photofinish_lab::rehearse::{AttemptEnd, PlayedAttempt, PlayedRace, Rehearsal};
 use photofinish_routing::learning::{Learning, RequestMemory};
 use photofinish_routing::verdict::slows_hedging;

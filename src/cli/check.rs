@@ -16,7 +16,7 @@ use super::text::{ShadedRow, YELLOW, brief_bytes, write_folded, write_section, w
 use photofinish_base::clock::{Instant, micros, wall_micros};
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{Config, Keys, Permit, Provider, Simulation, Token, User, today, units};
-use photofinish_history::record::AttemptOutcome;
+use photofinish_facts::record::AttemptOutcome;
 use photofinish_history::store::{RecordedFilter, StoreReader};
 use photofinish_routing::health::{Refusals, RefusedKind, RequestFeatures};
 use photofinish_routing::quality::Quality;

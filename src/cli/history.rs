@@ -14,7 +14,7 @@ use super::screen::ScreenSettings;
 use super::stats::notes::write_nothing;
 use super::text::{write_folded, write_paragraphs};
 use photofinish_base::clock::wall_micros;
-use photofinish_history::estimate::class::Concurrency;
+use photofinish_facts::estimate::class::Concurrency;
 use photofinish_history::report::members::{write_json, write_rows};
 use photofinish_history::report::question::RaceWindow;
 use photofinish_history::report::series::{self, Metric, PointPlace, SeriesDimension, SeriesQuestion, SeriesReport};

@@ -66,7 +66,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use photofinish_history::record::{IncidentRecord, sample};
+    use photofinish_facts::record::{IncidentRecord, sample};
     use photofinish_history::store::{Record, Store};
 
     #[derive(clap::Parser)]

@@ -14,7 +14,7 @@ use super::text::{counted, write_columns, write_folded};
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::units::within;
 use photofinish_config::config::{Config, ProbeWorkload, UpstreamConfig, nearest};
-use photofinish_history::estimate::cost::Cost;
+use photofinish_facts::estimate::cost::Cost;
 use photofinish_history::metrics::ProbeOutcome;
 use photofinish_lab::bench::{LoadClient, RowFeed};
 use photofinish_lab::probe::{ProbeCaps, ProbeEstimate, ProbeResult, ProbeSchedule, Prober, jobs, probed, seed};

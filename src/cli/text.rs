@@ -10,7 +10,7 @@ use ratatui_core::text::Span;
 
 use super::screen::{PIPED, ScreenSettings};
 pub use photofinish_base::printable::printable as clean;
-use photofinish_history::estimate::survival::is_firm;
+use photofinish_facts::estimate::survival::is_firm;
 
 pub const GREEN: &str = "\x1b[32m";
 pub const YELLOW: &str = "\x1b[33m";

@@ -18,7 +18,7 @@ use super::text::{counted, write_folded};
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::units::{format_duration, within};
 use photofinish_config::config::{Config, ModelConfig, RaceSettings, UpstreamConfig, nearest};
-use photofinish_history::estimate::cost::Cost;
+use photofinish_facts::estimate::cost::Cost;
 use photofinish_history::store::{Store, VerdictRow};
 use photofinish_lab::bench::{LoadClient, RowFeed};
 use photofinish_lab::verify::{

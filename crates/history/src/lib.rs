@@ -1,11 +1,7 @@
-//! What is recorded: the rows of races, their bills, the database, the estimates made from them, metrics, and questions to the
-//! history. Not for decisions.
+//! What is kept of races: the database, the recorder that fills it, metrics, and questions to the history. Not for decisions, nor for
+//! what a row says: see `photofinish_facts`.
 
-pub mod bill;
-pub mod estimate;
 pub mod metrics;
-pub mod reason;
-pub mod record;
 pub mod recorder;
 pub mod report;
 pub mod store;

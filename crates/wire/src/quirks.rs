@@ -15,6 +15,7 @@ use serde::Deserialize;
 use crate::conversation::{Losses, Reasoning, ToolChoice};
 use crate::dialect::Dialect;
 
+pub use crate::conversation::call_ids::CallIdForm;
 pub use changes::RequestChanges;
 pub use thinking_levels::ThinkingLevels;
 pub use turns::{fit_turns, limit_marks, think_before_calls};
@@ -202,17 +203,6 @@ forms! {
         Loop = "loop",
         /// Wanted with every turn that called a tool.
         Wanted = "wanted",
-    }
-}
-
-forms! {
-    /// The form of ids.
-    CallIdForm {
-        Any = "any",
-        /// Letters, digits, `_` and `-`, 40 at most.
-        Forty = "forty",
-        /// Exactly nine letters and digits.
-        Nine = "nine",
     }
 }
 

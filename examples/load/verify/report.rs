@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::ensure;
-use photofinish_history::record::{
+use photofinish_facts::record::{
     AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource, StartReason, TokenSource,
 };
 use photofinish_history::store::{Record, Store};

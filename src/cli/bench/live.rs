@@ -167,7 +167,7 @@ mod tests {
     use std::sync::{Mutex, MutexGuard};
 
     use super::*;
-    use photofinish_history::estimate::cost::{Cost, CostSum};
+    use photofinish_facts::estimate::cost::{Cost, CostSum};
     use photofinish_lab::bench::trust::ClientLoad;
 
     fn progress(ended: &Mutex<Vec<MeasuredRequest>>) -> Progress<'_> {

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use super::plan::{BenchPlan, Levels};
 use super::target::BenchTargets;
 use photofinish_base::clock::wall_micros;
-use photofinish_history::estimate::cost::Cost;
-use photofinish_history::record::{RunKind, RunRecord};
+use photofinish_facts::estimate::cost::Cost;
+use photofinish_facts::record::{RunKind, RunRecord};
 use photofinish_lab::bench::prompt::SessionSource;
 use photofinish_lab::bench::result::{RESULT_VERSION, RunResult};
 

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use crate::cli::screen::PIPED;
     use crate::cli::text::joined;
-    use photofinish_history::record::sample;
+    use photofinish_facts::record::sample;
     use photofinish_history::store::{Record, Store};
 
     fn rendered(path: &Path, retention: Retention) -> (bool, String) {

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use photofinish_base::clock::wall_micros;
-use photofinish_history::record::table::Table;
-use photofinish_history::record::{AttemptRecord, RaceRecord};
+use photofinish_facts::record::table::Table;
+use photofinish_facts::record::{AttemptRecord, RaceRecord};
 use photofinish_history::report::members::{write_names, write_row};
 use photofinish_history::report::question::RaceWindow;
 use photofinish_history::store::StoreReader;

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::cli::screen::PIPED;
-use photofinish_history::record::table::Table as _;
-use photofinish_history::record::{AttemptRecord, RaceRecord, sample};
+use photofinish_facts::record::table::Table as _;
+use photofinish_facts::record::{AttemptRecord, RaceRecord, sample};
 use photofinish_history::store::{Record, Store};
 
 #[derive(clap::Parser)]
@@ -162,7 +162,7 @@ async fn programs_get_one_point_a_line() {
 #[tokio::test]
 async fn programs_are_told_of_what_is_left_out_elsewhere() {
     let attempt = |n: i64| {
-        let won = photofinish_history::record::AttemptRecord { provider: format!("p{n:02}"), ..sample::won(n) };
+        let won = photofinish_facts::record::AttemptRecord { provider: format!("p{n:02}"), ..sample::won(n) };
         [Record::Race(Box::new(sample::race(n))), Record::Attempt(Box::new(won))]
     };
     let (_directory, path, _store) = store_with((0..64).flat_map(attempt).collect()).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use photofinish_history::record::{AttemptOutcome, AttemptRecord, StartReason};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, StartReason};
 use photofinish_history::recorder::{AttemptStep, RaceObserver};
 use photofinish_history::store::Record;
 

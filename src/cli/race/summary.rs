@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use super::board::{DrawnState, how, upstream_of};
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{clean, mark, millis, or_dash, write_paragraph};
-use photofinish_history::estimate::cost::{Cost, CostSum};
-use photofinish_history::estimate::facts::{self, MeasuredAttempt, RequestRow};
-use photofinish_history::estimate::speed::Decoding;
-use photofinish_history::estimate::summary::Summary;
-use photofinish_history::estimate::survival::{Estimate, Survival};
-use photofinish_history::record::table::Subset as _;
-use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
+use photofinish_facts::estimate::cost::{Cost, CostSum};
+use photofinish_facts::estimate::facts::{self, MeasuredAttempt, RequestRow};
+use photofinish_facts::estimate::speed::Decoding;
+use photofinish_facts::estimate::summary::Summary;
+use photofinish_facts::estimate::survival::{Estimate, Survival};
+use photofinish_facts::record::table::Subset as _;
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
 use photofinish_history::report::races::timeline;
 use photofinish_history::store::Record;
 
@@ -228,7 +228,7 @@ mod tests;
 #[cfg(test)]
 mod finished_tests {
     use super::*;
-    use photofinish_history::record::sample;
+    use photofinish_facts::record::sample;
 
     #[test]
     fn a_race_is_done_with_its_attempts_in_order() {

@@ -5,7 +5,7 @@ use std::io;
 
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::clean;
-use photofinish_history::estimate::cost::Cost;
+use photofinish_facts::estimate::cost::Cost;
 use photofinish_lab::replay::{
     FIGURES, Interval, PastCounts, PlayedHistory, ReplayFigure, ReplayFigures, ReplayRow, UpstreamModel,
 };

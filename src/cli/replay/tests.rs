@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::cli::text::joined;
 use photofinish_config::config;
-use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceRecord, StartReason, sample};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, StartReason, sample};
 use photofinish_history::store::{Record, Store};
 use photofinish_lab::replay::PastRequests;
 

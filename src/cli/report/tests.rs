@@ -9,9 +9,9 @@ use super::*;
 use crate::cli::text::columns;
 use photofinish_base::clock::{DAY_US, HOUR_US};
 use photofinish_config::config;
-use photofinish_history::estimate::cost::Cost;
-use photofinish_history::estimate::interval::insufficient_for_p99;
-use photofinish_history::record::{AttemptRecord, RaceRecord, RaceSource, RunKind, RunRecord, sample};
+use photofinish_facts::estimate::cost::Cost;
+use photofinish_facts::estimate::interval::insufficient_for_p99;
+use photofinish_facts::record::{AttemptRecord, RaceRecord, RaceSource, RunKind, RunRecord, sample};
 use photofinish_history::report::probes::{
     HourMedian, LoadLevel, MeasuredLoad, PingedUpstream, ProbeReport, ProbedFigure, ProbedUpstream, StepMedian,
 };

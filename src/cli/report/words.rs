@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::judged::JudgedCalls;
 use super::page::{ChartLine, LINES_MAX, PageBlock, PageChart};
 use crate::cli::text::{counted, mark, or_dash};
-use photofinish_history::estimate::cost::Cost;
+use photofinish_facts::estimate::cost::Cost;
 use photofinish_history::report::probes::{LoadLevel, MeasuredLoad, ProbeReport, ProbedFigure, ProbedUpstream};
 use photofinish_history::report::verdicts::{HostVerdicts, age};
 use photofinish_history::store::VerdictRow;

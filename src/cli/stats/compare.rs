@@ -6,8 +6,8 @@ use std::io;
 
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{counted, or_dash, write_paragraph as paragraph};
-use photofinish_history::estimate::cost::Cost;
-use photofinish_history::estimate::interval::RankedQuantile;
+use photofinish_facts::estimate::cost::Cost;
+use photofinish_facts::estimate::interval::RankedQuantile;
 use photofinish_history::report::compare::{
     Comparison, GainVerdict, LOOKS_WANTED, ModelComparison, UpstreamComparison,
 };

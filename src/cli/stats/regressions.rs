@@ -5,7 +5,7 @@
 use std::io;
 
 use crate::cli::text::write_paragraph as paragraph;
-use photofinish_history::estimate::regression::{Finding, Thresholds};
+use photofinish_facts::estimate::regression::{Finding, Thresholds};
 use photofinish_history::report::incidents::{name, words};
 use photofinish_history::report::question::time;
 use photofinish_history::report::regressions::{Regression, Regressions, RegressionsQuestion, TooFew};

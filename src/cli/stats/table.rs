@@ -4,7 +4,7 @@
 
 use crate::cli::sheet::Sheet;
 use crate::cli::text::{clean, mark, millis, or_dash};
-use photofinish_history::estimate::survival::Estimate;
+use photofinish_facts::estimate::survival::Estimate;
 use photofinish_history::report::dimension::Dimension;
 use photofinish_history::report::figures::{ColumnUse, FIGURES, FigureCell, FigureColumn, GroupFigures, column};
 

@@ -13,7 +13,7 @@ use super::*;
 use crate::cli::screen::PIPED;
 use crate::cli::text::joined;
 use photofinish_config::config::parse;
-use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, sample};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, sample};
 use photofinish_history::store::{Record, Roller, RollupStep, Store};
 
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {

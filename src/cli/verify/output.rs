@@ -9,7 +9,7 @@ use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{RED, write_columns, write_folded, write_shaded};
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::HostFact;
-use photofinish_history::estimate::cost::Cost;
+use photofinish_facts::estimate::cost::Cost;
 use photofinish_history::report::verdicts::{age, members};
 use photofinish_history::store::{StoreReader, VerdictRow};
 use photofinish_lab::verify::Verification;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, StartReason, TokenSource};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, StartReason, TokenSource};
 use photofinish_history::store::Record;
 use serde_json::json;
 

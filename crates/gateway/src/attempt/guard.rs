@@ -15,10 +15,10 @@ use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_base::telemetry::LogContext;
 use photofinish_config::config::{FirstToken, Provider, Timeouts, UpstreamConfig};
-use photofinish_history::bill::BillBounds;
-use photofinish_history::estimate::speed::Decoding;
-use photofinish_history::record::table::Subset as _;
-use photofinish_history::record::{AttemptOutcome, AttemptRecord, CensorCause, StartReason};
+use photofinish_facts::bill::BillBounds;
+use photofinish_facts::estimate::speed::Decoding;
+use photofinish_facts::record::table::Subset as _;
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, CensorCause, StartReason};
 use photofinish_history::recorder::{AttemptStep, Recorder};
 use photofinish_routing::learning::{AttemptObserver, ObservedEnd};
 use photofinish_routing::limits::{AttemptReservation, KnownCost};
@@ -457,7 +457,7 @@ pub fn ending(record: &AttemptRecord, choices: Option<i64>) -> ObservedEnd {
 #[cfg(test)]
 mod observation_tests {
     use super::*;
-    use photofinish_history::record::sample;
+    use photofinish_facts::record::sample;
 
     #[test]
     fn what_was_cut_is_a_wait_and_no_failure() {

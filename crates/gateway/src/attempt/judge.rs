@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use photofinish_base::clock::wall_micros;
 use photofinish_base::memory::{Lease, Memory};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_history::record::AttemptRecord;
+use photofinish_facts::record::AttemptRecord;
 use photofinish_routing::learning::{Learning, Recent};
 use photofinish_routing::quality::JudgedAnswer;
 use photofinish_translation::ApiRequest;

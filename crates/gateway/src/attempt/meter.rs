@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::answer_length::{AnswerLength, LengthBound};
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::keyring::{HashedKey, scrubbed};
-use photofinish_history::record::{AttemptRecord, TokenSource};
+use photofinish_facts::record::{AttemptRecord, TokenSource};
 use photofinish_routing::limits::AttemptCost;
 use photofinish_wire::stream::frame::{Chunk, Payload};
 use photofinish_wire::stream::service_tier::ServiceTier;

@@ -15,7 +15,7 @@ use photofinish_base::telemetry::LogContext;
 use photofinish_config::config::{FirstToken, Provider, ProviderDialect, Timeouts, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
 use photofinish_config::offerings::ModelCatalogue;
-use photofinish_history::bill::PerByte;
+use photofinish_facts::bill::PerByte;
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::learning::AttemptObserver;
 use photofinish_translation::RequestTranslation;

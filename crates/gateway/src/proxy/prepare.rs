@@ -26,7 +26,7 @@ use super::stored::calls::UpstreamCall;
 use super::stored::recall::{Holders, Recalled, recall, recalled_bytes};
 use crate::race::Race;
 use photofinish_config::config::User;
-use photofinish_history::record::{LeftOutReason, RequestOrigin};
+use photofinish_facts::record::{LeftOutReason, RequestOrigin};
 use photofinish_routing::health::{CallerId, LiveConfig};
 use photofinish_routing::limits::LimitLevels;
 use photofinish_translation::ApiRequest;

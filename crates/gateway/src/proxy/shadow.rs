@@ -14,7 +14,7 @@ use super::run::race_guard::RaceGuard;
 use super::run::running::PreparedRace;
 use crate::attempt::InFlightGuard;
 use photofinish_config::config::{Limits, UpstreamConfig};
-use photofinish_history::record::{RaceSource, RequestOrigin};
+use photofinish_facts::record::{RaceSource, RequestOrigin};
 use photofinish_routing::health::LiveConfig;
 use photofinish_wire::PathCall;
 

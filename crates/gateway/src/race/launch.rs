@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::Failure;
-use photofinish_history::record::StartReason;
+use photofinish_facts::record::StartReason;
 use photofinish_routing::policy::plan::{PlannedStart, Replan};
 
 /// A started attempt. It is ready at its first token, or, if the launcher makes such attempts, with its whole answer.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
-use photofinish_history::record::StartReason;
+use photofinish_facts::record::StartReason;
 use photofinish_routing::policy::plan::{PlannedStart, RacePlan, StartRule};
 use photofinish_routing::verdict::{NextStep, next};
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::series::NamedSeries;
 use super::text::MetricsText;
-use crate::estimate::cost::{Cost, CostSum};
+use photofinish_facts::estimate::cost::{Cost, CostSum};
 
 /// One series of a sum: name, help, and what a sample of it is; none where no price is known.
 type BoundSeries = (&'static str, &'static str, fn(&CostSum) -> Option<f64>);

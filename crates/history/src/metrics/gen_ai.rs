@@ -10,8 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use super::histogram::{self, MetricHistogram, micros};
 use super::series::NamedSeries;
 use super::text::MetricsText;
-use crate::record::{AttemptOutcome, AttemptRecord};
 use photofinish_base::failure::FailureKind;
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord};
 
 /// The figures of one upstream.
 #[derive(Debug)]

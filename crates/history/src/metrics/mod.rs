@@ -19,17 +19,19 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use crate::estimate::cost::{Cost, CostSum};
-use crate::estimate::facts;
-use crate::estimate::regression::TestedFigure;
-use crate::estimate::speed::Decoding;
-use crate::record::table::Subset as _;
-use crate::record::{AttemptOutcome, AttemptRecord, IncidentKind, LeftOutReason, RaceOutcome, RaceRecord, StartReason};
 use costs::{BOUNDS, ModelCosts};
 use gen_ai::GenAi;
 use histogram::{MetricHistogram, micros};
 use photofinish_config::config::Config;
 use photofinish_config::config::names::names;
+use photofinish_facts::estimate::cost::{Cost, CostSum};
+use photofinish_facts::estimate::facts;
+use photofinish_facts::estimate::regression::TestedFigure;
+use photofinish_facts::estimate::speed::Decoding;
+use photofinish_facts::record::table::Subset as _;
+use photofinish_facts::record::{
+    AttemptOutcome, AttemptRecord, IncidentKind, LeftOutReason, RaceOutcome, RaceRecord, StartReason,
+};
 use series::NamedSeries;
 pub use text::{MetricsFormat, MetricsText};
 

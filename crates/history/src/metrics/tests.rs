@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::*;
-use crate::record::{StartReason, sample};
 use photofinish_config::config::parse;
+use photofinish_facts::record::{StartReason, sample};
 
 fn config(models: &str) -> Config {
     parse(&format!("providers.groq.base_url = \"http://h/v1\"\n{models}"), Path::new("x"), &|_| None).unwrap()

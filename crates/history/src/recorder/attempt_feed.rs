@@ -5,12 +5,12 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::estimate::facts::{MeasuredAttempt, RequestRow, of_race};
-use crate::estimate::incident::usual::IncidentAttempt;
-use crate::record::RaceSource;
-use crate::record::recorded::Recorded;
-use crate::record::table::Subset as _;
 use crate::store::Record;
+use photofinish_facts::estimate::facts::{MeasuredAttempt, RequestRow, of_race};
+use photofinish_facts::estimate::incident::usual::IncidentAttempt;
+use photofinish_facts::record::RaceSource;
+use photofinish_facts::record::recorded::Recorded;
+use photofinish_facts::record::table::Subset as _;
 
 /// Attempts that wait to be taken; further ones are left out. They are taken several times a minute.
 const WAITING_MAX: usize = 100_000;
@@ -83,7 +83,7 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{RaceRecord, sample};
+    use photofinish_facts::record::{RaceRecord, sample};
 
     #[test]
     fn attempts_of_clients_are_handed_on() {

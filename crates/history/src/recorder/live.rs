@@ -16,8 +16,8 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
 use super::race_rows::AttemptStep;
-use crate::record::{AttemptRecord, RaceRecord};
 use photofinish_base::clock::Instant;
+use photofinish_facts::record::{AttemptRecord, RaceRecord};
 
 /// Watchers at the same time; a further one is refused.
 pub const WATCHERS_MAX: usize = 32;
@@ -272,7 +272,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::record::sample;
+    use photofinish_facts::record::sample;
 
     fn events(batch: &Bytes) -> Vec<Value> {
         let text = std::str::from_utf8(batch).unwrap();

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::state::{LogThrottle, QUIET};
 use super::*;
-use crate::record::sample;
+use photofinish_facts::record::sample;
 
 const LONG: Duration = Duration::from_secs(60);
 

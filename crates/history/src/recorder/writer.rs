@@ -15,11 +15,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::state::{Condition, LogThrottle, StoreState};
 use super::suspicion::{DamageStep, Suspicion, Witness};
-use crate::record::invariants;
 use crate::store::{
     FileFinding, MoveError, ReadBack, Record, Spill, Store, Symptom, Taken, WriteError, set_aside_files,
 };
 use photofinish_base::shutdown::Shutdown;
+use photofinish_facts::record::invariants;
 
 /// Records in one transaction. The last race of a batch may exceed it, so that the race stays whole.
 const BATCH_MAX: usize = 1_000;
@@ -649,7 +649,7 @@ impl Unproven {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::sample;
+    use photofinish_facts::record::sample;
 
     fn batch(rows: usize) -> Arc<Vec<Record>> {
         Arc::new(vec![Record::Race(Box::new(sample::race(0))); rows])

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use super::members::members;
 use super::question::RaceWindow;
-use crate::estimate::interval::{RankedQuantile, weighted_quantile};
 use crate::store::{AttemptFilter, ClientRow, LookRow, LookSeen, ReadError, StoreReader};
 use photofinish_config::config::names::names;
 use photofinish_config::config::{Config, Price, TokenCounts};
+use photofinish_facts::estimate::interval::{RankedQuantile, weighted_quantile};
 
 /// The quantiles that are compared.
 const QUANTILES: [f64; 2] = [0.5, 0.95];

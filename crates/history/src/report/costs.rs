@@ -12,16 +12,16 @@ use serde_json::{Map, Value, json};
 use super::members::{MemberField, members, text};
 use super::question::{RaceWindow, choice};
 use super::spent::{self, CancelledCosts, GatherCosts};
-use crate::estimate::ShortBytes;
-use crate::estimate::cost::CostSum;
-use crate::estimate::facts::{AttemptFacts, RequestFacts};
-use crate::estimate::racing::{RACING, RacingKind};
-use crate::estimate::summary::Summary;
-use crate::record::RaceSource;
 use crate::store::{AttemptFilter, Gather, ReadError, RollupCell, Selection, SourceFilter, StoreReader};
 use photofinish_base::clock::DAY_US;
 use photofinish_config::config::Config;
 use photofinish_config::config::names::names;
+use photofinish_facts::estimate::ShortBytes;
+use photofinish_facts::estimate::cost::CostSum;
+use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
+use photofinish_facts::estimate::racing::{RACING, RacingKind};
+use photofinish_facts::estimate::summary::Summary;
+use photofinish_facts::record::RaceSource;
 
 /// Groups of one answer, those with most attempts.
 pub const GROUPS_MAX: usize = 500;

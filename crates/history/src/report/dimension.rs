@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::estimate::class::{Concurrency, Input};
 use photofinish_config::config::names::names;
+use photofinish_facts::estimate::class::{Concurrency, Input};
 
 names! {
     /// A name that `by` takes.

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::dimension::NameIndex;
 use super::members::members;
 use super::question::RaceWindow;
-use crate::estimate::ShortBytes;
-use crate::estimate::curve::{CurvePoint, curve, of_events_alone};
-use crate::estimate::facts::{AttemptFacts, RequestFacts};
-use crate::estimate::spread::Times;
-use crate::estimate::summary::absorb_ttft;
 use crate::store::{Gather, ReadError, RollupCell, Selection, StoreReader};
+use photofinish_facts::estimate::ShortBytes;
+use photofinish_facts::estimate::curve::{CurvePoint, curve, of_events_alone};
+use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
+use photofinish_facts::estimate::spread::Times;
+use photofinish_facts::estimate::summary::absorb_ttft;
 
 /// Points of one curve.
 pub const POINTS_MAX: usize = 256;

@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 use self::FigureCell::{Cost, Count, Mostly, Part, PerSecond, Share, ShareWithin};
 use super::dimension::{Dimension, GroupValue};
 use super::members::{MemberField, MemberKind, field, integer, text};
-use crate::estimate::class::Input;
-use crate::estimate::cost::CostSum;
-use crate::estimate::goodput::SloTargets;
-use crate::estimate::spread::Times;
-use crate::estimate::summary::Summary;
-use crate::estimate::survival::{Estimate, Survival};
-use crate::record::AttemptOutcome;
 use photofinish_base::failure::FailureKind;
+use photofinish_facts::estimate::class::Input;
+use photofinish_facts::estimate::cost::CostSum;
+use photofinish_facts::estimate::goodput::SloTargets;
+use photofinish_facts::estimate::spread::Times;
+use photofinish_facts::estimate::summary::Summary;
+use photofinish_facts::estimate::survival::{Estimate, Survival};
+use photofinish_facts::record::AttemptOutcome;
 
 /// The quantiles of TTFT, and of the time to the whole plain answer.
 const TTFT_SHARES: [f64; 3] = [0.50, 0.95, 0.99];
@@ -243,7 +243,7 @@ pub enum FigureCell {
     Mostly(Option<(&'static str, f64)>),
 }
 
-/// What decides whether a quantile may be printed without a mark: see [`is_firm`](crate::estimate::survival::is_firm).
+/// What decides whether a quantile may be printed without a mark: see [`is_firm`](photofinish_facts::estimate::survival::is_firm).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Firmness {
     /// Number of equal weights with the same information.

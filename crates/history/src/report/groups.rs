@@ -8,14 +8,14 @@ use std::time::Duration;
 use super::dimension::{Dimension, GroupValue, NameIndex, StrataDimension};
 use super::figures::{GatheredGroup, GroupFigures};
 use super::spent::{CancelledCosts, GatherCosts};
-use crate::estimate::ShortBytes;
-use crate::estimate::class::{Concurrency, Input};
-use crate::estimate::facts::{AttemptFacts, RequestFacts};
-use crate::estimate::goodput::{self, HoursWindow, SloTargets};
-use crate::estimate::spread::Times;
-use crate::estimate::summary::{Summary, absorb_ttft};
 use crate::store::{Gather, RollupCell};
 use photofinish_base::clock::micros;
+use photofinish_facts::estimate::ShortBytes;
+use photofinish_facts::estimate::class::{Concurrency, Input};
+use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
+use photofinish_facts::estimate::goodput::{self, HoursWindow, SloTargets};
+use photofinish_facts::estimate::spread::Times;
+use photofinish_facts::estimate::summary::{Summary, absorb_ttft};
 
 /// How attempts are grouped.
 #[derive(Clone, Debug)]

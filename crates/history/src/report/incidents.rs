@@ -9,15 +9,15 @@ use serde_json::{Map, Value, json};
 
 use super::members::{MemberField, text};
 use super::question::{TimePoint, moment, span, time};
-use crate::estimate::ShortBytes;
-use crate::estimate::facts::{AttemptFacts, RequestFacts};
-use crate::estimate::incident::usual::{EXPECTED_LEAST, Hours, IncidentAttempt, Usual, Week};
-use crate::estimate::incident::{IncidentWatch, REMEMBERED_US};
-use crate::estimate::spread::Times;
-use crate::estimate::summary::{Summary, absorb_ttft};
-use crate::record::{IncidentKind, IncidentRecord, IncidentState};
 use crate::store::{AttemptFilter, Gather, IncidentFilter, ReadError, Record, RollupCell, Selection, StoreReader};
 use photofinish_base::clock::{DAY_US, HOUR_US, SECOND_US};
+use photofinish_facts::estimate::ShortBytes;
+use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
+use photofinish_facts::estimate::incident::usual::{EXPECTED_LEAST, Hours, IncidentAttempt, Usual, Week};
+use photofinish_facts::estimate::incident::{IncidentWatch, REMEMBERED_US};
+use photofinish_facts::estimate::spread::Times;
+use photofinish_facts::estimate::summary::{Summary, absorb_ttft};
+use photofinish_facts::record::{IncidentKind, IncidentRecord, IncidentState};
 
 /// Incidents of an answer: the newest.
 const LISTED_MAX: usize = 1_000;

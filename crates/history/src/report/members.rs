@@ -7,7 +7,7 @@ use std::io;
 
 use serde_json::{Map, Value};
 
-use crate::record::table::{Column, SqlType};
+use photofinish_facts::record::table::{Column, SqlType};
 
 /// What is declared of one member of an object.
 #[derive(Clone, Copy, Debug)]

@@ -11,12 +11,12 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::estimate::goodput::SloTargets;
 use crate::store::{AttemptFilter, SourceFilter};
 use photofinish_base::clock::micros;
 use photofinish_config::config::Config;
 use photofinish_config::config::names::NamedChoice;
 use photofinish_config::config::units::parse_duration;
+use photofinish_facts::estimate::goodput::SloTargets;
 
 /// The races of a question.
 #[derive(Args, Clone, Debug, Default)]

@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 
 use super::members::{MemberField, integer, number, text};
 use super::question::{RaceWindow, choice};
-use crate::estimate::racing::{CostedAttempt, CostedRequest, RacingKind};
-use crate::record::{AttemptOutcome, RaceOutcome, RaceSource, StartReason, left_out};
 use crate::store::{ExportRow, RaceFilter, ReadError, StoreReader};
+use photofinish_facts::estimate::racing::{CostedAttempt, CostedRequest, RacingKind};
+use photofinish_facts::record::{AttemptOutcome, RaceOutcome, RaceSource, StartReason, left_out};
 
 /// Most races on a page.
 pub const PAGE_MAX: u16 = 1_000;

@@ -14,16 +14,16 @@ use serde_json::{Map, Value};
 use super::dimension::NameIndex;
 use super::members::members;
 use super::question::{RaceWindow, time};
-use crate::estimate::class::Input;
-use crate::estimate::facts::{AttemptFacts, RequestFacts};
-use crate::estimate::regression::{Finding, RegressionStratum, Sample, TestedFigure, Thresholds, compare};
-use crate::estimate::spread::{Spread, Times};
-use crate::estimate::summary::Summary;
-use crate::estimate::survival::{AuditedLoser, Observation, SurvivalPoint};
-use crate::estimate::{ShortBytes, goodput};
-use crate::record::{AttemptOutcome, IncidentRecord};
 use crate::store::{Gather, IncidentFilter, ReadError, RollupCell, Selection, StoreReader};
 use photofinish_base::clock::{DAY_US, HOUR_US};
+use photofinish_facts::estimate::class::Input;
+use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
+use photofinish_facts::estimate::regression::{Finding, RegressionStratum, Sample, TestedFigure, Thresholds, compare};
+use photofinish_facts::estimate::spread::{Spread, Times};
+use photofinish_facts::estimate::summary::Summary;
+use photofinish_facts::estimate::survival::{AuditedLoser, Observation, SurvivalPoint};
+use photofinish_facts::estimate::{ShortBytes, goodput};
+use photofinish_facts::record::{AttemptOutcome, IncidentRecord};
 
 /// Length of *now* by default.
 const NOW_US: i64 = HOUR_US;

@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 
 use super::members::{MemberField, text};
 use super::races::{limit, race_id};
-use crate::estimate::cost::Cost;
 use crate::store::{ExportRow, ReadError, RunFilter, RunSearch, StoreReader};
 use photofinish_config::config::nearest;
+use photofinish_facts::estimate::cost::Cost;
 
 const RUNS_BY_DEFAULT: u16 = 50;
 
@@ -127,9 +127,9 @@ pub(super) fn readable(mut run: ExportRow) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{RunRecord, sample};
     use crate::report::question::from_pairs;
     use crate::store::{Record, Store};
+    use photofinish_facts::record::{RunRecord, sample};
 
     fn stored(numbers: std::ops::Range<i64>) -> (tempfile::TempDir, StoreReader) {
         let directory = tempfile::tempdir().unwrap();

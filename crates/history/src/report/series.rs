@@ -17,17 +17,17 @@ use super::dimension::{GroupValue, NameIndex};
 use super::members::{MemberField, MemberKind, field, integer, number, text};
 use super::question::{RaceWindow, choice, positive_duration, slo, time};
 use super::spent::{self, GatherCosts};
-use crate::estimate::ShortBytes;
-use crate::estimate::class::Concurrency;
-use crate::estimate::cost::Cost;
-use crate::estimate::facts::{AttemptFacts, RequestFacts};
-use crate::estimate::goodput::SloTargets;
-use crate::estimate::summary::Summary;
-use crate::estimate::survival::{Estimate, is_firm};
 use crate::store::{AttemptFilter, Gather, ReadError, RollupCell, Selection, StoreReader};
 use photofinish_base::clock::{DAY_US, HOUR_US, SECOND_US, micros};
 use photofinish_config::config::names::names;
 use photofinish_config::config::units::format_duration;
+use photofinish_facts::estimate::ShortBytes;
+use photofinish_facts::estimate::class::Concurrency;
+use photofinish_facts::estimate::cost::Cost;
+use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
+use photofinish_facts::estimate::goodput::SloTargets;
+use photofinish_facts::estimate::summary::Summary;
+use photofinish_facts::estimate::survival::{Estimate, is_firm};
 
 /// Reads the answer.
 ///

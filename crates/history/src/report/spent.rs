@@ -5,11 +5,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::estimate::ShortBytes;
-use crate::estimate::cost::CostSum;
-use crate::estimate::facts::{AttemptFacts, RequestFacts};
 use crate::store::{AttemptFilter, Coverage, Gather, ReadError, RollupCell, Selection, SourceFilter, StoreReader};
 use photofinish_config::config::{CancelBilling, Config};
+use photofinish_facts::estimate::ShortBytes;
+use photofinish_facts::estimate::cost::CostSum;
+use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
 
 /// Gathers costs too.
 pub trait GatherCosts: Gather {
@@ -111,7 +111,7 @@ impl CancelledCosts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::cost::Cost;
+    use photofinish_facts::estimate::cost::Cost;
 
     #[test]
     fn a_wide_range_says_whose_silence_it_is() {

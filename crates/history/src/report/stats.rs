@@ -12,9 +12,9 @@ use super::groups::{GroupRules, Groups};
 use super::question::{RaceWindow, TimePoint, choice, positive_duration, slo, whole_number};
 use super::regressions;
 use super::spent::{self, CancelledCosts};
-use crate::estimate::cost::CostSum;
-use crate::estimate::goodput::{self, SloTargets};
 use crate::store::{AttemptFilter, ReadError, Selection, SourceFilter, StoreReader};
+use photofinish_facts::estimate::cost::CostSum;
+use photofinish_facts::estimate::goodput::{self, SloTargets};
 
 /// The attempts and the groups.
 #[derive(Args, Clone, Debug)]

@@ -10,14 +10,14 @@ use serde_json::{Map, Value, json};
 use super::members::{MemberField, members, text};
 use super::question::{RaceWindow, choice};
 use super::spent::{self, CancelledCosts, GatherCosts};
-use crate::estimate::ShortBytes;
-use crate::estimate::cost::CostSum;
-use crate::estimate::facts::{AttemptFacts, RequestFacts};
-use crate::estimate::summary::Summary;
-use crate::record::AttemptOutcome;
 use crate::store::{Gather, ReadError, RollupCell, Selection, StoreReader};
 use photofinish_config::config::Config;
 use photofinish_config::config::names::names;
+use photofinish_facts::estimate::ShortBytes;
+use photofinish_facts::estimate::cost::CostSum;
+use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
+use photofinish_facts::estimate::summary::Summary;
+use photofinish_facts::record::AttemptOutcome;
 
 /// Groups of one answer, the dearest.
 pub const USAGE_MAX: usize = 10_000;

@@ -11,12 +11,12 @@ use super::database::{AnswerRow, Connection, DatabaseError, Result, Transaction,
 use super::plan::ReadPlan;
 use super::selection::{Class, Gather, RollupCell, Selection};
 use super::write::CAME;
-use crate::estimate::ShortBytes;
-use crate::estimate::class::{Concurrency, Input};
-use crate::estimate::cost::CostSum;
-use crate::estimate::facts::{AttemptFacts, RequestFacts};
-use crate::estimate::summary::Summary;
-use crate::record::AttemptOutcome;
+use photofinish_facts::estimate::ShortBytes;
+use photofinish_facts::estimate::class::{Concurrency, Input};
+use photofinish_facts::estimate::cost::CostSum;
+use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
+use photofinish_facts::estimate::summary::Summary;
+use photofinish_facts::record::AttemptOutcome;
 
 /// Reads one range of the index, from one start to another.
 pub(super) const TOTALS: &str = "\

@@ -3,12 +3,12 @@
 //!
 //! Not for the list of columns: see `record::tables`.
 
-use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+use rusqlite::types::{ToSqlOutput, ValueRef};
 use serde_json::{Map, Value};
 
 use super::database::{AnswerRow, Result};
-use crate::record::table::{CellValue, Subset, Table};
 pub(super) use photofinish_base::clock::{DAY_US, HOUR_US};
+use photofinish_facts::record::table::{CellValue, Subset, Table};
 
 /// The name outside of SQL, and the name in the tables: in other databases `SELECT user` is the account of the connection, a wrong
 /// answer without an error.
@@ -47,15 +47,14 @@ pub(super) fn replaces_where<T: Table>(condition: &str) -> String {
     format!("ON CONFLICT ({id}) DO UPDATE SET {} WHERE {condition}", others.collect::<Vec<_>>().join(", "))
 }
 
-impl ToSql for CellValue<'_> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match *self {
-            CellValue::Null => ValueRef::Null,
-            CellValue::Integer(value) => ValueRef::Integer(value),
-            CellValue::Real(value) => ValueRef::Real(value),
-            CellValue::Text(value) => ValueRef::Text(value.as_bytes()),
-        }))
-    }
+/// The value of a cell as SQLite takes it.
+pub(super) fn bound(cell: CellValue<'_>) -> ToSqlOutput<'_> {
+    ToSqlOutput::Borrowed(match cell {
+        CellValue::Null => ValueRef::Null,
+        CellValue::Integer(value) => ValueRef::Integer(value),
+        CellValue::Real(value) => ValueRef::Real(value),
+        CellValue::Text(value) => ValueRef::Text(value.as_bytes()),
+    })
 }
 
 /// A record as the database would return it.
@@ -134,7 +133,7 @@ pub(super) fn start_of(at_us: i64, span_us: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::sample;
+    use photofinish_facts::record::sample;
 
     #[test]
     fn ids_sort_as_times_do() {

@@ -9,7 +9,7 @@ use rusqlite::types::ValueRef;
 
 use super::postgres::{self, PostgresSession};
 pub(super) use super::value::{FromValue, Id, Kind, Value, params};
-use crate::record::table::CellValue;
+use photofinish_facts::record::table::CellValue;
 
 /// An error of the engine, or of what it returned.
 #[derive(Debug, thiserror::Error)]

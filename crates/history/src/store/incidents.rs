@@ -3,7 +3,7 @@
 use super::columns::{RowReader, select};
 use super::database::params;
 use super::reader::{ReadError, StoreReader};
-use crate::record::IncidentRecord;
+use photofinish_facts::record::IncidentRecord;
 
 /// The selected incidents: all conditions that are set must hold.
 #[derive(Clone, Debug, Default)]

@@ -4,8 +4,8 @@ use super::columns::first_race_id;
 use super::database::{AnswerRow, Connection, Id, Result, params};
 use super::reader::{ReadError, StoreReader};
 use super::selection::AttemptFilter;
-use crate::record::{AttemptOutcome, CensorCause};
 use photofinish_config::config::TokenCounts;
+use photofinish_facts::record::{AttemptOutcome, CensorCause};
 
 /// Looks of one answer. Of more, every second one counts, or every third, and so on, so that they are of the whole window.
 pub(crate) const LOOKS_MAX: i64 = 10_000;

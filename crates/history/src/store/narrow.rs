@@ -12,9 +12,9 @@ use foldhash::quality::RandomState;
 use rusqlite::Connection;
 
 use super::columns::{Spells, stored};
-use crate::bill::COST_STEPS;
-use crate::record::table::{CellValue, Column, Subset, Table};
-use crate::record::{AttemptRecord, RaceRecord};
+use photofinish_facts::bill::COST_STEPS;
+use photofinish_facts::record::table::{CellValue, Column, Subset, Table};
+use photofinish_facts::record::{AttemptRecord, RaceRecord};
 
 /// How a narrow table stores a column that is not stored as it is.
 #[derive(Clone, Copy)]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::columns::{DAY_US, HOUR_US, start_of};
 use super::database::{AnswerRow, Connection, Id, Result, params};
 use super::selection::{Selection, SourceFilter};
-use crate::estimate::facts::RUNNING_US;
+use photofinish_facts::estimate::facts::RUNNING_US;
 
 /// Attempts of a piece, about: several threads share the pieces.
 const PIECE: u64 = 5_000;

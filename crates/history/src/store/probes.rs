@@ -8,11 +8,11 @@ use super::races::BEHIND_ALL;
 use super::reader::{ReadError, StoreReader};
 use super::scan::fill_decoding;
 use super::selection::SourceFilter;
-use crate::estimate::cost::Cost;
-use crate::estimate::facts::{AttemptRow, MeasuredAttempt};
-use crate::estimate::speed::Decoding;
-use crate::record::table::subset;
-use crate::record::{AttemptRecord, RaceRecord};
+use photofinish_facts::estimate::cost::Cost;
+use photofinish_facts::estimate::facts::{AttemptRow, MeasuredAttempt};
+use photofinish_facts::estimate::speed::Decoding;
+use photofinish_facts::record::table::subset;
+use photofinish_facts::record::{AttemptRecord, RaceRecord};
 
 subset! {
     /// Columns of a probe's race.

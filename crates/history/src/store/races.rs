@@ -12,8 +12,8 @@ use super::columns::{self, first_race_id, json, whole};
 use super::database::{Connection, Id, Result, Value as Parameter, params};
 use super::reader::{ReadError, StoreReader};
 use super::selection::{AttemptFilter, SourceFilter};
-use crate::record::table::Table;
-use crate::record::{AttemptRecord, LeftOutReason, RaceOutcome, RaceRecord, left_out};
+use photofinish_facts::record::table::Table;
+use photofinish_facts::record::{AttemptRecord, LeftOutReason, RaceOutcome, RaceRecord, left_out};
 
 /// A row by column name, in the order of the columns. Values as they are stored.
 pub type ExportRow = Map<String, Value>;

@@ -11,12 +11,12 @@ use super::reader::{ReadError, StoreReader};
 use super::scan::fill_decoding;
 use super::selection::SourceFilter;
 use super::value::Value;
-use crate::estimate::cost::Cost;
-use crate::estimate::facts::{AttemptRow, MeasuredAttempt};
-use crate::estimate::speed::Decoding;
-use crate::record::recorded::{Recorded, RecordedAttempt};
-use crate::record::table::subset;
-use crate::record::{AttemptRecord, RaceOutcome, RaceRecord, RaceSource};
+use photofinish_facts::estimate::cost::Cost;
+use photofinish_facts::estimate::facts::{AttemptRow, MeasuredAttempt};
+use photofinish_facts::estimate::speed::Decoding;
+use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
+use photofinish_facts::record::table::subset;
+use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord, RaceSource};
 
 subset! {
     /// The columns of a race that a recorded request needs.

@@ -12,8 +12,8 @@ use super::postgres::{self, PostgresSession, is_postgres};
 use super::reader::{ReadError, StoreReader};
 use super::recorded;
 use super::write::WriteError;
-use crate::record::recorded::Recorded;
 use photofinish_base::clock::wall_micros;
+use photofinish_facts::record::recorded::Recorded;
 
 /// How long one exchange may take: longer, and the others miss this gateway.
 const EXCHANGE_FOR: Duration = Duration::from_secs(2);

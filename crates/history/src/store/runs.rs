@@ -9,7 +9,7 @@ use super::database::{Connection, Id, Result, params};
 use super::races::{BEHIND_ALL, ExportRow, each_row, rows};
 use super::reader::{ReadError, StoreReader};
 use super::selection::SourceFilter;
-use crate::record::AttemptRecord;
+use photofinish_facts::record::AttemptRecord;
 
 /// The selected runs: all conditions that are set must hold.
 #[derive(Clone, Debug, Default)]

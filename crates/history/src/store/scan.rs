@@ -10,10 +10,10 @@ use super::columns::{RowReader, Spells, began_at, first_race_id, select};
 use super::database::{AnswerRows, Connection, Id, Result, params};
 use super::narrow::{self, NumberedColumns, Speller};
 use super::selection::{AttemptFilter, Gather, SourceFilter};
-use crate::estimate::cost::Cost;
-use crate::estimate::facts::{self, AttemptRow, MeasuredAttempt, RequestRow};
-use crate::estimate::speed::Decoding;
-use crate::record::AttemptOutcome;
+use photofinish_facts::estimate::cost::Cost;
+use photofinish_facts::estimate::facts::{self, AttemptRow, MeasuredAttempt, RequestRow};
+use photofinish_facts::estimate::speed::Decoding;
+use photofinish_facts::record::AttemptOutcome;
 
 /// By `race_id`: searches the primary key, so it reads nothing before or after the period. Of every source: a join would
 /// look up the race for each attempt.

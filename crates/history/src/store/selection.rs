@@ -4,11 +4,11 @@
 //! The index `race_apart` has the races of probes and benchmarks only. A condition must name both of its terms to be
 //! served by it. Not for reading: see `reader`.
 
-use crate::estimate::ShortBytes;
-use crate::estimate::class::{Concurrency, Input};
-use crate::estimate::facts::{AttemptFacts, RequestFacts};
-use crate::record::RaceSource;
 use photofinish_config::config::names::names;
+use photofinish_facts::estimate::ShortBytes;
+use photofinish_facts::estimate::class::{Concurrency, Input};
+use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
+use photofinish_facts::record::RaceSource;
 
 /// The selected attempts: all conditions that are set must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,7 +71,7 @@ pub struct RollupCell<'a> {
     pub class: Option<Class>,
     /// Number of attempts. Without an upstream: number of requests without an attempt.
     pub count: u64,
-    /// Encoded by [`crate::estimate::summary::Summary::encode`].
+    /// Encoded by [`photofinish_facts::estimate::summary::Summary::encode`].
     pub summary: &'a [u8],
 }
 

@@ -16,9 +16,9 @@ use super::header::Header;
 use super::narrow::{self, Narrow};
 use super::write::{Record, RowTable, TableRow, WriteError, file_of};
 use super::{Opened, ReadBack, Store, Taken};
-use crate::record::table::{CellValue, Column, Table as _};
-use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 use photofinish_config::config::postgres_url::local_file;
+use photofinish_facts::record::table::{CellValue, Column, Table as _};
+use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 
 /// Largest size of the file in bytes: about two million rows. Further rows wait in memory, and are lost once memory is
 /// full.

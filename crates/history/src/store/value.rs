@@ -2,7 +2,7 @@
 
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 
-use crate::record::table::{CellValue, SqlType};
+use photofinish_facts::record::table::{CellValue, SqlType};
 
 /// The type of a parameter or a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,12 +13,12 @@ use std::sync::LazyLock;
 use rusqlite::{Connection, Statement, TransactionBehavior};
 use serde_json::{Map, Value, json};
 
-use super::columns::{self, DAY_US, HOUR_US, began_at, start_of};
+use super::columns::{self, DAY_US, HOUR_US, began_at, bound, start_of};
 use super::narrow::{self, Names, Narrow};
 use super::symptom::{Symptom, symptom};
 use super::{OpenError, database};
-use crate::record::table::{CellValue, Table};
-use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
+use photofinish_facts::record::table::{CellValue, Table};
+use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 
 /// A row of one of the tables.
 pub(super) trait TableRow {
@@ -142,7 +142,7 @@ impl Record {
 pub(super) fn run(statement: &mut Statement<'_>, cells: &[CellValue<'_>]) -> rusqlite::Result<usize> {
     statement.clear_bindings();
     for (column, cell) in cells.iter().enumerate().filter(|(_, cell)| **cell != CellValue::Null) {
-        statement.raw_bind_parameter(column + 1, cell)?;
+        statement.raw_bind_parameter(column + 1, bound(*cell))?;
     }
     statement.raw_execute()
 }

@@ -19,11 +19,11 @@ use super::prompt::{INPUT_MARGIN, LoadSession, Prompt, PromptMaker};
 use super::spend::Spend;
 use photofinish_base::failure::FailureKind;
 use photofinish_base::printable::printable;
+use photofinish_facts::estimate::cost::{Cost, CostSum};
+use photofinish_facts::estimate::speed::{Decoding, came_at_once};
+use photofinish_facts::record::table::Subset as _;
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource, RequestOrigin};
 use photofinish_gateway::proxy::{self, AskedBy, Gateway};
-use photofinish_history::estimate::cost::{Cost, CostSum};
-use photofinish_history::estimate::speed::{Decoding, came_at_once};
-use photofinish_history::record::table::Subset as _;
-use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource, RequestOrigin};
 use photofinish_history::recorder::{AttemptStep, RaceObserver};
 use photofinish_history::store::Record;
 use photofinish_wire::Surface;
@@ -381,7 +381,7 @@ pub fn patience(input_tokens: f64, output_tokens: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use photofinish_history::record::sample;
+    use photofinish_facts::record::sample;
 
     fn settled(race: RaceRecord, attempts: Vec<AttemptRecord>) -> MeasuredRequest {
         let race = RaceRecord { source: RaceSource::Bench, ..race };

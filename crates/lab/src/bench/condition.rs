@@ -10,8 +10,8 @@ use super::search::FoundRate;
 use super::stage::{Quantiles, StageFigures};
 use super::statistics::IntervalEstimate;
 use super::trust::ERROR_SHARE;
-use photofinish_history::estimate::cost::Cost;
-use photofinish_history::estimate::interval::InsufficientSample;
+use photofinish_facts::estimate::cost::Cost;
+use photofinish_facts::estimate::interval::InsufficientSample;
 
 /// A condition that fails a run.
 #[derive(Clone, Debug, PartialEq)]

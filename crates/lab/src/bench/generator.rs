@@ -18,8 +18,8 @@ use super::trust::Heartbeat;
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::failure::FailureKind;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_history::estimate::cost::{Cost, CostSum};
-use photofinish_history::record::{RaceSource, RequestOrigin};
+use photofinish_facts::estimate::cost::{Cost, CostSum};
+use photofinish_facts::record::{RaceSource, RequestOrigin};
 
 /// A thread sleeps to this long before an arrival and then watches the clock: a sleep ends late by about that.
 const SPIN: Duration = Duration::from_micros(80);

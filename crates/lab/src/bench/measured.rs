@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use photofinish_config::config::names::names;
-use photofinish_history::estimate::cost::CostSum;
+use photofinish_facts::estimate::cost::CostSum;
 
 /// How a request of a stage ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

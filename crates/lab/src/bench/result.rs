@@ -9,7 +9,7 @@ use super::measured::{LoadSlo, MeasuredRequest};
 use super::prompt::Workload;
 use super::search::FoundRate;
 use super::stage::{StageEnd, StageFigures};
-use photofinish_history::estimate::cost::Cost;
+use photofinish_facts::estimate::cost::Cost;
 
 /// The edition of this shape, and of what its figures mean.
 pub const RESULT_VERSION: u32 = 1;

@@ -13,9 +13,9 @@ use super::measured::{LoadSlo, MeasuredRequest, RequestEnd, SloTarget};
 use super::prompt::{AGENT, TOKENS_MAX, Workload};
 use super::statistics::{self, IntervalEstimate};
 use super::trust::{self, ClientLoad, Evidence};
-use photofinish_history::estimate::cost::{Cost, CostSum};
-use photofinish_history::estimate::interval::{InsufficientSample, insufficient_for_p99};
-use photofinish_history::estimate::speed::SHORT_ANSWER;
+use photofinish_facts::estimate::cost::{Cost, CostSum};
+use photofinish_facts::estimate::interval::{InsufficientSample, insufficient_for_p99};
+use photofinish_facts::estimate::speed::SHORT_ANSWER;
 
 /// One block without its warm-up.
 struct Window<'b> {

@@ -5,9 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use photofinish_history::estimate::interval::side_ranks;
+use photofinish_facts::estimate::interval::side_ranks;
 
-pub use photofinish_history::estimate::interval::quantile;
+pub use photofinish_facts::estimate::interval::quantile;
 
 /// Of a normal distribution: two-sided 95 %.
 pub const Z: f64 = 1.959_964;

@@ -21,14 +21,14 @@ use crate::verify::fingerprint;
 use photofinish_base::clock::{DAY_US, Instant, micros, wall_micros};
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{Config, FINGERPRINT, PING, ProbeSettings, ProbeWorkload, UpstreamConfig};
-use photofinish_history::estimate::cost::{Cost, CostSum};
-use photofinish_history::estimate::fingerprint::{FirstTokens, changed_now};
-use photofinish_history::estimate::incident;
-use photofinish_history::estimate::interval::quantile;
-use photofinish_history::metrics::ProbeOutcome;
-use photofinish_history::record::{
+use photofinish_facts::estimate::cost::{Cost, CostSum};
+use photofinish_facts::estimate::fingerprint::{FirstTokens, changed_now};
+use photofinish_facts::estimate::incident;
+use photofinish_facts::estimate::interval::quantile;
+use photofinish_facts::record::{
     AttemptOutcome, IncidentKind, IncidentRecord, IncidentState, RaceSource, RequestOrigin,
 };
+use photofinish_history::metrics::ProbeOutcome;
 use photofinish_history::report::incidents::words;
 use photofinish_history::store::{FIRST_TOKENS, Store, StoreReader, VerdictRow};
 

@@ -17,8 +17,8 @@ use crate::rehearse::{AttemptEnd, PlayedRace, Rehearsal, SimulatedRequest, Simul
 use photofinish_base::clock::SECOND_US;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::Policy;
+use photofinish_facts::record::{AttemptOutcome, StartReason};
 use photofinish_gateway::proxy::{Client, Gateway, serve};
-use photofinish_history::record::{AttemptOutcome, StartReason};
 use photofinish_history::recorder::{AttemptStep, RaceObserver, Recorder};
 use photofinish_history::store::Record;
 use photofinish_routing::health::LiveConfig;
@@ -100,7 +100,7 @@ fn rehearsed(scenario: &Scenario) -> Option<(Vec<Decided>, Arc<Learning>)> {
 struct Rows(Mutex<HashMap<String, Vec<Record>>>);
 
 impl RaceObserver for Rows {
-    fn step(&self, _: &photofinish_history::record::AttemptRecord, _: AttemptStep, _: i64) {}
+    fn step(&self, _: &photofinish_facts::record::AttemptRecord, _: AttemptStep, _: i64) {}
 
     fn committed(&self, _: &str, _: i64) {}
 

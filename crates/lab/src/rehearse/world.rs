@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use photofinish_history::reason::DecisionReason;
-use photofinish_history::record::StartReason;
+use photofinish_facts::reason::DecisionReason;
+use photofinish_facts::record::StartReason;
 use photofinish_routing::forecast::SendConditions;
 use photofinish_routing::money::tariff::{PromptTokens, Tariff};
 use photofinish_routing::policy::DecisionReasons;

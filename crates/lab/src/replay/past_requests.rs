@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use crate::rehearse::SimulatedUpstream;
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{ModelConfig, UpstreamConfig};
-use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
-use photofinish_history::record::{AttemptOutcome, RaceOutcome};
+use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
+use photofinish_facts::record::{AttemptOutcome, RaceOutcome};
 use photofinish_routing::money::tariff::{PromptTokens, Tariff, tariffs};
 use photofinish_routing::quality::JudgedAnswers;
 

@@ -7,7 +7,7 @@ use super::answer::ReplayedPlan;
 use super::past_requests::PastRequests;
 use photofinish_config::config::units::{bounded, duration_within, format_duration, within};
 use photofinish_config::config::{Config, ModelConfig, Objective, Policy, RaceSettings, SloSettings};
-use photofinish_history::estimate::goodput;
+use photofinish_facts::estimate::goodput;
 use photofinish_history::report::question::{RaceWindow, TimePoint, choice, moment, slo, whole_number};
 use photofinish_history::store::SourceFilter;
 use photofinish_routing::policy::{PolicySetting, rules};

@@ -2,7 +2,7 @@
 //! the shares of their likeliest tokens; of others the answer itself counts, which shows something if they answer deterministically. Kept
 //! are hashes under a key of the database, and shares. Not for when, nor for whether something changed: see `estimate::fingerprint`.
 
-use photofinish_history::estimate::fingerprint::FirstTokens;
+use photofinish_facts::estimate::fingerprint::FirstTokens;
 use serde_json::{Map, Value, json};
 
 /// Likeliest tokens that are asked for: some vendors give no more.
@@ -81,7 +81,7 @@ pub fn read(text: &str) -> FirstTokens {
 mod tests {
     use super::*;
     use crate::simulate::source::WordSource;
-    use photofinish_history::estimate::fingerprint::changes;
+    use photofinish_facts::estimate::fingerprint::changes;
 
     /// What a simulated host that gives log-probabilities says on these days; `moved` by its day.
     fn days(host: u64, daily: f64, moved: impl Fn(i64) -> f64, count: i64) -> Vec<FirstTokens> {

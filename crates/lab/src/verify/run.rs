@@ -16,8 +16,8 @@ use crate::bench::{LoadClient, patience};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::Price;
-use photofinish_history::estimate::cost::CostSum;
-use photofinish_history::record::{RaceSource, RequestOrigin};
+use photofinish_facts::estimate::cost::CostSum;
+use photofinish_facts::record::{RaceSource, RequestOrigin};
 
 /// The workload of its rows, whose source is `probe`. No workload of the configuration can have this name.
 pub const WORKLOAD: &str = "verify:facts";

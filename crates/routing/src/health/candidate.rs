@@ -9,7 +9,7 @@ use super::breaker::BreakerScope;
 use super::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget};
 use photofinish_config::config::UpstreamConfig;
 use photofinish_config::keyring::HashedKey;
-use photofinish_history::record::LeftOutReason;
+use photofinish_facts::record::LeftOutReason;
 use photofinish_transport::upstream::Endpoint;
 use photofinish_wire::Surface;
 

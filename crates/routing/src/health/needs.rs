@@ -10,7 +10,7 @@ use memchr::memmem;
 use super::windows::PromptLength;
 use photofinish_config::config::UpstreamConfig;
 use photofinish_config::offerings::{InputKind, Offering};
-use photofinish_history::record::LeftOutReason;
+use photofinish_facts::record::LeftOutReason;
 use photofinish_translation::ApiRequest;
 
 /// The needs of one request, found out when the first upstream is compared with them.

@@ -10,7 +10,7 @@ use super::{Learning, PrefixBlocks};
 use crate::forecast::{Learner, SendConditions};
 use crate::money::RaceBudget;
 use crate::money::tariff::{PromptTokens, Tariff};
-use photofinish_history::bill::PerByte;
+use photofinish_facts::bill::PerByte;
 
 /// The most tokens that count for one attempt: a provider with a wrong count must not distort a budget for hours.
 const TOKENS_MAX: i64 = 2_000_000;

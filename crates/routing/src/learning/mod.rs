@@ -25,7 +25,7 @@ use arc_swap::ArcSwap;
 use crate::money::{CostBudget, SharedCostBudget, lock};
 use crate::quality::Quality;
 use photofinish_base::clock::{Instant, micros_between, wall_micros};
-use photofinish_history::bill::PerByte;
+use photofinish_facts::bill::PerByte;
 use prefixes::{KeptKeys, Prefixes};
 use upstream_stats::Prompts;
 

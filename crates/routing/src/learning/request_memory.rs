@@ -4,8 +4,8 @@ use super::{LatencyClock, Learning};
 use crate::forecast::SendConditions;
 use crate::money::{SharedCostBudget, lock};
 use photofinish_base::failure::FailureKind;
-use photofinish_history::record::AttemptOutcome;
-use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
+use photofinish_facts::record::AttemptOutcome;
+use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
 
 /// How a recorded request is read back.
 pub struct RequestMemory<'a> {

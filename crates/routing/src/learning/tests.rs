@@ -5,9 +5,9 @@ use crate::forecast::SendConditions;
 use crate::money::RaceBudget;
 use crate::money::tariff::{PromptTokens, Tariff};
 use photofinish_base::failure::FailureKind;
-use photofinish_history::bill::PerByte;
-use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
-use photofinish_history::record::{AttemptOutcome, RaceOutcome, RaceSource};
+use photofinish_facts::bill::PerByte;
+use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
+use photofinish_facts::record::{AttemptOutcome, RaceOutcome, RaceSource};
 
 const TARIFF: Tariff = Tariff { input: 1.0, cached: 0.5, output: 4.0, billed_on: false };
 

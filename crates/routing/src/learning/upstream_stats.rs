@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 
 use crate::forecast::{LatencyForecast, Learner, OtherWaiting, SendConditions, WAITING_MAX};
-use photofinish_history::bill::PerByte;
+use photofinish_facts::bill::PerByte;
 
 /// Weight of one report on caching against the earlier reports.
 const CACHING_STEP: f64 = 0.1;

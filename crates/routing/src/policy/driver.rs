@@ -13,8 +13,8 @@ use crate::learning::{LatencyClock, Learning, ObserverSpec, PrefixBlocks};
 use crate::money::RaceBudget;
 use photofinish_base::clock::micros;
 use photofinish_config::config::{Objective, Policy, UpstreamOrder};
-use photofinish_history::reason::DecisionReason;
-use photofinish_history::record::StartReason;
+use photofinish_facts::reason::DecisionReason;
+use photofinish_facts::record::StartReason;
 use photofinish_wire::answer::error::ContextOverflow;
 
 /// One race's driver.

@@ -3,7 +3,7 @@
 use super::plan::RacePlan;
 use super::rules::PolicyRules;
 use super::state::PolicyState;
-use photofinish_history::reason::DecisionReason;
+use photofinish_facts::reason::DecisionReason;
 
 pub struct Fallback;
 

@@ -9,7 +9,7 @@ use super::plan::{PlannedStart, RacePlan, StartRule};
 use super::state::PolicyState;
 use crate::money::RaceBudget;
 use photofinish_config::config::{Policy, RaceSettings};
-use photofinish_history::reason::DecisionReason;
+use photofinish_facts::reason::DecisionReason;
 
 /// Share of the requests of a model that draw an upstream. Under `race` nearly all start anyway, so that looks cost next to nothing;
 /// the other policies were chosen to ask one upstream.

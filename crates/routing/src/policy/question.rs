@@ -4,7 +4,7 @@ use crate::forecast::{LatencyForecast, SendConditions};
 use crate::money::BudgetSnapshot;
 use photofinish_base::clock::micros;
 use photofinish_config::config::{Objective, RaceSettings};
-use photofinish_history::reason::DecisionReason;
+use photofinish_facts::reason::DecisionReason;
 
 /// Candidates of one question; more are not looked at.
 pub const CANDIDATES_MAX: usize = 16;

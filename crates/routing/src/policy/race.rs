@@ -6,7 +6,7 @@ use super::plan::{RacePlan, StartRule};
 use super::rules::{ExtraStarts, PolicyRules};
 use super::state::PolicyState;
 use photofinish_config::config::RaceSettings;
-use photofinish_history::reason::DecisionReason;
+use photofinish_facts::reason::DecisionReason;
 
 pub struct All;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::plan::{PlannedStart, RacePlan, StartRule};
 use super::state::PolicyState;
 use super::value::{BUSY, is_far_slower};
-use photofinish_history::reason::DecisionReason;
+use photofinish_facts::reason::DecisionReason;
 
 /// It is asked again after this share of the time since it answered last, in addition to the first, or in its place where there is no
 /// budget: then a client waits for it, though no longer than patience allows.

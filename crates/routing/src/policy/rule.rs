@@ -3,7 +3,7 @@
 
 use super::question::{AdaptiveQuestion, AttemptView, CandidateOrder, EMPTY_AGAIN_US, NextDecision, Opening};
 use super::value::{CandidateScores, SurvivalWeights};
-use photofinish_history::reason::DecisionReason;
+use photofinish_facts::reason::DecisionReason;
 
 /// A hedge starts after this many predicted medians of the previous attempt, and up to one more the emptier the bucket is.
 const HEDGE_MEDIANS: f64 = 1.5;

@@ -19,7 +19,7 @@ use crate::forecast::LatencyForecast;
 use crate::learning::LatencyClock;
 use crate::money::RaceBudget;
 use photofinish_config::config::RaceSettings;
-use photofinish_history::reason::DecisionReason;
+use photofinish_facts::reason::DecisionReason;
 
 /// Attempts that may wait for a first token at once under policies with a budget.
 pub(super) const RUNNING_MAX: usize = 4;

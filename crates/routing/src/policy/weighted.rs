@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::plan::{PlannedStart, RacePlan, StartRule};
 use super::rules::{PolicyRules, PolicySetting};
 use super::state::PolicyState;
-use photofinish_history::reason::DecisionReason;
+use photofinish_facts::reason::DecisionReason;
 
 pub struct Weighted;
 

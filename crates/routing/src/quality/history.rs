@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{JudgedAnswer, Quality};
 use photofinish_base::clock::micros;
 use photofinish_config::config::{Config, UpstreamConfig};
-use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
+use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_history::store::{ReadError, StoreReader};
 
 /// Attempts of an upstream that are read, the newest. Older ones would have almost no weight.

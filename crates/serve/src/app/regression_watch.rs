@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use photofinish_base::clock::wall_micros;
 use photofinish_base::shutdown::Shutdown;
+use photofinish_facts::estimate::regression::TestedFigure;
 use photofinish_gateway::proxy::Gateway;
-use photofinish_history::estimate::regression::TestedFigure;
 use photofinish_history::metrics::Metrics;
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::regressions::{Regression, RegressionsQuestion, ask};

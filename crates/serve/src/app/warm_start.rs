@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_config::config::{Config, UpstreamConfig};
+use photofinish_facts::record::RaceSource;
+use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_gateway::proxy::Gateway;
-use photofinish_history::record::RaceSource;
-use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_history::store::OpenError;
 use photofinish_routing::learning::{Learning, RequestMemory};
 use photofinish_routing::money::SharedCostBudget;

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use photofinish_config::config::HttpAddress;
+use photofinish_facts::record::IncidentRecord;
 use photofinish_gateway::proxy::Gateway;
-use photofinish_history::record::IncidentRecord;
 use photofinish_history::report::incidents::{name, object, words};
 use photofinish_history::report::question::time;
 use photofinish_routing::limits::{BudgetWarning, Calendar, NearEnd};
@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
     use photofinish_base::shutdown::Shutdown;
-    use photofinish_history::record::sample;
+    use photofinish_facts::record::sample;
 
     /// What one call with this answer gets, and what the server read. No answer: it hangs.
     async fn called(answer: Option<&'static str>) -> (Result<(), String>, String) {

@@ -11,8 +11,8 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::names;
 use photofinish_config::config::Config;
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
 use photofinish_gateway::proxy::RaceTrace;
-use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
 use photofinish_history::recorder::EndedRace;
 use photofinish_history::store::Record;
 

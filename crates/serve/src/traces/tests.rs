@@ -14,9 +14,9 @@ use prost::Message as _;
 
 use super::*;
 use photofinish_config::config::{CancelBilling, parse};
-use photofinish_history::bill::BillBounds;
-use photofinish_history::record::sample::{self, STARTED_AT};
-use photofinish_history::record::{AttemptRecord, RaceOutcome, RaceRecord, RaceSource};
+use photofinish_facts::bill::BillBounds;
+use photofinish_facts::record::sample::{self, STARTED_AT};
+use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord, RaceSource};
 use photofinish_history::recorder::Recorder;
 use photofinish_lab::bench::RowFeed;
 

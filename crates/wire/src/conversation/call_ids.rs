@@ -6,7 +6,20 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use crate::quirks::CallIdForm;
+use serde::Deserialize;
+
+photofinish_base::named! {
+    /// The form of ids.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum CallIdForm {
+        Any = "any",
+        /// Letters, digits, `_` and `-`, 40 at most.
+        Forty = "forty",
+        /// Exactly nine letters and digits.
+        Nine = "nine",
+    }
+}
 
 /// The ids of one request.
 pub struct CallIds {

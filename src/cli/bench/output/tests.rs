@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::*;
 use crate::cli::screen::PIPED;
-use photofinish_history::estimate::cost::Cost;
+use photofinish_facts::estimate::cost::Cost;
 use photofinish_lab::bench::block::Arrivals;
 use photofinish_lab::bench::measured::SloTarget;
 use photofinish_lab::bench::stage::{StageEnd, quantiles};

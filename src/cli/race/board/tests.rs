@@ -1,7 +1,7 @@
 //! What a board makes of events, and the events that pictures are tested with.
 
 use super::*;
-use photofinish_history::record::{CensorCause, sample};
+use photofinish_facts::record::{CensorCause, sample};
 
 const RACE: &str = "race-1";
 

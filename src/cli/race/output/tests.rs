@@ -4,7 +4,7 @@ use clap::Parser as _;
 
 use super::*;
 use crate::cli::race::board::tests::{run_to_token, won};
-use photofinish_history::record::sample;
+use photofinish_facts::record::sample;
 
 #[derive(clap::Parser)]
 struct Line {

@@ -1,7 +1,7 @@
 //! Summaries of made-up rows.
 
 use super::*;
-use photofinish_history::record::sample;
+use photofinish_facts::record::sample;
 
 fn race(number: i64) -> FinishedRace {
     let lost = AttemptRecord { cost_usd_min: Some(0.001), ..sample::lost(number, 99_000) };

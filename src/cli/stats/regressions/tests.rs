@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::cli::text::{joined, wrapped};
 use photofinish_base::clock::wall_micros;
-use photofinish_history::estimate::regression::{Finding, Shift};
-use photofinish_history::record::{AttemptRecord, IncidentRecord, sample};
+use photofinish_facts::estimate::regression::{Finding, Shift};
+use photofinish_facts::record::{AttemptRecord, IncidentRecord, sample};
 use photofinish_history::store::{Record, Store};
 
 #[derive(clap::Parser)]

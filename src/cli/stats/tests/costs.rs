@@ -1,7 +1,7 @@
 //! What racing cost, in the table and in its legend.
 
 use super::*;
-use photofinish_history::record::RaceSource;
+use photofinish_facts::record::RaceSource;
 
 /// A race with a loser of this cost.
 fn with_loser(cost_usd_min: Option<f64>, cost_usd_max: Option<f64>) -> Vec<Record> {

@@ -35,7 +35,7 @@ use photofinish_base::telemetry::LogContext;
 use photofinish_config::config::{Auth, Keys, Provider, ProviderDialect, User};
 use photofinish_config::keyring::{HashedKey, scrub_headers};
 use photofinish_config::scrub::ScrubbedPieces;
-use photofinish_history::record::{RaceOutcome, RequestOrigin, StartReason};
+use photofinish_facts::record::{RaceOutcome, RequestOrigin, StartReason};
 use photofinish_routing::health::LiveConfig;
 use photofinish_routing::limits::{Admission, AttemptCost, AttemptReservation, LimitClock, LimitLevels};
 use photofinish_transport::upstream::Outgoing;

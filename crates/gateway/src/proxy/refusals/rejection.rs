@@ -19,7 +19,7 @@ use photofinish_base::failure::{Failure, FailureKind};
 use photofinish_base::printable::quoted;
 use photofinish_config::config::Config;
 use photofinish_config::config::units::format_bytes;
-use photofinish_history::record::LeftOutUpstream;
+use photofinish_facts::record::LeftOutUpstream;
 use photofinish_routing::health::cooldown::{ASK_AGAIN_FOR, CooldownReason};
 use photofinish_routing::health::{CooldownState, cooling_down};
 use photofinish_routing::limits::LimitsLeft;

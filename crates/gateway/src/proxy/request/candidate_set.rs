@@ -12,7 +12,7 @@ use crate::proxy::refusals::rejection::{self, FailedUpstream, Rejection};
 use photofinish_base::failure::Failure;
 use photofinish_config::config::{ModelConfig, Policy, QualityRule, RaceSettings, RescuePolicy, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
-use photofinish_history::record::{LeftOutReason, LeftOutUpstream};
+use photofinish_facts::record::{LeftOutReason, LeftOutUpstream};
 pub use photofinish_routing::health::Candidate;
 use photofinish_routing::health::windows::ContextWindow;
 use photofinish_routing::health::{

@@ -9,7 +9,7 @@ use crate::proxy::refusals::rejection::Rejection;
 use photofinish_base::memory::{Lease, Memory, MemoryFull};
 use photofinish_base::pace::aside;
 use photofinish_config::config::{Lossy, Provider, ProviderDialect, UpstreamConfig};
-use photofinish_history::record::{LeftOutReason, LeftOutUpstream};
+use photofinish_facts::record::{LeftOutReason, LeftOutUpstream};
 use photofinish_translation::adapt;
 use photofinish_translation::adapt::Lesson;
 use photofinish_translation::request::opening;

@@ -10,7 +10,7 @@ use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::candidate_set::CandidateSet;
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::{CancelBilling, ModelPattern, UpstreamConfig, nano_usd};
-use photofinish_history::record::{AttemptRecord, RaceOutcome, RaceRecord};
+use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord};
 use photofinish_history::recorder::RacePayer;
 use photofinish_history::store::Record;
 use photofinish_routing::health::Candidate;

@@ -25,7 +25,7 @@ use photofinish_config::config::{
     BreakerSettings, CancelBilling, Drains, Objective, Price, QualityRule, RaceSettings, UpstreamStream,
 };
 use photofinish_config::keyring::HashedKey;
-use photofinish_history::record::StartReason;
+use photofinish_facts::record::StartReason;
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::health::{
     Candidate, OutcomeReporter, RejectedFeature, RequestNotes, SentRequest, StreamingHabit, TrialPermit,

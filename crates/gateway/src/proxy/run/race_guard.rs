@@ -29,8 +29,8 @@ use photofinish_base::failure::Failure;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_base::telemetry::LogContext;
 use photofinish_config::config::{RaceSettings, User};
-use photofinish_history::reason::DecisionReason;
-use photofinish_history::record::{
+use photofinish_facts::reason::DecisionReason;
+use photofinish_facts::record::{
     LeftOutReason, LeftOutUpstream, RaceOutcome, RaceRecord, RaceSource, RequestOrigin, left_out,
 };
 use photofinish_history::recorder::Recorder;

@@ -13,7 +13,7 @@ use crate::relay::{Continuation, RescueCandidates};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::Failure;
 use photofinish_config::config::RescuePolicy;
-use photofinish_history::record::StartReason;
+use photofinish_facts::record::StartReason;
 use photofinish_routing::verdict::{NextStep, is_the_requests_fault, next};
 use photofinish_translation::ApiRequest;
 use photofinish_translation::rescue::{DeliveredAnswer, JoinMethod};

@@ -18,7 +18,7 @@ use crate::race::{
 };
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
-use photofinish_history::record::StartReason;
+use photofinish_facts::record::StartReason;
 use photofinish_routing::policy::plan::RacePlan;
 
 /// One row for each started attempt, as the guard would write it.

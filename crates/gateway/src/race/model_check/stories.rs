@@ -13,7 +13,7 @@ use crate::race::{Race, RaceFinish, Replan};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::ContentPolicy;
-use photofinish_history::record::StartReason;
+use photofinish_facts::record::StartReason;
 use photofinish_routing::policy::plan::{PlannedStart, RacePlan, StartRule};
 
 const NOW: StartRule = StartRule::At(Duration::ZERO);

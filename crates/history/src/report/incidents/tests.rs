@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::estimate::incident::IncidentStep;
-use crate::record::{AttemptOutcome, AttemptRecord, RaceRecord, sample};
 use crate::store::Store;
+use photofinish_facts::estimate::incident::IncidentStep;
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, sample};
 
 const MINUTE: i64 = 60 * SECOND_US;
 
@@ -81,7 +81,7 @@ fn asked(n: i64, at_us: i64, fails: bool) -> [Record; 2] {
         ttft_obs_us: (!fails).then_some(ttft_us),
         ttft_event: (!fails).then_some(1),
         outcome: if fails { AttemptOutcome::Failed } else { AttemptOutcome::Won },
-        ..AttemptRecord::new(race_id.clone(), 0, upstream, crate::record::StartReason::First)
+        ..AttemptRecord::new(race_id.clone(), 0, upstream, photofinish_facts::record::StartReason::First)
     };
     let race = RaceRecord { race_id, started_at: at_us, attempts: 1, winner: (!fails).then_some(0), ..sample::race(0) };
     [Record::Race(Box::new(race)), Record::Attempt(Box::new(attempt))]
@@ -103,7 +103,7 @@ fn a_watch_begins_with_what_the_history_knows() {
     let usual = usual(&reader, now_us).unwrap();
     assert_eq!(usual.keys().collect::<Vec<_>>(), ["a/m"]);
     let of = &usual["a/m"];
-    let times = of.times(crate::estimate::class::Input::of(1_000)).unwrap();
+    let times = of.times(photofinish_facts::estimate::class::Input::of(1_000)).unwrap();
     assert!((times.unit_us / 200e3 - 1.0).abs() < 0.05 && of.failed == 0.0, "{}", times.unit_us);
     let spread = of.ttft_spread.expect("it has thirty hours");
     assert!((0.02..0.4).contains(&spread), "{spread}");

@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::public_names::PublicNames;
-use crate::estimate::cost::Cost;
-use crate::estimate::interval::{InsufficientSample, insufficient_for_p99};
 use crate::report::runs;
 use crate::store::{ReadError, RunFilter, StoreReader};
+use photofinish_facts::estimate::cost::Cost;
+use photofinish_facts::estimate::interval::{InsufficientSample, insufficient_for_p99};
 
 /// Runs that are looked through, newest first.
 const RUNS_MAX: usize = 200;

@@ -13,16 +13,16 @@ use clap::Args;
 use serde::Serialize;
 
 use super::question::{TimePoint, moment, time};
-use crate::estimate::cost::{Cost, CostSum};
-use crate::estimate::facts::MeasuredAttempt;
-use crate::estimate::interval::{quantile, quantile_ranks};
-use crate::estimate::speed::SHORT_ANSWER;
-use crate::record::AttemptOutcome;
-use crate::record::tables::DEFINITION_VERSION;
 use crate::store::{ProbeRow, ReadError, StoreReader};
 pub use loads::{FoundGoodput, LoadLevel, MeasuredLoad};
 use photofinish_base::clock::{DAY_US, HOUR_US, SECOND_US};
 use photofinish_config::config::{Config, PING};
+use photofinish_facts::estimate::cost::{Cost, CostSum};
+use photofinish_facts::estimate::facts::MeasuredAttempt;
+use photofinish_facts::estimate::interval::{quantile, quantile_ranks};
+use photofinish_facts::estimate::speed::SHORT_ANSWER;
+use photofinish_facts::record::AttemptOutcome;
+use photofinish_facts::record::tables::DEFINITION_VERSION;
 use public_names::PublicNames;
 
 /// The shortest window that shows the hour of the day: each hour then has several days.

@@ -6,11 +6,11 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::estimate::class::{Concurrency, Input};
-use crate::estimate::summary::Summary;
-use crate::record::{AttemptOutcome, AttemptRecord, CensorCause, sample};
 use crate::report::question::moment;
 use crate::store::{Class, Record, Roller, RollupCell, RollupStep, Store};
+use photofinish_facts::estimate::class::{Concurrency, Input};
+use photofinish_facts::estimate::summary::Summary;
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, CensorCause, sample};
 
 /// 2026-01-09T04:00:00Z: a week after the sample's hour, at its end.
 const NOW: i64 = (sample::STARTED_AT / HOUR_US + 1) * HOUR_US + 7 * DAY_US;

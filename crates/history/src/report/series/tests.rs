@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{CHOSEN_STEPS, *};
-use crate::estimate::survival::Estimate;
-use crate::record::sample::{self, STARTED_AT};
-use crate::record::{AttemptOutcome, AttemptRecord, RaceOutcome};
 use crate::report::dimension::GroupValue;
 use crate::report::figures::GroupFigures;
 use crate::report::question::time;
 use crate::report::stats;
 use crate::store::{Record, Roller, RollupStep, SourceFilter, Store};
 use photofinish_base::clock::SECOND_US;
+use photofinish_facts::estimate::survival::Estimate;
+use photofinish_facts::record::sample::{self, STARTED_AT};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome};
 
 #[derive(clap::Parser)]
 struct Line<Q: Args> {

@@ -2,7 +2,7 @@
 //! holds is stored as the largest that it does: a time of 35 minutes and 47 seconds. A test compares with the schema.
 
 use super::session::{uuid, without_nul};
-use crate::record::table::{CellValue, Column, SqlType};
+use photofinish_facts::record::table::{CellValue, Column, SqlType};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnForm {

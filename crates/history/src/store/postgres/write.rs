@@ -12,12 +12,12 @@ use serde_json::Value as Json;
 use super::error::PostgresError;
 use super::session::{PostgresSession, uuid};
 use super::{open, partitions, replica_number, tables};
-use crate::record::table::{CellValue, Column, Table};
-use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 use crate::store::OpenError;
 use crate::store::columns::{DAY_US, began_at, names, start_of};
 use crate::store::database::{self, Connection, DatabaseError, Value, params};
 use crate::store::write::{CAME, RowTable, TableRow, WriteError, spans};
+use photofinish_facts::record::table::{CellValue, Column, Table};
+use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 
 /// The database on a server, written over one connection.
 pub(in crate::store) struct ServerStore {

@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::estimate::cost::CostSum;
-use crate::record::sample;
 use crate::report::question::from_pairs;
 use crate::report::usage::{self, UsageAnswer, UsageQuestion};
 use photofinish_base::clock::DAY_US;
+use photofinish_facts::estimate::cost::CostSum;
+use photofinish_facts::record::sample;
 
 fn author() -> Author {
     Author { who: "root".to_owned(), origin: "127.0.0.1".to_owned() }

@@ -3,11 +3,11 @@
 use super::rollup::{GROUPS, RACES, of_cells, roll, windows, written};
 use super::world::{self, DAYS, NOW_US, START_US};
 use super::*;
-use crate::record::{RaceSource, sample};
 use crate::report::question::from_pairs;
 use crate::report::races::{self, RacesQuestion};
 use crate::report::{costs, distribution, figures, regressions, series, stats};
 use crate::store::columns::{DAY_US, HOUR_US, first_race_id};
+use photofinish_facts::record::{RaceSource, sample};
 
 /// Records of probes and benchmarks: all over the world's time, and before, between and after its rows.
 fn apart() -> Vec<Record> {

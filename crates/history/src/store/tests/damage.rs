@@ -3,7 +3,7 @@
 use std::io::{Seek as _, SeekFrom, Write as _};
 
 use super::*;
-use crate::record::sample;
+use photofinish_facts::record::sample;
 
 const PAGE: u64 = 4_096;
 

@@ -1,9 +1,9 @@
 //! `docs/measurement.md` lists every column as it is declared, and the queries of `docs/sql.md` run.
 
 use super::*;
-use crate::record::sample;
-use crate::record::table::{Column, Table as _};
 use photofinish_base::clock::wall_micros;
+use photofinish_facts::record::sample;
+use photofinish_facts::record::table::{Column, Table as _};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measurement.md");
 pub const SQL: &str = include_str!("../../../../../docs/sql.md");

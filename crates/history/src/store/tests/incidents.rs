@@ -1,8 +1,8 @@
 //! Incidents in the file: they are replaced, read back, selected and removed.
 
 use super::*;
-use crate::record::table::{Subset as _, Table as _};
-use crate::record::{IncidentState, sample};
+use photofinish_facts::record::table::{Subset as _, Table as _};
+use photofinish_facts::record::{IncidentState, sample};
 
 const HOUR: i64 = 3_600_000_000;
 

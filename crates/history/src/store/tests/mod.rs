@@ -26,10 +26,10 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, SqliteConnection
 use tempfile::TempDir;
 
 use super::*;
-use crate::estimate::ShortBytes;
-use crate::estimate::facts::{AttemptFacts, RequestFacts};
-use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 use photofinish_base::clock::wall_micros;
+use photofinish_facts::estimate::ShortBytes;
+use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
+use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 
 /// A new database in a directory that is removed when the first value is dropped.
 async fn new_store() -> (TempDir, PathBuf, Store) {

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::sample;
-use crate::record::table::{CellValue, Table as _};
+use photofinish_facts::record::sample;
+use photofinish_facts::record::table::{CellValue, Table as _};
 
 #[tokio::test]
 async fn names_that_come_again_have_numbers() {
@@ -31,8 +31,8 @@ async fn a_reported_model_is_that_which_was_sent_from_the_first_row_on() {
 }
 
 /// A value that may stand in a column, and the usual ones.
-fn cell(column: &'static crate::record::table::Column) -> BoxedStrategy<Cell> {
-    use crate::record::table::SqlType;
+fn cell(column: &'static photofinish_facts::record::table::Column) -> BoxedStrategy<Cell> {
+    use photofinish_facts::record::table::SqlType;
     let value = match column.sql_type {
         SqlType::Integer => {
             prop_oneof![Just(0), Just(1), Just(200), Just(40), Just(10), 0..i64::MAX].prop_map(Cell::Integer).boxed()
@@ -51,7 +51,7 @@ fn cell(column: &'static crate::record::table::Column) -> BoxedStrategy<Cell> {
 
 use rusqlite::types::Value as Cell;
 
-fn rows(columns: &'static [crate::record::table::Column]) -> impl Strategy<Value = Vec<Vec<Cell>>> {
+fn rows(columns: &'static [photofinish_facts::record::table::Column]) -> impl Strategy<Value = Vec<Vec<Cell>>> {
     proptest::collection::vec(columns.iter().map(cell).collect::<Vec<_>>(), 1..12)
 }
 

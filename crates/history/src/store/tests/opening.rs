@@ -1,7 +1,7 @@
 //! The owner and the version of a file, and the errors for the operator.
 
 use super::*;
-use crate::record::sample;
+use photofinish_facts::record::sample;
 
 /// The error of opening for writing, as text.
 async fn refused(path: &Path) -> String {

@@ -1,9 +1,9 @@
 //! Pages of races and single races: filters, order, and query plans.
 
 use super::*;
-use crate::estimate::facts::{self, MeasuredAttempt, RequestRow};
-use crate::record::table::Subset as _;
-use crate::record::{AttemptOutcome, RaceOutcome, sample};
+use photofinish_facts::estimate::facts::{self, MeasuredAttempt, RequestRow};
+use photofinish_facts::record::table::Subset as _;
+use photofinish_facts::record::{AttemptOutcome, RaceOutcome, sample};
 
 /// Races 0 to 9: all have an attempt at `groq`, and the even ones also at `cerebras`; 3 was rejected, and 5 is bob's.
 async fn ten_races() -> (TempDir, StoreReader) {

@@ -1,10 +1,10 @@
 //! Reads whole requests back.
 
 use super::*;
-use crate::record::recorded::Recorded;
-use crate::record::{AttemptOutcome, RaceSource, sample};
 use crate::store::RecordedFilter;
 use photofinish_base::failure::FailureKind;
+use photofinish_facts::record::recorded::Recorded;
+use photofinish_facts::record::{AttemptOutcome, RaceSource, sample};
 
 fn read(path: &std::path::Path, filter: &RecordedFilter) -> Vec<Recorded> {
     let mut read = Vec::new();

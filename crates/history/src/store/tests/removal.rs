@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use super::rollup::{GROUPS, RACES, ask, counts, of_cells, roll, windows, write_now, written};
 use super::world::{self, DAYS, NOW_US, START_US};
 use super::*;
-use crate::record::{RaceSource, sample};
 use crate::store::columns::{DAY_US, HOUR_US};
+use photofinish_facts::record::{RaceSource, sample};
 
 #[tokio::test]
 async fn a_step_that_is_given_up_leaves_everything_as_it_was() {

@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::world::{self, DAYS, NOW_US, START_US};
 use super::*;
-use crate::estimate::summary::Summary;
-use crate::record::sample;
 use crate::report::figures::GroupFigures;
 use crate::report::question::{from_pairs, time};
 use crate::report::stats::{self, Stats, StatsQuestion};
 use crate::store::columns::{DAY_US, HOUR_US};
 use crate::store::rollup as made;
+use photofinish_facts::estimate::summary::Summary;
+use photofinish_facts::record::sample;
 
 pub const RACES: usize = 1_500;
 

@@ -1,7 +1,7 @@
 //! Runs: written when they begin and when they end, found by id, prefix and label, and their rows.
 
 use super::*;
-use crate::record::{RaceSource, sample};
+use photofinish_facts::record::{RaceSource, sample};
 
 fn label(search: RunSearch) -> Option<String> {
     match search {

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
-use crate::record::sample;
+use photofinish_facts::record::sample;
 
 /// Races with three rows each.
 fn races(of: std::ops::Range<i64>) -> Vec<Record> {

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::rollup::{RACES, ask, counts, of_cells, roll, write_now, written};
 use super::world::{self, DAYS, NOW_US, START_US};
 use super::*;
-use crate::record::sample;
 use crate::store::columns::{DAY_US, HOUR_US};
+use photofinish_facts::record::sample;
 
 /// Runs steps until no work is left. Returns the steps and the errors.
 fn until_done(roller: &mut Roller, now_us: i64, keep_from: Option<i64>) -> (Vec<RollupStep>, Vec<String>) {

@@ -1,9 +1,9 @@
 //! The views against figures computed by hand, and the plans of the queries over them.
 
 use super::*;
-use crate::estimate::speed::Decoding;
-use crate::record::table::Subset as _;
-use crate::record::{AttemptOutcome, RaceRecord, TokenSource, sample};
+use photofinish_facts::estimate::speed::Decoding;
+use photofinish_facts::record::table::Subset as _;
+use photofinish_facts::record::{AttemptOutcome, RaceRecord, TokenSource, sample};
 
 /// tpot_ms, tok_s and e2e_tok_s of one attempt of a race.
 async fn speed(change_race: impl FnOnce(&mut RaceRecord), change: impl FnOnce(&mut AttemptRecord)) -> [Option<f64>; 3] {
@@ -213,7 +213,7 @@ async fn a_query_that_takes_too_long_is_stopped() {
 
 #[tokio::test]
 async fn costs_lie_between_bounds() {
-    use crate::estimate::cost::{Cost, CostSum};
+    use photofinish_facts::estimate::cost::{Cost, CostSum};
     let costs = [
         Cost::exactly(2.0),
         Cost::between(4.0, Some(6.0)),

@@ -3,8 +3,8 @@
 use fastrand::Rng;
 
 use super::*;
-use crate::record::{AttemptOutcome, RaceOutcome, StartReason, TokenSource, sample};
 use crate::store::columns::{DAY_US, HOUR_US, first_race_id};
+use photofinish_facts::record::{AttemptOutcome, RaceOutcome, StartReason, TokenSource, sample};
 
 /// 2026-01-02T00:00:00Z, a Friday.
 pub const START_US: i64 = 1_767_312_000_000_000;

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use sqlx::{Column as _, Row as _, TypeInfo as _, ValueRef as _};
 
 use super::*;
-use crate::record::sample;
-use crate::record::table::{CellValue, Column, Table};
+use photofinish_facts::record::sample;
+use photofinish_facts::record::table::{CellValue, Column, Table};
 
 /// The columns of a record and their values, as text.
 fn declared<T: Table>(record: &T) -> Vec<(String, String)> {

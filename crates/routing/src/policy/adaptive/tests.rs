@@ -5,7 +5,7 @@ use crate::forecast::{LatencyForecast, Learner, SendConditions};
 use crate::money::BudgetSnapshot;
 use crate::policy::question::{CandidateForecast, Minimise};
 use crate::policy::value::order;
-use photofinish_history::reason::DecisionReason;
+use photofinish_facts::reason::DecisionReason;
 
 const SECOND: i64 = 1_000_000;
 const NOW: i64 = 2000 * SECOND;

@@ -10,8 +10,8 @@ use crate::money::tariff::{PromptTokens, Tariff};
 use crate::money::{CostBudget, SpentLately};
 use crate::policy::plan::StartRule;
 use crate::policy::{CandidateState, ContextFits, LookDraw};
-use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
-use photofinish_history::record::{AttemptOutcome, RaceOutcome, RaceSource};
+use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
+use photofinish_facts::record::{AttemptOutcome, RaceOutcome, RaceSource};
 
 const SECOND: i64 = 1_000_000;
 const TARIFF: Tariff = Tariff { input: 1.0, cached: 1.0, output: 4.0, billed_on: false };

@@ -2,9 +2,9 @@
 
 use super::*;
 use photofinish_config::config::{Budget, Limits};
+use photofinish_facts::record::recorded::Recorded;
+use photofinish_facts::record::{AttemptRecord, IncidentState, RaceRecord, RaceSource, sample};
 use photofinish_history::metrics::MetricsFormat;
-use photofinish_history::record::recorded::Recorded;
-use photofinish_history::record::{AttemptRecord, IncidentState, RaceRecord, RaceSource, sample};
 use photofinish_history::recorder::WriterTask;
 use photofinish_history::store::{IncidentFilter, RecordedFilter, Store, StoreReader};
 use photofinish_routing::limits::{AttemptCost, KnownCost, LevelName, LimitClock, admit};

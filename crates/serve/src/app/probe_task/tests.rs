@@ -11,8 +11,8 @@ use tokio::time::sleep;
 use super::*;
 use photofinish_base::clock::{DAY_US, HOUR_US, micros, signed_micros_between};
 use photofinish_config::config::{ProbeWorkload, UpstreamConfig, parse};
-use photofinish_history::estimate::cost::Cost;
-use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, sample};
+use photofinish_facts::estimate::cost::Cost;
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, sample};
 use photofinish_history::store::{Record, Store, StoreReader};
 use photofinish_lab::probe::{ProbeResult, last_moments};
 

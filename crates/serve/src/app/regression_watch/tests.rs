@@ -7,9 +7,9 @@ use std::sync::Mutex;
 
 use super::*;
 use photofinish_base::clock::Instant;
-use photofinish_history::estimate::regression::Finding;
+use photofinish_facts::estimate::regression::Finding;
+use photofinish_facts::record::{AttemptRecord, sample};
 use photofinish_history::metrics::MetricsFormat;
-use photofinish_history::record::{AttemptRecord, sample};
 use photofinish_history::store::{Record, Store};
 
 /// 2026-01-09T04:00:00Z

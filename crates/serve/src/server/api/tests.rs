@@ -13,8 +13,8 @@ use super::ask::unread;
 use super::openapi::openapi;
 use super::*;
 use photofinish_base::shutdown::Shutdown;
+use photofinish_facts::record::{AttemptRecord, RaceRecord, sample};
 use photofinish_gateway::proxy::Rejection;
-use photofinish_history::record::{AttemptRecord, RaceRecord, sample};
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::question::from_pairs;
 use photofinish_history::report::{
@@ -285,7 +285,7 @@ async fn usage_keys_and_their_audit_are_as_the_document_says() {
 
 #[test]
 fn a_regression_is_as_the_document_says() {
-    use photofinish_history::estimate::regression::{Finding, Shift};
+    use photofinish_facts::estimate::regression::{Finding, Shift};
     let document = openapi();
     let answers = &document["paths"]["/api/stats"]["get"]["responses"]["200"];
     let schema = &answers["content"]["application/json"]["schema"]["anyOf"][1]["items"];

@@ -11,11 +11,11 @@ use std::path::Path;
 use super::super::tests::{documentation, rollup, world};
 use super::super::*;
 use super::PostgresSession;
-use crate::record::table::Table;
-use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord, sample};
 use crate::store::database::{Connection as Seam, params};
 use cluster::{counted, database};
 use photofinish_base::clock::wall_micros;
+use photofinish_facts::record::table::Table;
+use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord, sample};
 use serde_json::Map;
 
 fn filled(path: &Path, records: &[Record]) {
@@ -235,7 +235,7 @@ fn the_schema_has_the_declared_columns() {
     Store::open(&server).unwrap();
     let session = PostgresSession::connect(&server).unwrap();
     let types = "SELECT column_name || ' ' || data_type FROM information_schema.columns WHERE table_name = ?1";
-    let declared = |columns: &[crate::record::table::Column], wide: bool| -> BTreeSet<String> {
+    let declared = |columns: &[photofinish_facts::record::table::Column], wide: bool| -> BTreeSet<String> {
         use super::tables::ColumnForm;
         let of = |column| match super::tables::form(column) {
             ColumnForm::Uuid => "uuid",

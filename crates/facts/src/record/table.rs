@@ -132,6 +132,7 @@ macro_rules! table {
 }
 
 /// Declares a struct of some columns of a table. An unknown name or a wrong type does not compile.
+#[macro_export]
 macro_rules! subset {
     ($(#[$meta:meta])* $vis:vis $name:ident of $record:ident {
         $($(#[doc = $about:literal])* $column:ident: $type:ty,)+
@@ -183,10 +184,11 @@ macro_rules! readable {
     };
 }
 
-pub(crate) use {readable, subset, table};
+pub use subset;
+pub(crate) use {readable, table};
 
 /// Does not compile for two types that are stored differently.
-pub(crate) fn copy<A: ToCell, B: FromCell>(from: &A, into: &mut B) {
+pub fn copy<A: ToCell, B: FromCell>(from: &A, into: &mut B) {
     const { assert!(A::SQL_TYPE as u8 == B::SQL_TYPE as u8 && A::NULLABLE == B::NULLABLE) }
     into.fill(from.to_cell());
 }
