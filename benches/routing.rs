@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 use photofinish_config::config::{Budget, Config, IssuedKey, Limits, Permit, Rate, Team, User, parse};
+use photofinish_limits::{AttemptCost, LimitClock, UsageBook, admit};
 use photofinish_routing::forecast::{LatencyForecast, SendConditions};
-use photofinish_routing::limits::{AttemptCost, LimitClock, UsageBook, admit};
 use photofinish_routing::policy::adaptive;
 use photofinish_routing::policy::question::{AdaptiveQuestion, AttemptView, CandidateForecast, Minimise};
 use upstreams::{NOW, UPSTREAMS, candidate, learner, question};

@@ -388,7 +388,7 @@ fn every_room_is_in_the_layers() {
     let is_root = |path: &Path| path == Path::new("lib.rs") || path == Path::new("main.rs");
     let roots: String = source().into_iter().filter(|(path, _)| is_root(path)).map(|(_, text)| text).collect();
     let declared = roots.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod "));
-    let rooms: Vec<&str> = declared.map(|line| line.trim_end_matches(';')).collect();
+    let rooms: Vec<&str> = declared.map(|line| line.trim_end_matches(';')).filter(|room| *room != "tests").collect();
     for room in &rooms {
         assert!(listed.contains(&format!("`{room}`")), "{room} is not in the layers of docs/architecture.md");
     }

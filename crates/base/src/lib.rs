@@ -11,5 +11,6 @@ pub mod names;
 pub mod pace;
 pub mod parts;
 pub mod printable;
+pub mod recent;
 pub mod shutdown;
 pub mod telemetry;

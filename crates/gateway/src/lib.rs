@@ -3,5 +3,4 @@
 
 pub mod attempt;
 pub mod proxy;
-pub mod race;
 pub mod relay;

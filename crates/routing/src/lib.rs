@@ -4,7 +4,6 @@
 pub mod forecast;
 pub mod health;
 pub mod learning;
-pub mod limits;
 pub mod money;
 pub mod policy;
 pub mod quality;

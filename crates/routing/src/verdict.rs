@@ -1,9 +1,33 @@
 //! The verdict on a failed attempt: the race's next step, and what cools down. One pure function. Not for carrying it
 //! out.
 
-use crate::health::cooldown::CooldownReason;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_config::config::ContentPolicy;
+
+/// Why a key or upstream cools down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CooldownReason {
+    /// 429: this key for this model, for Retry-After or a growing time. Most providers count each model separately.
+    RateLimited,
+    /// A 429 for the whole account: this key for all models. Without a key, this upstream.
+    AccountRateLimited,
+    /// 401: this key, for a growing time. Without a key, this upstream.
+    KeyRefused,
+    /// 402 or 403: this upstream with this key on this surface, for a growing time.
+    Forbidden,
+    /// 404 or 501: the same.
+    NotFound,
+    /// A good answer whose headers report that the rate limit is used up: this upstream with this key, for a moment.
+    Exhausted,
+}
+
+impl CooldownReason {
+    /// A refusal, not a rate limit: waiting may not help.
+    pub fn is_refusal(self) -> bool {
+        matches!(self, CooldownReason::KeyRefused | CooldownReason::Forbidden | CooldownReason::NotFound)
+    }
+}
 
 /// The consequences of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ mod storms;
 mod surfaces;
 
 use photofinish_config::config::Limits;
-use photofinish_routing::limits::{LevelName, LevelUse, LimitClock};
+use photofinish_limits::{LevelName, LevelUse, LimitClock};
 use serde_json::{Value, json};
 
 use crate::harness::answer::{Response, read_response};

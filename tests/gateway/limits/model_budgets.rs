@@ -1,6 +1,6 @@
 //! Budgets for some models: what they count, what they refuse and leave out, and how they are shown.
 
-use photofinish_routing::limits::LevelName;
+use photofinish_limits::LevelName;
 use serde_json::json;
 
 use super::{ANN, TOKEN, answer, get, send};

@@ -1,6 +1,6 @@
 //! Budgets that come near their ends: told once, and in a header of each answer.
 
-use photofinish_routing::limits::{BudgetWarning, Calendar};
+use photofinish_limits::{BudgetWarning, Calendar};
 
 use super::{ANN, TOKEN, answer, ask, asking, priced, spent, user};
 use crate::support::FakeProvider;

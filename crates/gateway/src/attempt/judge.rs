@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use photofinish_base::clock::wall_micros;
 use photofinish_base::memory::{Lease, Memory};
+use photofinish_base::recent::Recent;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_facts::record::AttemptRecord;
-use photofinish_routing::learning::{Learning, Recent};
+use photofinish_routing::learning::Learning;
 use photofinish_routing::quality::JudgedAnswer;
 use photofinish_translation::ApiRequest;
 use photofinish_translation::judge::Asked;

@@ -8,7 +8,7 @@ use super::answer_length::{AnswerLength, LengthBound};
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::keyring::{HashedKey, scrubbed};
 use photofinish_facts::record::{AttemptRecord, TokenSource};
-use photofinish_routing::limits::AttemptCost;
+use photofinish_limits::AttemptCost;
 use photofinish_wire::stream::frame::{Chunk, Payload};
 use photofinish_wire::stream::service_tier::ServiceTier;
 use photofinish_wire::{PayloadKind, Usage};

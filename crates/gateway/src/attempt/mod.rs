@@ -32,12 +32,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::race::CutReason;
 use exchange::Bounds;
 use guard::{AttemptGuard, AttemptShared, RaceDecision};
 use photofinish_base::failure::Failure;
 use photofinish_base::telemetry::WithLogContext as _;
-use photofinish_routing::limits::AttemptReservation;
+use photofinish_limits::AttemptReservation;
+use photofinish_race::CutReason;
 use photofinish_translation::ResponseTranslation;
 
 /// A started attempt: the race polls it.

@@ -10,10 +10,10 @@ use serde::de::IgnoredAny;
 
 use super::classify::in_dialect;
 use super::stream::EventStream;
-use crate::race::{CutReason, HeldAttempt};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, RawAnswer};
 use photofinish_config::keyring;
+use photofinish_race::{CutReason, HeldAttempt};
 use photofinish_routing::health::RequestNotes;
 use photofinish_translation::request::asked::NoAnswer;
 use photofinish_wire::answer::ends::End;

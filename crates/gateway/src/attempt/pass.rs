@@ -25,7 +25,7 @@ use photofinish_base::telemetry::WithLogContext as _;
 use photofinish_config::config::{Provider, Timeouts, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
 use photofinish_config::offerings::ModelCatalogue;
-use photofinish_routing::limits::AttemptReservation;
+use photofinish_limits::AttemptReservation;
 use photofinish_transport::upstream::{Response, ResponseBody, Upload};
 use photofinish_wire::stream::frame::Frame;
 use photofinish_wire::{Dialect, PassedCall, SseEvent, Surface};

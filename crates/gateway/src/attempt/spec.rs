@@ -7,7 +7,6 @@ use http::HeaderMap;
 
 use super::judge::AnswerTape;
 use super::meter::JobCost;
-use crate::race::AttemptStart;
 use photofinish_base::clock::Instant;
 use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
@@ -17,6 +16,7 @@ use photofinish_config::keyring::HashedKey;
 use photofinish_config::offerings::ModelCatalogue;
 use photofinish_facts::bill::PerByte;
 use photofinish_history::recorder::Recorder;
+use photofinish_race::AttemptStart;
 use photofinish_routing::learning::AttemptObserver;
 use photofinish_translation::RequestTranslation;
 use photofinish_transport::upstream::{Endpoint, Outgoing, Upload, UpstreamClient};

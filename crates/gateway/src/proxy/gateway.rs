@@ -27,9 +27,9 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Fingerprint, ProviderLists, User};
 use photofinish_history::metrics::USERS_MAX;
 use photofinish_history::recorder::Recorder;
+use photofinish_limits::{LevelName, UsageBook};
 use photofinish_routing::health::{HealthHint, LiveConfig, MadeCallers, RefusedKind, UpstreamHealth};
 use photofinish_routing::learning::Learning;
-use photofinish_routing::limits::{LevelName, UsageBook};
 use photofinish_routing::status::{RoutingReport, routing};
 use photofinish_transport::upstream::UpstreamClient;
 

@@ -16,9 +16,9 @@ use tokio::time::Sleep;
 use super::body::{BrokenOff, LastHandover, RelayBody, RelayObserver, RelayStep, ShutdownWatch};
 use super::{broken_off, without_usage};
 use crate::attempt::{Attempt, EventStream, ItemKind, ReadyAttempt};
-use crate::race::CutReason;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::memory::Lease;
+use photofinish_race::CutReason;
 use photofinish_routing::verdict::may_be_rescued;
 use photofinish_translation::rescue::{DeliveredAnswer, HeldCalls, JoinMethod, JoinedAnswer};
 

@@ -15,8 +15,8 @@ use super::stage::{SharedStage, SimulatedCandidate, WakeTarget};
 use super::world::{AttemptEnd, Dispatch, PlayedAttempt, Shown, SimulatedRequest, SimulatedResponse, SimulatedWorld};
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
-use photofinish_gateway::race::retries::Retries;
-use photofinish_gateway::race::{
+use photofinish_race::retries::Retries;
+use photofinish_race::{
     AttemptStart, CutReason, HeldAttempt, Launch, RaceSide, RacingAttempt, Replan, RetryDecision, RunningAttempt,
 };
 use photofinish_routing::forecast::SendConditions;

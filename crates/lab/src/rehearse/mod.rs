@@ -1,7 +1,7 @@
 //! Simulated traffic: requests run against upstreams whose times are known beforehand, on a clock of its own, so that days
 //! of traffic take seconds.
 //!
-//! A [`Rehearsal`] runs the gateway's own race ([`Race`](photofinish_gateway::race::Race)), driver, breakers and statistics; only the
+//! A [`Rehearsal`] runs the gateway's own race ([`Race`](photofinish_race::Race)), driver, breakers and statistics; only the
 //! attempts are simulated, by a [`SimulatedWorld`]. One policy is compared with another by playing both in the same world.
 //! No I/O and no real clock. Not simulated: audits, drained losers, whole answers that break off.
 

@@ -12,10 +12,11 @@ use super::world::{Baseline, OpeningView, Shown, SimulatedRequest, SimulatedUpst
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::config::{BreakerSettings, RaceSettings};
 use photofinish_routing::health::breaker::{BreakerScope, BreakerStatus, Breakers, TrialScope};
-use photofinish_routing::health::cooldown::{CooldownReason, CooldownTarget, Cooldowns};
+use photofinish_routing::health::cooldown::{CooldownTarget, Cooldowns};
 use photofinish_routing::learning::{Learning, UpstreamStats};
 use photofinish_routing::money::tariff::PromptTokens;
 use photofinish_routing::policy::plan::StartRule;
+use photofinish_routing::verdict::CooldownReason;
 use photofinish_wire::Surface;
 
 /// Timers fire on whole milliseconds, as tokio's do.

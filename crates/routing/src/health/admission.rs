@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::breaker::{BreakerScope, BreakerStatus, TrialScope};
 use super::candidate::{LastResort, wait_for_all};
-use super::cooldown::CooldownReason;
 use super::{CallerId, Candidate, CooldownState, UpstreamHealth};
 use crate::money::lock;
+use crate::verdict::CooldownReason;
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_config::config::{BreakerSettings, RaceSettings};

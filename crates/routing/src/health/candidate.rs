@@ -6,7 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use super::breaker::BreakerScope;
-use super::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget};
+use super::cooldown::{CooldownPeriod, CooldownTarget};
+use crate::verdict::CooldownReason;
 use photofinish_config::config::UpstreamConfig;
 use photofinish_config::keyring::HashedKey;
 use photofinish_facts::record::LeftOutReason;

@@ -4,7 +4,8 @@
 
 use std::collections::VecDeque;
 
-use super::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget};
+use super::cooldown::{CooldownPeriod, CooldownTarget};
+use crate::verdict::CooldownReason;
 use photofinish_base::clock::Instant;
 
 /// Hints that are told, the newest.

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::cooldown::CooldownReason;
 use super::refusals::RequestFeatures;
 use super::state::StreamingHabit;
 use super::{CallerId, Candidate, UpstreamHealth, prompt_length};
 use crate::money::lock;
+use crate::verdict::CooldownReason;
 use crate::verdict::{BreakerEffect, Verdict, is_shared_by_all, is_the_requests_fault, verdict};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use super::breaker::Breakers;
 use super::candidate::wait_for_all;
-use super::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget, Cooldowns, RefusalSource};
+use super::cooldown::{CooldownPeriod, CooldownTarget, Cooldowns, RefusalSource};
 use super::hints::HintLog;
 use super::refusals::{Refusals, RefusedKind, RequestFeatures};
 use super::windows::{ContextWindow, ContextWindows, PromptLength};
 use super::{CallerId, Candidate, LiveConfig};
 use crate::learning::Learning;
 use crate::money::lock;
+use crate::verdict::CooldownReason;
 use photofinish_base::clock::Instant;
 use photofinish_config::config::{Config, Keys, UpstreamStream};
 use photofinish_config::keyring::HashedKey;

@@ -5,10 +5,11 @@
 use std::time::Duration;
 
 use super::breaker::BreakerScope;
-use super::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget};
+use super::cooldown::{CooldownPeriod, CooldownTarget};
 use super::hints::{HealthHint, KeptHint};
 use super::{LiveConfig, UpstreamHealth};
 use crate::money::lock;
+use crate::verdict::CooldownReason;
 use photofinish_base::clock::Instant;
 
 /// An upstream that answered this gateway within this time, in microseconds, is healthy whatever the others say.

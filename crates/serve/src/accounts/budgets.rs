@@ -1,7 +1,7 @@
 //! Budgets between the gateway's memory and the store.
 
 use photofinish_history::store::BudgetRow;
-use photofinish_routing::limits::{BudgetChange, Calendar, LevelName};
+use photofinish_limits::{BudgetChange, Calendar, LevelName};
 
 /// For the store.
 pub fn row(change: BudgetChange) -> BudgetRow {

@@ -18,7 +18,7 @@ use photofinish_history::recorder::Condition;
 use photofinish_history::store::{
     AccountChange, AccountEntry, Author, BudgetRow, Store, StoreReader, WriteError, keep_snapshot, kept_snapshot,
 };
-use photofinish_routing::limits::{BudgetChange, LimitClock};
+use photofinish_limits::{BudgetChange, LimitClock};
 
 /// How often changed budgets are kept.
 const SAVE_EVERY: Duration = Duration::from_millis(100);

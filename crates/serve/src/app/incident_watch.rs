@@ -18,7 +18,7 @@ use photofinish_facts::estimate::incident::{IncidentChange, IncidentStep, Incide
 use photofinish_gateway::proxy::{Gateway, LimitedCounts};
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::incidents::{name, resume, usual, words};
-use photofinish_routing::limits::{BudgetWarning, UsageBook};
+use photofinish_limits::{BudgetWarning, UsageBook};
 
 /// From one check to the next.
 const CHECK_EVERY: Duration = Duration::from_secs(15);

@@ -20,9 +20,10 @@ use photofinish_config::config::Config;
 use photofinish_facts::record::recorded::Recorded;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::store::{HeardReplicas, ReplicaReport, ReplicaRow, Replicas, WriteError};
-use photofinish_routing::health::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget};
+use photofinish_limits::{Heard, LevelName, LimitClock, ReplicaUse, SubjectUse};
+use photofinish_routing::health::cooldown::{CooldownPeriod, CooldownTarget};
 use photofinish_routing::health::{HealthHint, LiveConfig};
-use photofinish_routing::limits::{Heard, LevelName, LimitClock, ReplicaUse, SubjectUse};
+use photofinish_routing::verdict::CooldownReason;
 use photofinish_wire::Surface;
 
 /// From one exchange to the next.

@@ -15,7 +15,7 @@ use photofinish_facts::record::IncidentRecord;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::report::incidents::{name, object, words};
 use photofinish_history::report::question::time;
-use photofinish_routing::limits::{BudgetWarning, Calendar, NearEnd};
+use photofinish_limits::{BudgetWarning, Calendar, NearEnd};
 use photofinish_transport::upstream::{Endpoint, GetLimits, UpstreamClient};
 
 /// Calls that wait; further ones are not made.

@@ -11,7 +11,8 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
-use super::api::{is_account_path, json_answer};
+use super::api::is_account_path;
+use super::reads::json as json_answer;
 use super::served_paths::ServedPaths;
 use crate::dashboard::{self, SiteFile};
 use photofinish_gateway::proxy::{self, COOKIE_NAME, Client, Rejection, SESSION_FOR};

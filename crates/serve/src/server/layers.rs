@@ -230,7 +230,7 @@ mod tests {
 
     use super::*;
     use crate::accounts::AccountKeeper;
-    use crate::server::api::DatabaseReads;
+    use crate::server::reads::DatabaseReads;
     use crate::server::routes::edge;
     use crate::server::served_paths::ServedPaths;
     use photofinish_base::shutdown::Shutdown;

@@ -17,6 +17,7 @@ mod health;
 mod host_check;
 mod layers;
 mod listener;
+mod reads;
 mod routes;
 mod served_paths;
 mod socket;

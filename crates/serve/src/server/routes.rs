@@ -15,10 +15,11 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tower::ServiceBuilder;
 
-use super::api::{self, DatabaseReads};
+use super::api;
 use super::dashboard::{self, RELOAD};
 use super::health;
 use super::layers::{CrossOrigin, GOOGLE_KEY, bare, catch_panics, cross_origin, near, nearest_path};
+use super::reads::DatabaseReads;
 use super::served_paths::{ReloadCall, ServedPaths};
 use super::websocket;
 use crate::accounts::AccountKeeper;

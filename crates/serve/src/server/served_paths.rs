@@ -8,7 +8,7 @@ use axum::extract::FromRef;
 use http::{HeaderValue, Response};
 use tokio::sync::Semaphore;
 
-use super::api::DatabaseReads;
+use super::reads::DatabaseReads;
 use crate::accounts::AccountKeeper;
 use photofinish_gateway::proxy::{Gateway, Rejection};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use photofinish_base::named;
-use photofinish_routing::limits::LevelName;
+use photofinish_limits::LevelName;
 
 named! {
     /// Why a request is shed. Shed requests are counted and have no row: a flood would fill the history.

@@ -11,7 +11,7 @@ use super::rejection::{FailedUpstream, Rejection, summary, whole_seconds};
 use crate::proxy::run::budget_lines::HELD_FOR;
 use photofinish_base::failure::FailureKind;
 use photofinish_base::printable::quoted;
-use photofinish_routing::limits::{BudgetRefusal, Calendar, LevelName, LimitRefusal, OverBudget, RefusedBy, usd};
+use photofinish_limits::{BudgetRefusal, Calendar, LevelName, LimitRefusal, OverBudget, RefusedBy, usd};
 
 /// How soon to ask again for a stream, which may end at any time.
 const STREAM_FOR: Duration = Duration::from_secs(1);

@@ -13,13 +13,13 @@ use photofinish_base::failure::Failure;
 use photofinish_config::config::{ModelConfig, Policy, QualityRule, RaceSettings, RescuePolicy, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
 use photofinish_facts::record::{LeftOutReason, LeftOutUpstream};
+use photofinish_limits::{LevelName, LimitLevels};
 pub use photofinish_routing::health::Candidate;
 use photofinish_routing::health::windows::ContextWindow;
 use photofinish_routing::health::{
     self, BreakerAdmission, CallerId, CooldownState, LastResort, LiveConfig, RequestNeeds, TrialPermit, named, why_off,
 };
 use photofinish_routing::learning::ConversationId;
-use photofinish_routing::limits::{LevelName, LimitLevels};
 use photofinish_routing::money::tariff::Basis;
 use photofinish_routing::policy::plan::{RacePlan, StartRule};
 use photofinish_translation::ApiRequest;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use photofinish_routing::limits::{LevelName, LimitLevels};
+use photofinish_limits::{LevelName, LimitLevels};
 
 /// How long a request waits: as long as clients hear nothing from an upstream either, before the first keep-alive.
 pub const HELD_FOR: Duration = Duration::from_secs(5);

@@ -13,12 +13,12 @@ use photofinish_config::config::{CancelBilling, ModelPattern, UpstreamConfig, na
 use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord};
 use photofinish_history::recorder::RacePayer;
 use photofinish_history::store::Record;
-use photofinish_routing::health::Candidate;
-use photofinish_routing::learning::Learning;
-use photofinish_routing::limits::{
+use photofinish_limits::{
     Admission, AnswerLengths, AttemptCost, AttemptReservation, Hold, KnownCost, LimitClock, LimitLevels, LimitRefusal,
     OwnLengths, admit,
 };
+use photofinish_routing::health::Candidate;
+use photofinish_routing::learning::Learning;
 use photofinish_translation::ApiRequest;
 
 /// The longest answer of a model of which nothing is known, in tokens.

@@ -16,8 +16,6 @@ use crate::proxy::gateway::Gateway;
 use crate::proxy::request::candidate_set::{AskedLast, CandidateSet};
 use crate::proxy::request::outbound::{self, Outbound};
 use crate::proxy::trace::RaceTrace;
-use crate::race::retries::Retries;
-use crate::race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
 use photofinish_base::clock::{Instant, micros};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::telemetry::{LogContext, WithLogContext};
@@ -27,12 +25,14 @@ use photofinish_config::config::{
 use photofinish_config::keyring::HashedKey;
 use photofinish_facts::record::StartReason;
 use photofinish_history::recorder::Recorder;
+use photofinish_limits::AttemptReservation;
+use photofinish_race::retries::Retries;
+use photofinish_race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
 use photofinish_routing::health::{
     Candidate, OutcomeReporter, RejectedFeature, RequestNotes, SentRequest, StreamingHabit, TrialPermit,
     UpstreamHealth, prompt_length,
 };
 use photofinish_routing::learning::{AttemptObserver, ConversationId, Learning, ObserverSpec, PrefixBlocks};
-use photofinish_routing::limits::AttemptReservation;
 use photofinish_routing::money::RaceBudget;
 use photofinish_routing::money::tariff::PromptTokens;
 use photofinish_routing::policy::plan::RacePlan;

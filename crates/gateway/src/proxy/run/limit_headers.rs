@@ -4,7 +4,7 @@ use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 
-use photofinish_routing::limits::{LimitsLeft, RateLeft, usd};
+use photofinish_limits::{LimitsLeft, RateLeft, usd};
 use photofinish_wire::answer::headers::is_about_rate_limits;
 use photofinish_wire::{Dialect, Surface};
 
@@ -63,7 +63,7 @@ fn pause(us: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use photofinish_routing::limits::{Calendar, NearEnd};
+    use photofinish_limits::{Calendar, NearEnd};
 
     #[test]
     fn pauses_are_exact() {

@@ -34,8 +34,8 @@ use photofinish_facts::record::{
     LeftOutReason, LeftOutUpstream, RaceOutcome, RaceRecord, RaceSource, RequestOrigin, left_out,
 };
 use photofinish_history::recorder::Recorder;
+use photofinish_limits::{Admission, Hold};
 use photofinish_routing::health::{LiveConfig, OutcomeReporter};
-use photofinish_routing::limits::{Admission, Hold};
 use photofinish_routing::money::RaceBudget;
 use photofinish_routing::policy::DecisionReasons;
 use photofinish_translation::ApiRequest;

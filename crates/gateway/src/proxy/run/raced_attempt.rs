@@ -8,10 +8,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::attempt::{Assembler, Attempt, EventStream, ReadyAttempt};
-use crate::race::{self, CutReason, HeldAttempt as _};
 use photofinish_base::clock::micros;
 use photofinish_base::failure::Failure;
 use photofinish_base::memory::Memory;
+use photofinish_race::{self, CutReason, HeldAttempt as _};
 use photofinish_routing::health::OutcomeReporter;
 use photofinish_routing::policy::question::AttemptView;
 
@@ -100,7 +100,7 @@ impl Future for RacedAttempt {
     }
 }
 
-impl race::RacingAttempt for RacedAttempt {
+impl photofinish_race::RacingAttempt for RacedAttempt {
     type Ready = ReadyAttempt;
 
     fn cut(&mut self, cut: CutReason) {

@@ -7,7 +7,7 @@ use photofinish_facts::record::{AttemptRecord, IncidentState, RaceRecord, RaceSo
 use photofinish_history::metrics::MetricsFormat;
 use photofinish_history::recorder::WriterTask;
 use photofinish_history::store::{IncidentFilter, RecordedFilter, Store, StoreReader};
-use photofinish_routing::limits::{AttemptCost, KnownCost, LevelName, LimitClock, admit};
+use photofinish_limits::{AttemptCost, KnownCost, LevelName, LimitClock, admit};
 
 const SECOND: i64 = 1_000_000;
 

@@ -11,8 +11,8 @@ use clap::Args;
 use http::{Request, Response, StatusCode, Uri};
 use serde_json::{Map, Value, json};
 
-use super::ask::{json as json_answer, pairs, refused, unread, with_source};
 use crate::accounts::{AccountAction, AccountAnswer, AccountRefusal, AccountRequest, root_of};
+use crate::server::reads::{json as json_answer, pairs, refused, unread, with_source};
 use crate::server::served_paths::ServedPaths;
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::{Limits, ModelPattern};
@@ -20,7 +20,7 @@ use photofinish_gateway::proxy::{self, Client, Rejection};
 use photofinish_history::report::question::time;
 use photofinish_history::report::usage::{self, UsageQuestion};
 use photofinish_history::store::{AccountKind, AuditLine, Author, ReadError, StoreReader};
-use photofinish_routing::limits::{Calendar, LevelName, LevelUse, LimitClock, RateLeft};
+use photofinish_limits::{Calendar, LevelName, LevelUse, LimitClock, RateLeft};
 
 /// Bytes of a request.
 const BODY_MAX: usize = 64 << 10;

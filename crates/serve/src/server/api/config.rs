@@ -9,7 +9,7 @@ use axum::extract::State;
 use http::{Response, Uri};
 use serde_json::{Value, json};
 
-use super::ask::json as json_answer;
+use crate::server::reads::json as json_answer;
 use crate::server::served_paths::ServedPaths;
 use photofinish_config::config::units::format_duration;
 use photofinish_config::config::{

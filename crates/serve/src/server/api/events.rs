@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Response, Uri};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use super::ask::{question, unread};
+use crate::server::reads::{question, unread};
 use crate::server::served_paths::ServedPaths;
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_gateway::proxy::{self, Client, Rejection};

@@ -4,7 +4,6 @@
 //! Not for the questions and figures: see `report`.
 
 mod accounts;
-mod ask;
 mod config;
 mod events;
 mod openapi;
@@ -13,7 +12,6 @@ mod questions;
 mod tests;
 
 pub use accounts::{AuditQuestion, audit, audit_line, is_account_path, me, of_kind, one_of_kind, rotation, usage};
-pub use ask::{DatabaseReads, json as json_answer};
 pub use config::{config, shared_part};
 pub use events::{REPLAYS_MAX, live, replay};
 pub use openapi::document;

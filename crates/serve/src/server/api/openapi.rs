@@ -17,10 +17,10 @@ use http::Response;
 use serde_json::{Map, Value, json};
 
 use super::accounts::AuditQuestion;
-use super::ask::json as json_answer;
 use super::config;
 use super::questions::{ReloadQuestion, RoutingQuestion};
 use crate::dashboard::unpacked;
+use crate::server::reads::json as json_answer;
 use crate::server::served_paths::ServedPaths;
 use photofinish_facts::record::table::Table as _;
 use photofinish_facts::record::{AttemptRecord, IncidentRecord, LeftOutReason, RaceRecord, RunRecord};

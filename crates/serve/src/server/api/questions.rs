@@ -9,7 +9,7 @@ use clap::Args;
 use http::{Response, Uri};
 use serde_json::{Value, json};
 
-use super::ask::{
+use crate::server::reads::{
     as_printed, json, json as json_answer, leaving_out, question, question_of_rows, refused, unread, with_source,
 };
 use crate::server::served_paths::ServedPaths;

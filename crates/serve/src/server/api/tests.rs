@@ -9,9 +9,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::super::routes::routes;
-use super::ask::unread;
 use super::openapi::openapi;
 use super::*;
+use crate::server::reads::DatabaseReads;
+use crate::server::reads::unread;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_facts::record::{AttemptRecord, RaceRecord, sample};
 use photofinish_gateway::proxy::Rejection;

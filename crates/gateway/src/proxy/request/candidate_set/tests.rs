@@ -13,7 +13,7 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Config, parse};
 use photofinish_config::offerings::{InputKind, Offering};
 use photofinish_history::recorder::Recorder;
-use photofinish_routing::limits::LimitLevels;
+use photofinish_limits::LimitLevels;
 use photofinish_transport::upstream::{UpstreamClient, system_resolver};
 
 const UPSTREAMS: usize = 4;

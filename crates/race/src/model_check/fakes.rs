@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::time::Sleep;
 
 use super::world::{Behaviour, Course, World};
-use crate::race::retries::Retries;
-use crate::race::{
+use crate::retries::Retries;
+use crate::{
     AttemptStart, CutReason, HeldAttempt, Launch, RaceSide, RacingAttempt, Replan, RetryDecision, RunningAttempt,
 };
 use photofinish_base::clock::Instant;

@@ -1,7 +1,7 @@
 //! What goes on after a restart and over midnight, and who is forgotten.
 
 use super::*;
-use crate::limits::{Admission, AttemptCost, KnownCost, admit};
+use crate::{Admission, AttemptCost, KnownCost, admit};
 use photofinish_config::config::Budget;
 
 const NOW: LimitClock = LimitClock { us: 1, wall_us: 1_796_000_000_000_000 };

@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::learning::Recent;
+use photofinish_base::recent::Recent;
 
 /// Answers of one caller and model that are remembered.
 const REMEMBERED_MAX: usize = 64;

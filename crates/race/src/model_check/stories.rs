@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::fakes::{Decide, Fakes, Log, Script};
 use super::world::{Behaviour, Course, World};
-use crate::race::{Race, RaceFinish, Replan};
+use crate::{Race, RaceFinish, Replan};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::ContentPolicy;
