@@ -1,8 +1,8 @@
 //! A client's request on any surface: authenticate, prepare, race, answer, record. [`serve`] does this in order. Not for the stored
 //! state of upstreams: see `health`.
 
+mod body;
 mod door;
-mod gateway;
 mod lists;
 mod pass;
 mod prepare;
@@ -10,25 +10,26 @@ mod refusals;
 mod request;
 mod run;
 mod shadow;
+mod state;
 mod stored;
 mod trace;
 
-pub use door::caller::{
+pub use crate::proxy::body::limited;
+pub use crate::proxy::door::caller::{
     Client, admin, admin_user, authenticate, check_token, has_token, is_admin, is_still_admin, log_in, missing_token,
     sends_token,
 };
-pub use door::load::LimitedCounts;
-pub use door::sessions::{COOKIE_NAME, SESSION_FOR, Sessions};
-pub use gateway::{Acceptance, Gateway, RefusedConfiguration, Totals};
-pub use lists::models::{gemini_list, gemini_one, list, one};
-pub use lists::ollama::{running, show, tags, version};
-pub use pass::{UPLOAD_MAX, pass};
-pub use prepare::AskedBy;
-pub use refusals::rejection::Rejection;
-pub use request::body::limited;
-pub use request::message::SocketMessage;
-pub use stored::calls::StoredCall;
-pub use trace::{RaceTrace, SpanSink};
+pub use crate::proxy::lists::models::{gemini_list, gemini_one, list, one};
+pub use crate::proxy::lists::ollama::{running, show, tags, version};
+pub use crate::proxy::pass::{UPLOAD_MAX, pass};
+pub use crate::proxy::prepare::AskedBy;
+pub use crate::proxy::refusals::rejection::Rejection;
+pub use crate::proxy::request::message::SocketMessage;
+pub use crate::proxy::state::gateway::{Acceptance, Gateway, RefusedConfiguration, Totals};
+pub use crate::proxy::state::load::LimitedCounts;
+pub use crate::proxy::state::sessions::{COOKIE_NAME, SESSION_FOR, Sessions};
+pub use crate::proxy::stored::calls::StoredCall;
+pub use crate::proxy::trace::{RaceTrace, SpanSink};
 
 use std::sync::Arc;
 
@@ -36,22 +37,21 @@ use axum::body::Body;
 use http::header::CONTENT_ENCODING;
 use http::{Request, Response};
 
-use door::admission::{self, NotAdmitted};
-use door::places::RequestPlace;
+use crate::proxy::door::admission::{self, NotAdmitted};
+use crate::proxy::prepare::{PreparedRequest, Preparing, prepare};
+use crate::proxy::run::early::EarlyBody;
+use crate::proxy::run::gate::enter;
+use crate::proxy::run::race_guard::RaceGuard;
+use crate::proxy::run::running::{ServedAnswer, response_of};
+use crate::proxy::shadow::{ShadowRequest, ShadowServed};
+use crate::proxy::state::blocking::INLINE_MAX;
+use crate::proxy::state::places::RequestPlace;
+use crate::proxy::stored::calls::{self, Answer, UpstreamCall};
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::telemetry::{LogContext, WithLogContext};
 use photofinish_limits::{AttemptCost, LimitClock};
 use photofinish_routing::health::{CallerId, LiveConfig};
 use photofinish_wire::{PassedCall, PathCall, Surface};
-use prepare::{PreparedRequest, Preparing, prepare};
-use request::blocking::INLINE_MAX;
-use request::body;
-use run::early::EarlyBody;
-use run::gate::enter;
-use run::race_guard::RaceGuard;
-use run::running::{ServedAnswer, response_of};
-use shadow::{ShadowRequest, ShadowServed};
-use stored::calls::{self, Answer, UpstreamCall};
 
 /// An extension of a request that came as a frame of a WebSocket, whose pings keep it alive: its answer needs no early head.
 #[derive(Clone, Copy)]

@@ -7,12 +7,12 @@ use axum::body::Body;
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt as _;
 
-use super::gateway::Gateway;
-use super::prepare::AskedBy;
-use super::request::body::limited;
-use super::run::race_guard::RaceGuard;
-use super::run::running::PreparedRace;
 use crate::attempt::InFlightGuard;
+use crate::proxy::body::limited;
+use crate::proxy::prepare::AskedBy;
+use crate::proxy::run::race_guard::RaceGuard;
+use crate::proxy::run::running::PreparedRace;
+use crate::proxy::state::gateway::Gateway;
 use photofinish_config::config::{Limits, UpstreamConfig};
 use photofinish_facts::record::{RaceSource, RequestOrigin};
 use photofinish_routing::health::LiveConfig;

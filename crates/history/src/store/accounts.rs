@@ -5,12 +5,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Store;
-use super::columns::DAY_US;
-use super::database::{AnswerRow, Connection, Result, params};
-use super::postgres;
-use super::reader::{ReadError, StoreReader};
-use super::write::WriteError;
+use crate::store::Store;
+use crate::store::columns::DAY_US;
+use crate::store::database::{AnswerRow, Connection, Result, params};
+use crate::store::postgres;
+use crate::store::reader::{ReadError, StoreReader};
+use crate::store::write::WriteError;
 use photofinish_config::config::names::names;
 
 names! {

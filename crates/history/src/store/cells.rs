@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use super::columns::{DAY_US, HOUR_US, start_of};
-use super::database::{AnswerRow, Connection, DatabaseError, Result, Transaction, params};
-use super::plan::ReadPlan;
-use super::selection::{Class, Gather, RollupCell, Selection};
-use super::write::CAME;
+use crate::store::columns::{DAY_US, HOUR_US, start_of};
+use crate::store::database::{AnswerRow, Connection, DatabaseError, Result, Transaction, params};
+use crate::store::plan::ReadPlan;
+use crate::store::selection::{Class, Gather, RollupCell, Selection};
+use crate::store::write::CAME;
 use photofinish_facts::estimate::ShortBytes;
 use photofinish_facts::estimate::class::{Concurrency, Input};
 use photofinish_facts::estimate::cost::CostSum;

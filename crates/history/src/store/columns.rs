@@ -6,7 +6,7 @@
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use serde_json::{Map, Value};
 
-use super::database::{AnswerRow, Result};
+use crate::store::database::{AnswerRow, Result};
 pub(super) use photofinish_base::clock::{DAY_US, HOUR_US};
 use photofinish_facts::record::table::{CellValue, Subset, Table};
 

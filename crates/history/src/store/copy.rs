@@ -7,15 +7,15 @@ use std::path::Path;
 
 use rusqlite::types::Value as Cell;
 
-use super::accounts;
-use super::columns::{DAY_US, began_at, first_race_id, start_of};
-use super::database::{AnswerRow, Connection, DatabaseError, Kind, Result, Value, params};
-use super::open::{self, OpenError};
-use super::races::BEHIND_ALL;
-use super::rollup::{ATTEMPT_TO_STAY, RACE_TO_STAY};
-use super::spill::{self, WaitingRow};
-use super::write::{CAME, RowTable, WriteError};
-use super::{Store, Taken};
+use crate::store::accounts;
+use crate::store::columns::{DAY_US, began_at, first_race_id, start_of};
+use crate::store::database::{AnswerRow, Connection, DatabaseError, Kind, Result, Value, params};
+use crate::store::open::{self, OpenError};
+use crate::store::races::BEHIND_ALL;
+use crate::store::rollup::{ATTEMPT_TO_STAY, RACE_TO_STAY};
+use crate::store::spill::{self, WaitingRow};
+use crate::store::write::{CAME, RowTable, WriteError};
+use crate::store::{Store, Taken};
 use photofinish_base::clock::wall_micros;
 
 /// Races of one transaction.

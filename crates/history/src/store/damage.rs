@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use super::open;
-use super::symptom::{Symptom, of_file};
+use crate::store::open;
+use crate::store::symptom::{Symptom, of_file};
 use photofinish_base::clock::Instant;
 
 /// Time limit of one check. It reads about 250 MB per second from memory, and rests half of the time.

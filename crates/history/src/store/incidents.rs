@@ -1,8 +1,8 @@
 //! Reads incidents. Not for finding them: see `estimate::incident`.
 
-use super::columns::{RowReader, select};
-use super::database::params;
-use super::reader::{ReadError, StoreReader};
+use crate::store::columns::{RowReader, select};
+use crate::store::database::params;
+use crate::store::reader::{ReadError, StoreReader};
 use photofinish_facts::record::IncidentRecord;
 
 /// The selected incidents: all conditions that are set must hold.

@@ -1,9 +1,9 @@
 //! Reads looks, and what clients saw at the same moments. Not for figures: see `report::compare`.
 
-use super::columns::first_race_id;
-use super::database::{AnswerRow, Connection, Id, Result, params};
-use super::reader::{ReadError, StoreReader};
-use super::selection::AttemptFilter;
+use crate::store::columns::first_race_id;
+use crate::store::database::{AnswerRow, Connection, Id, Result, params};
+use crate::store::reader::{ReadError, StoreReader};
+use crate::store::selection::AttemptFilter;
 use photofinish_config::config::TokenCounts;
 use photofinish_facts::record::{AttemptOutcome, CensorCause};
 

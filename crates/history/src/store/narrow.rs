@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use foldhash::quality::RandomState;
 use rusqlite::Connection;
 
-use super::columns::{Spells, stored};
+use crate::store::columns::{Spells, stored};
 use photofinish_facts::bill::COST_STEPS;
 use photofinish_facts::record::table::{CellValue, Column, Subset, Table};
 use photofinish_facts::record::{AttemptRecord, RaceRecord};

@@ -9,9 +9,9 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 use sqlx::migrate::MigrateError;
 
-use super::header::PHOTOFINISH;
-use super::migrations::{Edition, migrate, migrator};
-use super::symptom::{Symptom, of_file};
+use crate::store::header::PHOTOFINISH;
+use crate::store::migrations::{Edition, migrate, migrator};
+use crate::store::symptom::{Symptom, of_file};
 use photofinish_base::clock::Instant;
 
 /// Why a database cannot be used, and what to do. For the operator.

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::columns::{DAY_US, HOUR_US, start_of};
-use super::database::{AnswerRow, Connection, Id, Result, params};
-use super::selection::{Selection, SourceFilter};
+use crate::store::columns::{DAY_US, HOUR_US, start_of};
+use crate::store::database::{AnswerRow, Connection, Id, Result, params};
+use crate::store::selection::{Selection, SourceFilter};
 use photofinish_facts::estimate::facts::RUNNING_US;
 
 /// Attempts of a piece, about: several threads share the pieces.
@@ -67,7 +67,7 @@ pub(super) struct ReadPlan {
     pub rows_expected: u64,
     /// The end of the newest cell.
     pub rolled_until: Option<i64>,
-    /// See [`super::Coverage::whole_hours`].
+    /// See [`crate::store::Coverage::whole_hours`].
     pub whole_hours: Option<(i64, i64)>,
     /// See [`removed`].
     pub removed: i64,
@@ -82,7 +82,7 @@ struct RolledHour {
 }
 
 impl ReadPlan {
-    /// `exact_max`: see [`super::EXACT_MAX`].
+    /// `exact_max`: see [`crate::store::EXACT_MAX`].
     pub fn new(connection: &Connection<'_>, selection: &Selection, exact_max: u64) -> Result<ReadPlan> {
         let from_us = selection.filter.since.unwrap_or(0).max(0);
         let until_us = selection.filter.until.unwrap_or(i64::MAX);
@@ -168,7 +168,7 @@ fn oldest_began(connection: &Connection<'_>, source: SourceFilter) -> Result<Opt
     let id = |row: AnswerRow<'_>| row.get::<String>(0);
     let rows = oldest_rows(source).into_iter().map(|sql| connection.find(&sql, params![Id("")], id));
     let ids: Vec<Option<String>> = rows.collect::<Result<_>>()?;
-    Ok(ids.into_iter().flatten().min().map(|id| super::columns::began_at(&id)))
+    Ok(ids.into_iter().flatten().min().map(|id| crate::store::columns::began_at(&id)))
 }
 
 pub(super) fn removed(connection: &Connection<'_>) -> Result<i64> {

@@ -2,12 +2,12 @@
 //!
 //! Not for the figures of clients: see `scan`.
 
-use super::columns::{RowReader, first_race_id, select};
-use super::database::{Id, params};
-use super::races::BEHIND_ALL;
-use super::reader::{ReadError, StoreReader};
-use super::scan::fill_decoding;
-use super::selection::SourceFilter;
+use crate::store::columns::{RowReader, first_race_id, select};
+use crate::store::database::{Id, params};
+use crate::store::races::BEHIND_ALL;
+use crate::store::reader::{ReadError, StoreReader};
+use crate::store::scan::fill_decoding;
+use crate::store::selection::SourceFilter;
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_facts::estimate::facts::{AttemptRow, MeasuredAttempt};
 use photofinish_facts::estimate::speed::Decoding;

@@ -8,10 +8,10 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use super::columns::{self, first_race_id, json, whole};
-use super::database::{Connection, Id, Result, Value as Parameter, params};
-use super::reader::{ReadError, StoreReader};
-use super::selection::{AttemptFilter, SourceFilter};
+use crate::store::columns::{self, first_race_id, json, whole};
+use crate::store::database::{Connection, Id, Result, Value as Parameter, params};
+use crate::store::reader::{ReadError, StoreReader};
+use crate::store::selection::{AttemptFilter, SourceFilter};
 use photofinish_facts::record::table::Table;
 use photofinish_facts::record::{AttemptRecord, LeftOutReason, RaceOutcome, RaceRecord, left_out};
 

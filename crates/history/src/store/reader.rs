@@ -9,14 +9,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use super::columns::{HOUR_US, first_race_id};
-use super::database::{self, Connection, DatabaseError, Id, params};
-use super::open::{self, OpenError};
-use super::plan::{self, ReadPlan, RowStretch};
-use super::postgres::{self, PostgresSession};
-use super::selection::{Coverage, Gather, Selection, SourceFilter};
-use super::symptom::symptom;
-use super::{cells, scan};
+use crate::store::columns::{HOUR_US, first_race_id};
+use crate::store::database::session::PostgresSession;
+use crate::store::database::{self, Connection, DatabaseError, Id, params};
+use crate::store::open::{self, OpenError};
+use crate::store::plan::{self, ReadPlan, RowStretch};
+use crate::store::postgres;
+use crate::store::selection::{Coverage, Gather, Selection, SourceFilter};
+use crate::store::symptom::symptom;
+use crate::store::{cells, scan};
 
 /// Time limit of one question.
 const QUERY_FOR: Duration = Duration::from_secs(30);
@@ -253,7 +254,9 @@ impl StoreReader {
             DatabaseError::Sqlite(error) => {
                 error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted)
             }
-            DatabaseError::Postgres(error) => error.is_time_limit() || *error == postgres::PostgresError::Stopped,
+            DatabaseError::Postgres(error) => {
+                error.is_time_limit() || *error == crate::store::database::error::PostgresError::Stopped
+            }
             DatabaseError::Content(_) => false,
         };
         match error {

@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::columns::{RowReader, began_at, first_race_id, select};
-use super::database::{AnswerRows, Connection, Id, Result, params};
-use super::races::BEHIND_ALL;
-use super::reader::{ReadError, StoreReader};
-use super::scan::fill_decoding;
-use super::selection::SourceFilter;
-use super::value::Value;
+use crate::store::columns::{RowReader, began_at, first_race_id, select};
+use crate::store::database::{AnswerRows, Connection, Id, Result, params};
+use crate::store::races::BEHIND_ALL;
+use crate::store::reader::{ReadError, StoreReader};
+use crate::store::scan::fill_decoding;
+use crate::store::selection::SourceFilter;
+use crate::store::value::Value;
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_facts::estimate::facts::{AttemptRow, MeasuredAttempt};
 use photofinish_facts::estimate::speed::Decoding;

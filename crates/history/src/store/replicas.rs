@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::accounts::BudgetRow;
-use super::columns::{DAY_US, first_race_id};
-use super::database::{self, AnswerRow, Connection, Id, params};
-use super::postgres::{self, PostgresSession, is_postgres};
-use super::reader::{ReadError, StoreReader};
-use super::recorded;
-use super::write::WriteError;
+use crate::store::accounts::BudgetRow;
+use crate::store::columns::{DAY_US, first_race_id};
+use crate::store::database::session::PostgresSession;
+use crate::store::database::{self, AnswerRow, Connection, Id, params};
+use crate::store::postgres::{self, is_postgres};
+use crate::store::reader::{ReadError, StoreReader};
+use crate::store::recorded;
+use crate::store::write::WriteError;
 use photofinish_base::clock::wall_micros;
 use photofinish_facts::record::recorded::Recorded;
 

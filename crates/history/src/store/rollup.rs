@@ -13,17 +13,17 @@ use std::time::Duration;
 
 use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, OperationInterrupted, ReadOnly};
 
-use super::FileId;
-use super::cells::{self, Bundle, DayCells, PublishOutcome, RollupSpan};
-use super::columns::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
-use super::database::{self, AnswerRow, Connection, Id, params};
-use super::open::OpenError;
-use super::postgres;
-use super::reader::OpenDatabase;
-use super::scan;
-use super::selection::AttemptFilter;
-use super::space::give_back;
-use super::symptom::symptom;
+use crate::store::FileId;
+use crate::store::cells::{self, Bundle, DayCells, PublishOutcome, RollupSpan};
+use crate::store::columns::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
+use crate::store::database::{self, AnswerRow, Connection, Id, params};
+use crate::store::open::OpenError;
+use crate::store::postgres;
+use crate::store::reader::OpenDatabase;
+use crate::store::scan;
+use crate::store::selection::AttemptFilter;
+use crate::store::space::give_back;
+use crate::store::symptom::symptom;
 use photofinish_base::clock::micros;
 
 /// How long races of an hour have to end before the hour is rolled up for the first time.

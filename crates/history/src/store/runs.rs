@@ -4,11 +4,11 @@
 
 use std::ops::ControlFlow;
 
-use super::columns::{first_race_id, whole};
-use super::database::{Connection, Id, Result, params};
-use super::races::{BEHIND_ALL, ExportRow, each_row, rows};
-use super::reader::{ReadError, StoreReader};
-use super::selection::SourceFilter;
+use crate::store::columns::{first_race_id, whole};
+use crate::store::database::{Connection, Id, Result, params};
+use crate::store::races::{BEHIND_ALL, ExportRow, each_row, rows};
+use crate::store::reader::{ReadError, StoreReader};
+use crate::store::selection::SourceFilter;
 use photofinish_facts::record::AttemptRecord;
 
 /// The selected runs: all conditions that are set must hold.

@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use super::columns::{RowReader, Spells, began_at, first_race_id, select};
-use super::database::{AnswerRows, Connection, Id, Result, params};
-use super::narrow::{self, NumberedColumns, Speller};
-use super::selection::{AttemptFilter, Gather, SourceFilter};
+use crate::store::columns::{RowReader, Spells, began_at, first_race_id, select};
+use crate::store::database::{AnswerRows, Connection, Id, Result, params};
+use crate::store::narrow::{self, NumberedColumns, Speller};
+use crate::store::selection::{AttemptFilter, Gather, SourceFilter};
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_facts::estimate::facts::{self, AttemptRow, MeasuredAttempt, RequestRow};
 use photofinish_facts::estimate::speed::Decoding;

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::damage::{FileFinding, examine};
-use super::header::{FileId, Header};
-use super::write::WriteError;
-use super::{OpenError, Store, open};
+use crate::store::damage::{FileFinding, examine};
+use crate::store::header::{FileId, Header};
+use crate::store::write::WriteError;
+use crate::store::{OpenError, Store, open};
 use photofinish_base::clock::wall_micros;
 
 /// Maximum number of damaged files in the directory of a database. No further one is moved, so that whatever damages them

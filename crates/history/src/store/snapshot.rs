@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::accounts::{AccountEntry, AccountKind};
+use crate::store::accounts::{AccountEntry, AccountKind};
 use photofinish_config::config::postgres_url::local_file;
 
 /// Largest size of the file that is read, in bytes: about a hundred thousand keys.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::Store;
-use super::open::{self, BUSY_TIMEOUT, LOG_KEPT};
-use super::write::WriteError;
+use crate::store::Store;
+use crate::store::open::{self, BUSY_TIMEOUT, LOG_KEPT};
+use crate::store::write::WriteError;
 
 /// How long a checkpoint waits for readers and other writers. The writer of the history waits as long.
 const CHECKPOINT_FOR: Duration = Duration::from_millis(50);

@@ -10,12 +10,12 @@ use rusqlite::types::{Value as Cell, ValueRef};
 use rusqlite::{Connection, ErrorCode, ToSql, TransactionBehavior};
 use serde_json::{Map, Value};
 
-use super::columns::names;
-use super::damage::FileFinding;
-use super::header::Header;
-use super::narrow::{self, Narrow};
-use super::write::{Record, RowTable, TableRow, WriteError, file_of};
-use super::{Opened, ReadBack, Store, Taken};
+use crate::store::columns::names;
+use crate::store::damage::FileFinding;
+use crate::store::header::Header;
+use crate::store::narrow::{self, Narrow};
+use crate::store::write::{Record, RowTable, TableRow, WriteError, file_of};
+use crate::store::{Opened, ReadBack, Store, Taken};
 use photofinish_config::config::postgres_url::local_file;
 use photofinish_facts::record::table::{CellValue, Column, Table as _};
 use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};

@@ -2,7 +2,7 @@
 
 use rusqlite::{ErrorCode, ffi};
 
-use super::database::DatabaseError;
+use crate::store::database::DatabaseError;
 
 /// What an error says about the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

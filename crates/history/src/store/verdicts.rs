@@ -1,11 +1,11 @@
 //! What `photofinish verify` found: writes and reads verdicts, and the answers of a sample until its second session. Not for what
 //! they mean: see `photofinish_lab::verify`.
 
-use super::Store;
-use super::columns::DAY_US;
-use super::database::{AnswerRow, params};
-use super::reader::{ReadError, StoreReader};
-use super::write::WriteError;
+use crate::store::Store;
+use crate::store::columns::DAY_US;
+use crate::store::database::{AnswerRow, params};
+use crate::store::reader::{ReadError, StoreReader};
+use crate::store::write::WriteError;
 
 /// Verdicts are kept for so many days.
 const VERDICT_DAYS_MAX: i64 = 400;

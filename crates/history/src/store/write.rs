@@ -13,10 +13,10 @@ use std::sync::LazyLock;
 use rusqlite::{Connection, Statement, TransactionBehavior};
 use serde_json::{Map, Value, json};
 
-use super::columns::{self, DAY_US, HOUR_US, began_at, bound, start_of};
-use super::narrow::{self, Names, Narrow};
-use super::symptom::{Symptom, symptom};
-use super::{OpenError, database};
+use crate::store::columns::{self, DAY_US, HOUR_US, began_at, bound, start_of};
+use crate::store::narrow::{self, Names, Narrow};
+use crate::store::symptom::{Symptom, symptom};
+use crate::store::{OpenError, database};
 use photofinish_facts::record::table::{CellValue, Table};
 use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 

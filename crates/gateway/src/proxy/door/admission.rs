@@ -5,12 +5,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::{Request, Response};
 
-use super::caller::{Client, authenticate};
-use super::load::{AdmissionRoom, ShedReason};
-use super::places::RequestPlace;
-use crate::proxy::gateway::Gateway;
+use crate::proxy::body;
+use crate::proxy::door::caller::{Client, authenticate};
 use crate::proxy::refusals::rejection::Rejection;
-use crate::proxy::request::body;
+use crate::proxy::refusals::shed::ShedReason;
+use crate::proxy::state::gateway::Gateway;
+use crate::proxy::state::load::AdmissionRoom;
+use crate::proxy::state::places::RequestPlace;
 use photofinish_config::config::User;
 use photofinish_routing::health::LiveConfig;
 use photofinish_wire::Surface;

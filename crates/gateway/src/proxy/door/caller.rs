@@ -17,10 +17,10 @@ use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderValue, Request};
 use secrecy::SecretString;
 
-use super::wrong_tokens::{SlowedAnswer, WrongToken};
-use crate::proxy::gateway::Gateway;
+use crate::proxy::door::overrides::{Overrides, PREFIX};
 use crate::proxy::refusals::rejection::Rejection;
-use crate::proxy::request::overrides::{Overrides, PREFIX};
+use crate::proxy::state::gateway::Gateway;
+use crate::proxy::state::wrong_tokens::{SlowedAnswer, WrongToken};
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_config::config::User;
 use photofinish_config::keyring::HashedKey;

@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderValue, Response};
 use serde_json::{Value, json};
 
 use crate::proxy::door::caller::{Caller, Client, authenticate};
-use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
+use crate::proxy::state::gateway::Gateway;
 use photofinish_config::config::{Config, ModelConfig, UpstreamConfig};
 use photofinish_config::offerings::{InputKind, Offering};
 

@@ -8,11 +8,11 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::models::{ability, context_window, input_kinds, json_response, usable_model, usable_models};
+use crate::proxy::body;
 use crate::proxy::door::caller::{Client, authenticate};
-use crate::proxy::gateway::Gateway;
+use crate::proxy::lists::models::{ability, context_window, input_kinds, json_response, usable_model, usable_models};
 use crate::proxy::refusals::rejection::Rejection;
-use crate::proxy::request::body;
+use crate::proxy::state::gateway::Gateway;
 use photofinish_config::config::ModelConfig;
 use photofinish_config::offerings::InputKind;
 use photofinish_translation::ApiRequest;

@@ -12,8 +12,8 @@ use http_body::{Frame, SizeHint};
 use tokio::time::Sleep;
 
 use crate::attempt::UploadLook;
+use crate::proxy::body::{PAUSE_MAX, RATE_MIN, is_over_limit, time_for};
 use crate::proxy::refusals::rejection::Rejection;
-use crate::proxy::request::body::{PAUSE_MAX, RATE_MIN, is_over_limit, time_for};
 use photofinish_base::clock::Instant;
 use photofinish_transport::upstream::{BodyError, Upload};
 
@@ -149,7 +149,7 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::proxy::request::body::limited;
+    use crate::proxy::body::limited;
 
     /// This many chunks of this many bytes, each after a pause.
     fn body(chunks: usize, bytes: usize, pause: Duration) -> Body {

@@ -6,12 +6,14 @@ use std::time::Duration;
 use http::HeaderName;
 use jiff::Timestamp;
 
-use super::code;
-use super::rejection::{FailedUpstream, Rejection, summary, whole_seconds};
-use crate::proxy::run::budget_lines::HELD_FOR;
+use crate::proxy::refusals::code;
+use crate::proxy::refusals::rejection::{FailedUpstream, Rejection, summary, whole_seconds};
 use photofinish_base::failure::FailureKind;
 use photofinish_base::printable::quoted;
 use photofinish_limits::{BudgetRefusal, Calendar, LevelName, LimitRefusal, OverBudget, RefusedBy, usd};
+
+/// How long a request waits: as long as clients hear nothing from an upstream either, before the first keep-alive.
+pub const HELD_FOR: Duration = Duration::from_secs(5);
 
 /// How soon to ask again for a stream, which may end at any time.
 const STREAM_FOR: Duration = Duration::from_secs(1);

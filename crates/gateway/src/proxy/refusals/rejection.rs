@@ -11,9 +11,9 @@ use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, RETRY_AFTER, UPGRADE, W
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::code::{self, ErrorCode};
-use crate::proxy::door::load::ShedReason;
-use crate::proxy::run::limit_headers;
+use crate::proxy::refusals::code::{self, ErrorCode};
+use crate::proxy::refusals::limit_headers;
+use crate::proxy::refusals::shed::ShedReason;
 use photofinish_base::coding::{ContentCoding, Undecodable, UnknownCoding};
 use photofinish_base::failure::{Failure, FailureKind};
 use photofinish_base::printable::quoted;
@@ -120,28 +120,28 @@ impl Rejection {
 
     pub fn unauthorized(why: &str) -> Rejection {
         let message = format!("{why}: send a user's token as `Authorization: Bearer …` or `x-api-key: …`");
-        Rejection::new(super::code::UNAUTHORIZED, message)
+        Rejection::new(crate::proxy::refusals::code::UNAUTHORIZED, message)
     }
 
     /// A key was sent, and the store could not be read yet.
     pub fn keys_not_read() -> Rejection {
         let message = "the keys that were made at run time cannot be read yet: send the request again later";
-        Rejection::new(super::code::KEYS_UNAVAILABLE, message).after(Duration::from_secs(1))
+        Rejection::new(crate::proxy::refusals::code::KEYS_UNAVAILABLE, message).after(Duration::from_secs(1))
     }
 
     /// Of a request about teams, users and keys.
     pub fn unknown_account(why: &str) -> Rejection {
-        Rejection::new(super::code::UNKNOWN_ACCOUNT, cut(why))
+        Rejection::new(crate::proxy::refusals::code::UNKNOWN_ACCOUNT, cut(why))
     }
 
     /// Likewise: it does not fit what is there.
     pub fn conflict(why: &str) -> Rejection {
-        Rejection::new(super::code::CONFLICT, cut(why))
+        Rejection::new(crate::proxy::refusals::code::CONFLICT, cut(why))
     }
 
     /// A request header with an invalid value.
     pub fn header(name: &str, why: &str) -> Rejection {
-        Rejection::new(super::code::BAD_HEADER, format!("header {name}: {why}"))
+        Rejection::new(crate::proxy::refusals::code::BAD_HEADER, format!("header {name}: {why}"))
     }
 
     pub fn too_large(max: usize) -> Rejection {
@@ -150,25 +150,25 @@ impl Rejection {
             "the request body is larger than {}: send less, or raise body_max under [server]",
             format_bytes(max)
         );
-        Rejection::new(super::code::TOO_LARGE, message)
+        Rejection::new(crate::proxy::refusals::code::TOO_LARGE, message)
     }
 
     /// A body that is not held is larger than this.
     pub fn upload_too_large(max: usize) -> Rejection {
         let max = format_bytes(u64::try_from(max).unwrap_or(u64::MAX));
         Rejection::new(
-            super::code::TOO_LARGE,
+            crate::proxy::refusals::code::TOO_LARGE,
             format!("the request body is larger than {max}, the most that is passed on"),
         )
     }
 
     pub fn body_stopped(after: Duration) -> Rejection {
         let message = format!("the request body stopped coming for {after:?}");
-        Rejection::new(super::code::BODY_TIMEOUT, message)
+        Rejection::new(crate::proxy::refusals::code::BODY_TIMEOUT, message)
     }
 
     pub fn body_broke() -> Rejection {
-        Rejection::new(super::code::INVALID_REQUEST, "the request body broke off")
+        Rejection::new(crate::proxy::refusals::code::INVALID_REQUEST, "the request body broke off")
     }
 
     /// `why`: why the name is not an upstream either, if it is written as one.
@@ -184,7 +184,7 @@ impl Rejection {
             "the model {} is not configured{why}.{hint} GET /v1/models lists what there is{or}.",
             quoted(model)
         );
-        Rejection::new(super::code::UNKNOWN_MODEL, message).on_model()
+        Rejection::new(crate::proxy::refusals::code::UNKNOWN_MODEL, message).on_model()
     }
 
     /// The model is known, and off for this caller.
@@ -194,7 +194,7 @@ impl Rejection {
              x-photofinish-key-PROVIDER. GET /v1/models lists what there is.",
             quoted(model)
         );
-        Rejection::new(super::code::UNKNOWN_MODEL, message).on_model()
+        Rejection::new(crate::proxy::refusals::code::UNKNOWN_MODEL, message).on_model()
     }
 
     /// The model is known, but no upstream can serve it to this caller.
@@ -204,7 +204,7 @@ impl Rejection {
             "no upstream of {} can serve this call: {why}. Set the key, or bring one as x-photofinish-key-PROVIDER.",
             quoted(model)
         );
-        Rejection::new(super::code::NO_UPSTREAM, message).on_model()
+        Rejection::new(crate::proxy::refusals::code::NO_UPSTREAM, message).on_model()
     }
 
     /// No dialect of the model's upstreams supports such a call.
@@ -216,7 +216,7 @@ impl Rejection {
             who.join("; "),
             surface.dialect().as_str()
         );
-        let mut rejection = Rejection::new(super::code::NO_UPSTREAM, message).on_model();
+        let mut rejection = Rejection::new(crate::proxy::refusals::code::NO_UPSTREAM, message).on_model();
         rejection.0.unspoken = true;
         rejection
     }
@@ -234,13 +234,13 @@ impl Rejection {
             surface.dialect().as_str(),
         );
         let first = losses.deciding().next().map(|name| Cow::Owned(name.to_owned()));
-        Rejection::new(super::code::NOT_TRANSLATABLE, message).on(first)
+        Rejection::new(crate::proxy::refusals::code::NOT_TRANSLATABLE, message).on(first)
     }
 
     /// The request is invalid for its surface; in the vendor's words.
     pub fn invalid(invalid: &Invalid) -> Rejection {
         let message = cut(&invalid.message);
-        Rejection::new(super::code::INVALID_REQUEST, message)
+        Rejection::new(crate::proxy::refusals::code::INVALID_REQUEST, message)
             .on(invalid.param.as_deref().map(|param| cut(param).into()))
     }
 
@@ -248,14 +248,14 @@ impl Rejection {
     pub fn cooling_down(failed: &[FailedUpstream], wait: Duration) -> Rejection {
         let message =
             "every upstream is cooling down after a rate limit: try again after Retry-After, or add upstreams or keys";
-        Rejection::new(super::code::COOLING_DOWN, message).with(failed).after(wait)
+        Rejection::new(crate::proxy::refusals::code::COOLING_DOWN, message).with(failed).after(wait)
     }
 
     /// Every attempt was rate-limited.
     pub fn rate_limited(failed: &[FailedUpstream]) -> Rejection {
         let wait = failed.iter().filter_map(|failed| failed.failure.retry_after).min();
         let message = "every upstream is rate-limited: try again later, or add upstreams or keys";
-        Rejection::new(super::code::RATE_LIMITED, message)
+        Rejection::new(crate::proxy::refusals::code::RATE_LIMITED, message)
             .with(failed)
             .after(wait.unwrap_or(Duration::from_secs(1)))
             .ended_race()
@@ -263,24 +263,24 @@ impl Rejection {
 
     pub fn all_failed(failed: &[FailedUpstream]) -> Rejection {
         let message = format!("every upstream failed: {}", summary(failed));
-        Rejection::new(super::code::ALL_FAILED, message).with(failed).ended_race()
+        Rejection::new(crate::proxy::refusals::code::ALL_FAILED, message).with(failed).ended_race()
     }
 
     /// The limit that ended it is in the failures.
     pub fn deadline(failed: &[FailedUpstream]) -> Rejection {
         let message = "no upstream answered within timeouts.total: raise it under [race], or add upstreams";
-        Rejection::new(super::code::TIMEOUT, message).with(failed).ended_race()
+        Rejection::new(crate::proxy::refusals::code::TIMEOUT, message).with(failed).ended_race()
     }
 
     pub fn shutting_down() -> Rejection {
         let message = "the gateway is shutting down: send the request again";
-        Rejection::new(super::code::SHUTTING_DOWN, message).after(Duration::from_secs(1))
+        Rejection::new(crate::proxy::refusals::code::SHUTTING_DOWN, message).after(Duration::from_secs(1))
     }
 
     /// A handler panicked.
     pub fn internal() -> Rejection {
         let message = "the gateway failed on this request: its log says where, and sending it again may help";
-        Rejection::new(super::code::INTERNAL, message)
+        Rejection::new(crate::proxy::refusals::code::INTERNAL, message)
     }
 
     /// `nearest`: the path that the client probably meant.
@@ -290,17 +290,20 @@ impl Rejection {
             None => "OpenAI clients take a base URL that ends in /v1, Anthropic, Gemini and Ollama clients one without"
                 .to_owned(),
         };
-        Rejection::new(super::code::NOT_FOUND, format!("there is nothing at {}: {hint}", quoted(path)))
+        Rejection::new(crate::proxy::refusals::code::NOT_FOUND, format!("there is nothing at {}: {hint}", quoted(path)))
     }
 
     /// Nothing is served at this path; `instead`: what to do.
     pub fn not_served(path: &str, instead: &str) -> Rejection {
-        Rejection::new(super::code::NOT_FOUND, cut(&format!("there is nothing at {}: {instead}", quoted(path))))
+        Rejection::new(
+            crate::proxy::refusals::code::NOT_FOUND,
+            cut(&format!("there is nothing at {}: {instead}", quoted(path))),
+        )
     }
 
     /// A path of a provider that cannot be asked.
     pub fn not_passed(why: String) -> Rejection {
-        Rejection::new(super::code::NO_UPSTREAM, why)
+        Rejection::new(crate::proxy::refusals::code::NO_UPSTREAM, why)
     }
 
     /// Any path of a provider, with a shared key: it reaches every model and all files.
@@ -310,25 +313,32 @@ impl Rejection {
              x-photofinish-key-{provider}, or add \"upstreams\" to overrides under [users.NAME]",
             quoted(user)
         );
-        Rejection::new(super::code::FORBIDDEN_UPSTREAM, message)
+        Rejection::new(crate::proxy::refusals::code::FORBIDDEN_UPSTREAM, message)
     }
 
     /// An invalid parameter or path segment of the URL. `why` names the value and the valid ones.
     pub fn parameter(name: Option<String>, why: &str) -> Rejection {
         let why = cut(why);
-        Rejection::new(super::code::BAD_PARAMETER, why).on(name.map(|name| cut(&name).into()))
+        Rejection::new(crate::proxy::refusals::code::BAD_PARAMETER, why).on(name.map(|name| cut(&name).into()))
     }
 
     /// The history cannot be read: `why` is for an operator. `passes`: it may be temporary.
     pub fn history(why: String, passes: bool) -> Rejection {
-        Rejection::new(if passes { super::code::HISTORY_BUSY } else { super::code::HISTORY_BROKEN }, why)
+        Rejection::new(
+            if passes {
+                crate::proxy::refusals::code::HISTORY_BUSY
+            } else {
+                crate::proxy::refusals::code::HISTORY_BROKEN
+            },
+            why,
+        )
     }
 
     /// Too many questions to the history.
     pub fn busy(at_once: usize, waited: Duration) -> Rejection {
         let message =
             format!("{at_once} questions are being answered, and none of them was done in {waited:?}: ask again later");
-        Rejection::new(super::code::BUSY, message).after(waited)
+        Rejection::new(crate::proxy::refusals::code::BUSY, message).after(waited)
     }
 
     pub fn status(&self) -> StatusCode {
@@ -425,7 +435,7 @@ impl From<InvalidRequest> for Rejection {
             | InvalidRequest::ResponsesForm
             | InvalidRequest::Surface(_) => None,
         };
-        Rejection::new(super::code::INVALID_REQUEST, invalid.to_string()).on(param.map(Cow::Borrowed))
+        Rejection::new(crate::proxy::refusals::code::INVALID_REQUEST, invalid.to_string()).on(param.map(Cow::Borrowed))
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::blocking::StillWanted;
-use super::outbound::Outbound;
-use super::overrides::Overrides;
 use crate::attempt::JobCost;
 use crate::proxy::door::caller::Caller;
-use crate::proxy::gateway::Gateway;
+use crate::proxy::door::overrides::Overrides;
 use crate::proxy::refusals::rejection::{self, FailedUpstream, Rejection};
+use crate::proxy::request::outbound::Outbound;
+use crate::proxy::state::blocking::StillWanted;
+use crate::proxy::state::gateway::Gateway;
 use photofinish_base::failure::Failure;
 use photofinish_config::config::{ModelConfig, Policy, QualityRule, RaceSettings, RescuePolicy, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;

@@ -3,11 +3,11 @@
 
 use bytes::Bytes;
 
-use super::body::{BodyRoom, FIRST_ROOM, PAUSE_MAX, time_for};
+use crate::proxy::body::{BodyRoom, FIRST_ROOM, PAUSE_MAX, time_for};
 use crate::proxy::door::caller::{Client, authenticate};
-use crate::proxy::door::places::RequestPlace;
-use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
+use crate::proxy::state::gateway::Gateway;
+use crate::proxy::state::places::RequestPlace;
 use photofinish_base::clock::Instant;
 
 /// Counted in memory, and from 64 KiB on in its caller's share of it. While it is still coming, a large one has a place among the

@@ -4,8 +4,8 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use super::blocking::translation_bytes;
 use crate::proxy::refusals::rejection::Rejection;
+use crate::proxy::state::blocking::translation_bytes;
 use photofinish_base::memory::{Lease, Memory, MemoryFull};
 use photofinish_base::pace::aside;
 use photofinish_config::config::{Lossy, Provider, ProviderDialect, UpstreamConfig};

@@ -7,11 +7,11 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use photofinish_dialects::SurfaceFormat as _;
 use serde_json::json;
 
-use super::answer::{passed_on, whole_type};
-use super::launcher::Launcher;
 use crate::attempt::assemble_events;
 use crate::proxy::refusals::rejection::{FailedUpstream, Rejection};
 use crate::proxy::request::candidate_set::CandidateSet;
+use crate::proxy::run::answer::{passed_on, whole_type};
+use crate::proxy::run::launcher::Launcher;
 use crate::relay::without_usage;
 use photofinish_base::failure::{Failure, FailureKind, RawAnswer};
 use photofinish_config::config::ContentPolicy;

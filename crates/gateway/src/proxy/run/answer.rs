@@ -5,9 +5,9 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Response};
 
-use super::race_guard::RaceGuard;
 use crate::attempt::ReadyAttempt;
 use crate::proxy::request::candidate_set::CandidateSet;
+use crate::proxy::run::race_guard::RaceGuard;
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::keyring::{HashedKey, scrub_headers};
 use photofinish_wire::answer::headers::is_about_rate_limits;

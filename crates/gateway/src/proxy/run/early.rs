@@ -15,10 +15,10 @@ use http::{HeaderMap, HeaderValue, Response};
 use http_body::Frame;
 use tokio::time::Sleep;
 
-use super::answer;
-use super::race_guard::RaceGuard;
-use super::running::{Racing, ServedAnswer};
 use crate::proxy::refusals::rejection::Rejection;
+use crate::proxy::run::answer;
+use crate::proxy::run::race_guard::RaceGuard;
+use crate::proxy::run::running::{Racing, ServedAnswer};
 use crate::relay::RESCUED;
 use photofinish_base::clock::Instant;
 use photofinish_wire::Surface;

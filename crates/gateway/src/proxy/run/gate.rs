@@ -5,9 +5,9 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, PoisonError};
 
 use crate::attempt::JobCost;
-use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::candidate_set::CandidateSet;
+use crate::proxy::state::gateway::Gateway;
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::{CancelBilling, ModelPattern, UpstreamConfig, nano_usd};
 use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord};

@@ -8,13 +8,13 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue};
 use tracing::{Level, enabled};
 
-use super::gate::Gate;
-use super::race_guard::RaceGuard;
-use super::raced_attempt::{AttemptStage, RacedAttempt};
 use crate::attempt::{self, AnswerTape, Attempt, AttemptSpec, ExchangeSpec, InFlightGuard, JobCost, ReadyAttempt};
-use crate::proxy::gateway::Gateway;
 use crate::proxy::request::candidate_set::{AskedLast, CandidateSet};
 use crate::proxy::request::outbound::{self, Outbound};
+use crate::proxy::run::gate::Gate;
+use crate::proxy::run::race_guard::RaceGuard;
+use crate::proxy::run::raced_attempt::{AttemptStage, RacedAttempt};
+use crate::proxy::state::gateway::Gateway;
 use crate::proxy::trace::RaceTrace;
 use photofinish_base::clock::{Instant, micros};
 use photofinish_base::failure::{Failure, FailureKind, Phase};

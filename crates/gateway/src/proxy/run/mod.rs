@@ -2,11 +2,9 @@
 
 pub mod all_failed;
 pub mod answer;
-pub mod budget_lines;
 pub mod early;
 pub mod gate;
 pub mod launcher;
-pub mod limit_headers;
 pub mod race_guard;
 mod raced_attempt;
 mod rescuer;

@@ -5,9 +5,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::launcher::Launcher;
 use crate::attempt::ReadyAttempt;
 use crate::proxy::request::candidate_set::CandidateSet;
+use crate::proxy::run::launcher::Launcher;
 use crate::relay::{Continuation, RescueCandidates};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::Failure;

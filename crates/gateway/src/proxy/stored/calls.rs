@@ -10,12 +10,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::kept::{Found, ITEMS_MAX, KeptConversation, StoredResponse, metadata, text_of};
-use super::listed::{self, PageQuery};
-use super::recall::{Holders, Missing};
-use super::state::StoredState;
 use crate::proxy::lists::models::{json_response, json_text};
 use crate::proxy::refusals::rejection::Rejection;
+use crate::proxy::state::holders::{Holders, Missing};
+use crate::proxy::state::kept::{Found, ITEMS_MAX, KeptConversation, StoredResponse, metadata, text_of};
+use crate::proxy::state::stored::StoredState;
+use crate::proxy::stored::listed::{self, PageQuery};
 use photofinish_base::memory::MemoryFull;
 use photofinish_translation::ApiRequest;
 use photofinish_wire::dialect::behind_version;

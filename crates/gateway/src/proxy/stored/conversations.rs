@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::kept::{Kept, KeptConversation};
-use super::listed;
-use super::state::StoredState;
+use crate::proxy::state::kept::{Kept, KeptConversation};
+use crate::proxy::state::stored::StoredState;
+use crate::proxy::stored::listed;
 
 impl StoredState {
     pub fn new_conversation_id() -> String {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::kept::{Kept, StateOwner, StoredResponse};
-use super::state::StoredState;
+use crate::proxy::state::kept::{Kept, StateOwner, StoredResponse};
+use crate::proxy::state::stored::StoredState;
 use photofinish_base::pace::aside;
 use photofinish_dialects::responses::stored::{StoredAnswer, response_in};
 use photofinish_translation::ApiRequest;

@@ -7,8 +7,5 @@
 pub mod calls;
 mod conversations;
 pub mod keeper;
-pub mod kept;
 mod listed;
 pub mod recall;
-pub mod state;
-mod table;

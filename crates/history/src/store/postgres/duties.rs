@@ -5,14 +5,14 @@ use std::sync::LazyLock;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::error::PostgresError;
-use super::partitions::make_ahead;
-use super::session::PostgresSession;
 use crate::store::columns::DAY_US;
+use crate::store::database::error::PostgresError;
+use crate::store::database::session::PostgresSession;
 use crate::store::database::{self, Connection, params};
+use crate::store::postgres::partitions::make_ahead;
 use photofinish_base::clock::wall_micros;
 
-pub(in crate::store) use super::partitions::remove_day;
+pub(in crate::store) use crate::store::postgres::partitions::remove_day;
 
 /// This process.
 static REPLICA: LazyLock<String> = LazyLock::new(|| uuid::Uuid::now_v7().to_string());

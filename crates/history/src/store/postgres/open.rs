@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::{Connection as _, Executor as _};
 
-use super::duties::advice;
-use super::error::PostgresError;
-use super::partitions::make_ahead;
-use super::session::PostgresSession;
 use crate::store::OpenError;
+use crate::store::database::error::PostgresError;
+use crate::store::database::session::PostgresSession;
 use crate::store::database::{AnswerRow, Connection, DatabaseError};
 use crate::store::migrations::{self, Edition};
+use crate::store::postgres::duties::advice;
+use crate::store::postgres::partitions::make_ahead;
 use photofinish_config::config::postgres_url;
 
 pub(in crate::store) use photofinish_config::config::postgres_url::is_postgres;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::error::PostgresError;
-use super::session::PostgresSession;
 use crate::store::columns::{DAY_US, first_race_id};
+use crate::store::database::error::PostgresError;
+use crate::store::database::session::PostgresSession;
 use crate::store::database::{self, Connection, params};
 use photofinish_base::clock::wall_micros;
 

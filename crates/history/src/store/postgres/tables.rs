@@ -1,7 +1,7 @@
 //! How the tables `race` and `attempt` store each column: times and counts in four bytes, small ones in two. What is larger than its column
 //! holds is stored as the largest that it does: a time of 35 minutes and 47 seconds. A test compares with the schema.
 
-use super::session::{uuid, without_nul};
+use crate::store::database::session::{uuid, without_nul};
 use photofinish_facts::record::table::{CellValue, Column, SqlType};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

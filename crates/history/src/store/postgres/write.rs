@@ -9,12 +9,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value as Json;
 
-use super::error::PostgresError;
-use super::session::{PostgresSession, uuid};
-use super::{open, partitions, replica_number, tables};
 use crate::store::OpenError;
 use crate::store::columns::{DAY_US, began_at, names, start_of};
+use crate::store::database::error::PostgresError;
+use crate::store::database::session::{PostgresSession, uuid};
 use crate::store::database::{self, Connection, DatabaseError, Value, params};
+use crate::store::postgres::{open, partitions, replica_number, tables};
 use crate::store::write::{CAME, RowTable, TableRow, WriteError, spans};
 use photofinish_facts::record::table::{CellValue, Column, Table};
 use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use photofinish_config::config::postgres_url::{PostgresServer, remember};
 use tempfile::TempDir;
 
-use super::super::session::PostgresSession;
 pub use super::server::PASSWORD;
+use crate::store::database::session::PostgresSession;
 
 /// A new database of this name and process; none without a server. The directory is for its spill file.
 pub fn database(name: &str) -> Option<(TempDir, PathBuf)> {

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::super::tests::{documentation, rollup, world};
 use super::super::*;
-use super::PostgresSession;
+use crate::store::database::session::PostgresSession;
 use crate::store::database::{Connection as Seam, params};
 use cluster::{counted, database};
 use photofinish_base::clock::wall_micros;
@@ -253,7 +253,9 @@ fn the_schema_has_the_declared_columns() {
         ("run", RunRecord::COLUMNS, false),
         ("incident", IncidentRecord::COLUMNS, false),
     ] {
-        let found = Seam::Postgres(&session).all(&super::dialect(types), params![table], |row| row.get(0)).unwrap();
+        let found = Seam::Postgres(&session)
+            .all(&crate::store::database::dialect::dialect(types), params![table], |row| row.get(0))
+            .unwrap();
         let mut found: BTreeSet<String> = found.into_iter().collect();
         // For the other gateways alone.
         let more = ["replica integer", "arrived bigint"].map(|column| found.remove(column));

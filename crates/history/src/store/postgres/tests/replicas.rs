@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::cluster::database;
-use crate::store::postgres::session::PostgresSession;
+use crate::store::database::session::PostgresSession;
 use crate::store::{Attendance, BudgetRow, Record, ReplicaReport, Replicas, Store, StoreReader};
 use photofinish_base::clock::wall_micros;
 use photofinish_facts::record::{AttemptRecord, RaceRecord, sample};

@@ -3,7 +3,7 @@
 use sqlx::postgres::{PgRow, PgValueRef};
 use sqlx::{Column as _, Row as _, ValueRef as _};
 
-use super::error::PostgresError;
+use crate::store::database::error::PostgresError;
 use crate::store::value::{Kind, Value};
 
 /// One row. Its texts keep their memory for the next one.
@@ -42,7 +42,7 @@ impl DecodedRow {
         self.names.clone()
     }
 
-    pub(super) fn fill(&mut self, row: &PgRow) -> Result<(), PostgresError> {
+    pub(in crate::store) fn fill(&mut self, row: &PgRow) -> Result<(), PostgresError> {
         if self.names.is_empty() {
             self.names = row.columns().iter().map(|column| column.name().to_owned()).collect();
             self.types = row.columns().iter().map(|of| of.type_info().oid().map_or(0, |oid| oid.0)).collect();
@@ -98,7 +98,7 @@ impl DecodedRow {
 }
 
 /// Numbers of the types. <https://www.postgresql.org/docs/current/catalog-pg-type.html>
-pub(super) mod oid {
+pub(in crate::store) mod oid {
     pub const BOOL: u32 = 16;
     pub const BYTEA: u32 = 17;
     pub const NAME: u32 = 19;

@@ -18,9 +18,9 @@ use sqlx::postgres::types::Oid;
 use sqlx::postgres::{PgArgumentBuffer, PgArguments, PgConnectOptions, PgConnection, PgRow, PgTypeInfo};
 use sqlx::{Arguments as _, AssertSqlSafe, ConnectOptions as _, Encode, Executor as _, Postgres, Type};
 
-use super::decoded::{DecodedRow, oid};
-use super::error::PostgresError;
-use super::waiting::wait;
+use crate::store::database::decoded::{DecodedRow, oid};
+use crate::store::database::error::PostgresError;
+use crate::store::database::waiting::wait;
 use crate::store::value::{Kind, Value};
 use photofinish_config::config::postgres_url;
 
@@ -147,7 +147,7 @@ impl PostgresSession {
         Ok(CursorRows::new(self, None, self.fetch(sql, parameters)?))
     }
 
-    pub(super) fn fetch(&self, sql: &str, parameters: &[Value<'_>]) -> Result<Vec<PgRow>, PostgresError> {
+    pub(in crate::store) fn fetch(&self, sql: &str, parameters: &[Value<'_>]) -> Result<Vec<PgRow>, PostgresError> {
         let arguments = arguments(parameters)?;
         let query = sqlx::query_with(AssertSqlSafe(sql.to_owned()), arguments).persistent(false);
         self.in_transaction(|| self.run(async |connection| query.fetch_all(connection).await))
@@ -162,7 +162,7 @@ impl PostgresSession {
         })
     }
 
-    pub(super) fn run<T>(
+    pub(in crate::store) fn run<T>(
         &self,
         work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
     ) -> Result<T, PostgresError> {
@@ -199,7 +199,11 @@ pub(in crate::store) struct CursorRows<'s> {
 }
 
 impl<'s> CursorRows<'s> {
-    pub(super) fn new(session: &'s PostgresSession, cursor: Option<String>, piece: Vec<PgRow>) -> CursorRows<'s> {
+    pub(in crate::store) fn new(
+        session: &'s PostgresSession,
+        cursor: Option<String>,
+        piece: Vec<PgRow>,
+    ) -> CursorRows<'s> {
         CursorRows { session, cursor, piece: piece.into_iter(), current: DecodedRow::default() }
     }
 
@@ -300,11 +304,11 @@ impl Encode<'_, Postgres> for Value<'_> {
 }
 
 /// Postgres has no text with a zero byte.
-pub(super) fn without_nul(text: &str) -> std::borrow::Cow<'_, str> {
+pub(in crate::store) fn without_nul(text: &str) -> std::borrow::Cow<'_, str> {
     if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() }
 }
 
-/// The id that a text stands for where ids are compared: the smallest that begins so, or for [`super::super::races::BEHIND_ALL`] the largest.
+/// The id that a text stands for where ids are compared: the smallest that begins so, or for [`crate::store::races::BEHIND_ALL`] the largest.
 fn bound(text: &str) -> [u8; 16] {
     let mut id = [0; 16];
     if text.starts_with('~') {
@@ -320,6 +324,6 @@ fn bound(text: &str) -> [u8; 16] {
 }
 
 /// The bytes of a UUID. None: the text is none.
-pub(super) fn uuid(text: &str) -> Option<[u8; 16]> {
+pub(in crate::store) fn uuid(text: &str) -> Option<[u8; 16]> {
     uuid::Uuid::try_parse(text).ok().map(uuid::Uuid::into_bytes)
 }

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::sessions::forget_oldest;
+use crate::proxy::state::sessions::forget_oldest;
 use photofinish_base::clock::Instant;
 
 /// How long a count lasts, from the first one.

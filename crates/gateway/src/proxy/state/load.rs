@@ -5,22 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use photofinish_base::named;
+use crate::proxy::refusals::shed::ShedReason;
 use photofinish_limits::LevelName;
-
-named! {
-    /// Why a request is shed. Shed requests are counted and have no row: a flood would fill the history.
-    pub enum ShedReason {
-        /// `max_in_flight` requests are running, or as many bodies are still coming.
-        InFlight = "in_flight",
-        /// The caller has its share of them, or of the memory for bodies.
-        Share = "share",
-        /// `memory` is in use.
-        Memory = "memory",
-        /// The process is running out of file descriptors.
-        Descriptors = "descriptors",
-    }
-}
 
 /// How much is in use.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use crate::proxy::refusals::rejection::Rejection;
-use crate::proxy::stored::recall::Holders;
+use crate::proxy::state::holders::Holders;
 use photofinish_base::printable::quoted;
 use photofinish_config::config::units::{format_duration, parse_duration};
 use photofinish_config::config::{

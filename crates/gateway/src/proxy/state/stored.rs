@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::kept::{Found, Kept, StateOwner, StoredResponse};
-use super::table::{BoundedTable, TableLimits};
+use crate::proxy::state::kept::{Found, Kept, StateOwner, StoredResponse};
+use crate::proxy::state::table::{BoundedTable, TableLimits};
 use photofinish_base::clock::Instant;
 use photofinish_base::memory::{Lease, Memory};
 use photofinish_config::config::StoredLimits;

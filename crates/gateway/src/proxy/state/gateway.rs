@@ -9,18 +9,19 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::door::load::{AdmissionLoad, LimitedCounts, ShedCounts, ShedReason};
-use super::door::minute_counts::MinuteCounts;
-use super::door::places::{RequestPlace, RequestPlaces};
-use super::door::sessions::Sessions;
-use super::door::shares::{ShareHolder, ShareLimits};
-use super::door::wrong_tokens::WrongTokens;
-use super::refusals::rejection::Rejection;
-use super::request::blocking::BlockingPool;
-use super::run::budget_lines::BudgetLines;
-use super::stored::state::StoredState;
-use super::trace::SpanSink;
 use crate::attempt::{AnswerJudge, InFlightGuard};
+use crate::proxy::refusals::rejection::Rejection;
+use crate::proxy::refusals::shed::ShedReason;
+use crate::proxy::state::blocking::BlockingPool;
+use crate::proxy::state::budget_lines::BudgetLines;
+use crate::proxy::state::load::{AdmissionLoad, LimitedCounts, ShedCounts};
+use crate::proxy::state::minute_counts::MinuteCounts;
+use crate::proxy::state::places::{RequestPlace, RequestPlaces};
+use crate::proxy::state::sessions::Sessions;
+use crate::proxy::state::shares::{ShareHolder, ShareLimits};
+use crate::proxy::state::stored::StoredState;
+use crate::proxy::state::wrong_tokens::WrongTokens;
+use crate::proxy::trace::SpanSink;
 use photofinish_base::clock::wall_micros;
 use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
@@ -85,11 +86,11 @@ pub struct Totals {
 }
 
 impl Totals {
-    pub(super) fn unauthorized(&self) {
+    pub(in crate::proxy) fn unauthorized(&self) {
         self.unauthorized.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn wrong_token(&self) {
+    pub(in crate::proxy) fn wrong_token(&self) {
         self.wrong_tokens.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -103,7 +104,7 @@ impl Totals {
         self.conversations.load(Ordering::Relaxed)
     }
 
-    pub(super) fn count_conversation(&self) {
+    pub(in crate::proxy) fn count_conversation(&self) {
         self.conversations.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -239,7 +240,7 @@ impl Gateway {
     }
 
     /// The state of the upstreams.
-    pub(super) fn health(&self) -> &Arc<UpstreamHealth> {
+    pub(in crate::proxy) fn health(&self) -> &Arc<UpstreamHealth> {
         &self.health
     }
 
@@ -257,7 +258,7 @@ impl Gateway {
         &self.sessions
     }
 
-    pub(super) fn wrong_tokens(&self) -> &WrongTokens {
+    pub(in crate::proxy) fn wrong_tokens(&self) -> &WrongTokens {
         &self.wrong_tokens
     }
 
@@ -267,7 +268,7 @@ impl Gateway {
     }
 
     /// Answers that clients may name again.
-    pub(super) fn stored(&self) -> &Arc<StoredState> {
+    pub(in crate::proxy) fn stored(&self) -> &Arc<StoredState> {
         &self.stored
     }
 
@@ -287,7 +288,7 @@ impl Gateway {
     }
 
     /// The current use without this request; `in_flight`: requests before it.
-    pub(super) fn load(&self, live: &LiveConfig, in_flight: usize) -> AdmissionLoad {
+    pub(in crate::proxy) fn load(&self, live: &LiveConfig, in_flight: usize) -> AdmissionLoad {
         AdmissionLoad {
             in_flight,
             max_in_flight: live.config.server.max_in_flight,
@@ -348,7 +349,7 @@ impl Gateway {
         &self.client
     }
 
-    pub(super) fn places(&self) -> &RequestPlaces {
+    pub(in crate::proxy) fn places(&self) -> &RequestPlaces {
         &self.places
     }
 
@@ -356,7 +357,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn enter_race(
+    pub(in crate::proxy) fn enter_race(
         &self,
         live: &LiveConfig,
         user: Option<&User>,
@@ -367,32 +368,32 @@ impl Gateway {
     }
 
     /// A place for a request of the operator, which is not refused.
-    pub(super) fn enter_own_race(&self) -> RequestPlace {
+    pub(in crate::proxy) fn enter_own_race(&self) -> RequestPlace {
         self.places.enter_own()
     }
 
-    pub(super) fn budget_lines(&self) -> &BudgetLines {
+    pub(in crate::proxy) fn budget_lines(&self) -> &BudgetLines {
         &self.budget_lines
     }
 
-    pub(super) fn refused_requests(&self) -> &Arc<MinuteCounts<(ShareHolder, &'static str)>> {
+    pub(in crate::proxy) fn refused_requests(&self) -> &Arc<MinuteCounts<(ShareHolder, &'static str)>> {
         &self.refused_requests
     }
 
     /// A place among the audited losers, if one is free.
-    pub(super) fn enter_audit(&self) -> Option<InFlightGuard> {
+    pub(in crate::proxy) fn enter_audit(&self) -> Option<InFlightGuard> {
         let slot = InFlightGuard::enter(self.audits.clone());
         (slot.before < AUDITS_MAX).then_some(slot)
     }
 
     /// A place among the shadow requests, if one is free.
-    pub(super) fn enter_shadow(&self) -> Option<InFlightGuard> {
+    pub(in crate::proxy) fn enter_shadow(&self) -> Option<InFlightGuard> {
         let slot = InFlightGuard::enter(self.shadows.clone());
         (slot.before < SHADOWS_MAX).then_some(slot)
     }
 
     /// A place among the drained losers, if fewer than `running` are taken.
-    pub(super) fn enter_drain(&self, running: usize) -> Option<InFlightGuard> {
+    pub(in crate::proxy) fn enter_drain(&self, running: usize) -> Option<InFlightGuard> {
         let slot = InFlightGuard::enter(self.drains.clone());
         usize::try_from(slot.before).is_ok_and(|before| before < running).then_some(slot)
     }

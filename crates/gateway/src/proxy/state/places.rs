@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use super::load::ShedReason;
-use super::shares::{CallerShares, ShareHolder, ShareLimits, SharedKind};
 use crate::attempt::InFlightGuard;
+use crate::proxy::refusals::shed::ShedReason;
+use crate::proxy::state::shares::{CallerShares, ShareHolder, ShareLimits, SharedKind};
 
 /// Bodies of shed requests that are read at the same time; further ones are closed.
 const DISCARDS_MAX: i64 = 512;

@@ -12,10 +12,10 @@ use http::{HeaderMap, HeaderValue};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use super::blocking::{INLINE_MAX, StillWanted, translation_bytes};
-use crate::proxy::door::places::{BodyShare, RequestPlace};
-use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::Rejection;
+use crate::proxy::state::blocking::{INLINE_MAX, StillWanted, translation_bytes};
+use crate::proxy::state::gateway::Gateway;
+use crate::proxy::state::places::{BodyShare, RequestPlace};
 use photofinish_base::clock::Instant;
 use photofinish_base::coding::{ContentCoding, STEP_MAX, Step};
 use photofinish_base::memory::{Lease, Memory, MemoryFull};
@@ -359,9 +359,9 @@ mod tests {
     use http::StatusCode;
 
     use super::*;
-    use crate::proxy::door::load::ShedReason;
-    use crate::proxy::door::places::RequestPlaces;
-    use crate::proxy::door::shares::{ShareHolder, ShareLimits};
+    use crate::proxy::refusals::shed::ShedReason;
+    use crate::proxy::state::places::RequestPlaces;
+    use crate::proxy::state::shares::{ShareHolder, ShareLimits};
 
     /// This many chunks of this many bytes, each after a pause.
     fn body(chunks: usize, bytes: usize, pause: Duration) -> Body {

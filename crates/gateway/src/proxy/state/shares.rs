@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::load::ShedReason;
+use crate::proxy::refusals::shed::ShedReason;
 use photofinish_base::clock::Instant;
 use photofinish_config::config::User;
 

@@ -1,15 +1,24 @@
 //! The seam between what reads and changes the history, and the engine that has it: SQLite in a file, or a Postgres server. It has the
-//! few calls that the readers need, and nothing of either dialect but what [`super::postgres::dialect`] rewrites.
+//! few calls that the readers need, and nothing of either dialect but what [`crate::store::database::dialect`] rewrites.
 //!
 //! Not for writing rows in bulk, nor for opening: each engine has its own way.
+
+pub(super) mod decoded;
+pub(super) mod dialect;
+pub(super) mod error;
+pub(super) mod session;
+mod waiting;
 
 use std::ops::Deref;
 
 use rusqlite::types::ValueRef;
 
-use super::postgres::{self, PostgresSession};
-pub(super) use super::value::{FromValue, Id, Kind, Value, params};
+pub(super) use crate::store::value::{FromValue, Id, Kind, Value, params};
+use decoded::DecodedRow;
+use dialect::dialect;
+use error::PostgresError;
 use photofinish_facts::record::table::CellValue;
+use session::{CursorRows, PostgresSession, READING, WRITING};
 
 /// An error of the engine, or of what it returned.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +26,7 @@ pub(super) enum DatabaseError {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
     #[error(transparent)]
-    Postgres(#[from] postgres::PostgresError),
+    Postgres(#[from] PostgresError),
     /// It returned something else than was asked for.
     #[error("{0}")]
     Content(String),
@@ -36,7 +45,7 @@ impl<'c> Connection<'c> {
     pub fn prepare(&self, sql: &str) -> Result<Statement<'c>> {
         Ok(match *self {
             Connection::Sqlite(connection) => Statement::Sqlite(connection.prepare_cached(sql)?),
-            Connection::Postgres(session) => Statement::Postgres(session, postgres::dialect(sql)),
+            Connection::Postgres(session) => Statement::Postgres(session, dialect(sql)),
         })
     }
 
@@ -83,12 +92,12 @@ impl<'c> Connection<'c> {
 
     /// One state of the database for all that is read until it is dropped.
     pub fn snapshot(&self) -> Result<Transaction<'c>> {
-        self.begin("BEGIN", postgres::READING)
+        self.begin("BEGIN", READING)
     }
 
     /// A transaction that changes something. It is rolled back unless it is committed.
     pub fn change(&self) -> Result<Transaction<'c>> {
-        self.begin("BEGIN IMMEDIATE", postgres::WRITING)
+        self.begin("BEGIN IMMEDIATE", WRITING)
     }
 
     fn begin(&self, sqlite: &str, postgres: &str) -> Result<Transaction<'c>> {
@@ -188,7 +197,7 @@ impl Statement<'_> {
 
 pub(super) enum AnswerRows<'s> {
     Sqlite(rusqlite::Rows<'s>),
-    Postgres(postgres::CursorRows<'s>),
+    Postgres(CursorRows<'s>),
 }
 
 impl AnswerRows<'_> {
@@ -203,7 +212,7 @@ impl AnswerRows<'_> {
 #[derive(Clone, Copy)]
 pub(super) enum AnswerRow<'r> {
     Sqlite(&'r rusqlite::Row<'r>),
-    Postgres(&'r postgres::DecodedRow),
+    Postgres(&'r DecodedRow),
 }
 
 impl<'r> AnswerRow<'r> {

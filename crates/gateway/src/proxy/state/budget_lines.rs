@@ -1,5 +1,6 @@
 //! Requests that wait for what others' answers have reserved of a budget, in turn. Not for the decision: see `gate`.
 
+use crate::proxy::refusals::limited::HELD_FOR;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,8 +8,6 @@ use std::time::Duration;
 
 use photofinish_limits::{LevelName, LimitLevels};
 
-/// How long a request waits: as long as clients hear nothing from an upstream either, before the first keep-alive.
-pub const HELD_FOR: Duration = Duration::from_secs(5);
 /// How often who waits asks again.
 const ASKED_EVERY: Duration = Duration::from_millis(20);
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
-use super::minute_counts::MinuteCounts;
 use crate::attempt::InFlightGuard;
+use crate::proxy::state::minute_counts::MinuteCounts;
 use photofinish_base::clock::Instant;
 
 /// Wrong tokens from one address within a minute that are answered at once: somebody types.

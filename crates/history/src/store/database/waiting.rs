@@ -25,7 +25,7 @@ impl Wake for Unpark {
 }
 
 /// Runs the future to its end, unless `stops` says why to give it up: it is asked every few milliseconds.
-pub(super) fn wait<T, E: From<std::io::Error>>(
+pub(in crate::store) fn wait<T, E: From<std::io::Error>>(
     future: impl Future<Output = Result<T, E>>,
     stops: impl Fn() -> Option<E>,
 ) -> Result<T, E> {
