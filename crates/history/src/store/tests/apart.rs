@@ -6,7 +6,7 @@ use super::*;
 use crate::record::{RaceSource, sample};
 use crate::report::question::from_pairs;
 use crate::report::races::{self, RacesQuestion};
-use crate::report::{costs, distribution, figures, regressions, series, stats};
+use crate::report::{costs, distribution, figures, incidents, series, stats};
 use crate::store::columns::{DAY_US, HOUR_US, first_race_id};
 
 /// Records of probes and benchmarks: all over the world's time, and before, between and after its rows.
@@ -76,9 +76,10 @@ pub(super) fn answers(path: &Path, more: &str) -> Vec<(String, String)> {
             answers.push((format!("races {asked}"), page.to_string()));
         }
     }
-    let since = format!("since={}{more}", crate::report::question::time(NOW_US - DAY_US));
-    let compared = regressions::ask(&exact, &regressions::RegressionsQuestion { window: question(&since) }, NOW_US);
-    answers.push(("regressions".to_owned(), format!("{:?}", compared.unwrap().objects())));
+    // That asks for clients only.
+    if more.is_empty() {
+        answers.push(("usual".to_owned(), format!("{:?}", incidents::usual(&exact, NOW_US).unwrap())));
+    }
     answers
 }
 
