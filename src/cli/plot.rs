@@ -1,8 +1,9 @@
 //! Draws lines over time, or over classes, as text for a terminal. Knows nothing of the history and asks no terminal
 //! for its size or colours: the caller says both.
 //!
-//! The lines are braille, painted by ratatui's canvas. Its chart is not used: it spreads labels evenly, so that a
-//! label cannot be at 14:00, and cuts what is too long.
+//! ratatui's chart draws the lines and the axes. Ours are three things that it cannot: letters on the lines, which tell them apart without
+//! colours; labels from left to right at their places (its own stand up to half a step beside them); and a legend of names that are
+//! longer than a part of the picture.
 
 mod across;
 mod legend;
@@ -38,12 +39,12 @@ pub struct Plot<'a> {
 const WIDTH_MAX: u16 = 400;
 /// Rows; a taller terminal is not filled.
 const HEIGHT_MAX: u16 = 100;
-/// Rows of the least picture: the title, a `^`, three for the lines, the axis, its labels and caption.
-const HEIGHT_MIN: u16 = 8;
+/// Rows of the least picture: the title, three for the lines, the axis, its labels and caption.
+const HEIGHT_MIN: u16 = 7;
 /// In a narrower terminal than this many columns a character may not fit.
 const WIDTH_MIN: u16 = 2;
 
-/// Writes the plot, at most `width` columns wide and with at most `height` rows above the legend (8 to 100; a long
+/// Writes the plot, at most `width` columns wide and with at most `height` rows above the legend (7 to 100; a long
 /// title may add some). Where `width` leaves no room for the lines, it is the title and the legend only. ANSI escape
 /// codes are written only with `colour`.
 pub fn write(plot: &Plot<'_>, width: u16, height: u16, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
@@ -53,10 +54,8 @@ pub fn write(plot: &Plot<'_>, width: u16, height: u16, colour: bool, out: &mut i
     let (width, height) = (width.min(WIDTH_MAX), height.clamp(HEIGHT_MIN, HEIGHT_MAX));
     let across = PlacedAxis::new(&plot.x);
     let series: Vec<DrawnSeries> = plot.lines.iter().map(|line| DrawnSeries::new(line, &across)).collect();
-    let any_open = series.iter().any(DrawnSeries::has_open);
-    // The title, the axis, its labels and caption, and above the lines a row for the highest `^`.
-    let rows = height - 4 - u16::from(any_open);
-    let scale = Scale::new(series.iter().flat_map(DrawnSeries::values), plot.unit, rows);
+    // The title, the axis, its labels and caption.
+    let scale = Scale::new(series.iter().flat_map(DrawnSeries::values), plot.unit, height - 4);
 
     let mut title = clean(plot.title);
     if !scale.has_zero() {
@@ -64,8 +63,7 @@ pub fn write(plot: &Plot<'_>, width: u16, height: u16, colour: bool, out: &mut i
     }
     write_lines(&cut_and_wrapped(&title, usize::from(width)), out)?;
     let mut entries = legend::entries(&plot.lines, &series);
-    if let Some(mut picture) = Picture::new(width, &scale, &across, any_open) {
-        picture.draw(&series);
+    if let Some(picture) = Picture::new(width, &scale, &across, &series) {
         picture.write(colour, out)?;
         write_lines(&picture.caption(), out)?;
         if picture.has_shared_marks() {

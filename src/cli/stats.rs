@@ -4,7 +4,6 @@
 
 mod compare;
 pub(super) mod notes;
-mod regressions;
 mod table;
 
 use std::cmp::Reverse;
@@ -16,7 +15,6 @@ use photofinish_history::report::compare as of_looks;
 use photofinish_history::report::dimension::Dimension;
 use photofinish_history::report::figures::{FIGURES, GroupFigures, names, objects};
 use photofinish_history::report::members::{write_json, write_rows};
-use photofinish_history::report::regressions as of_regressions;
 use photofinish_history::report::stats::{self, ReportQuestion};
 use photofinish_history::store::StoreReader;
 
@@ -29,7 +27,7 @@ pub struct StatsOptions {
     #[command(flatten)]
     pub question: ReportQuestion,
     /// Every column, and every note.
-    #[arg(long, conflicts_with_all = ["json", "csv", "regressions", "compare"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "compare"])]
     pub wide: bool,
     /// Every note, and the definitions of columns and marks.
     #[arg(long, conflicts_with_all = ["json", "csv"])]
@@ -58,9 +56,6 @@ pub fn run(
     let store_path = &config.store.path;
     let reader = StoreReader::open(store_path)?;
     let width = screen.terminal();
-    if let Some(question) = options.question.of_regressions() {
-        return run_regressions(&reader, &question, options, width, out);
-    }
     let question = &options.question.figures;
     if options.question.compare {
         let answer = of_looks::ask(&reader, &question.window, config, wall_micros())?;
@@ -120,25 +115,6 @@ fn by_wins<'a>(by: &[Dimension], groups: &'a [GroupFigures]) -> Vec<&'a GroupFig
         groups.sort_by_key(|figures| Reverse(figures.wins));
     }
     groups
-}
-
-fn run_regressions(
-    reader: &StoreReader,
-    question: &of_regressions::RegressionsQuestion,
-    options: &StatsOptions,
-    width: Option<usize>,
-    out: &mut impl io::Write,
-) -> anyhow::Result<()> {
-    let answer = of_regressions::ask(reader, question, wall_micros())?;
-    let objects = answer.objects();
-    if options.json {
-        return Ok(write_json(&objects, out)?);
-    }
-    if options.csv {
-        let names: Vec<&str> = of_regressions::REGRESSION.iter().map(|field| field.name).collect();
-        return Ok(write_rows(&names, &objects, out)?);
-    }
-    Ok(regressions::write(question, &answer, options.explain, width, out)?)
 }
 
 #[cfg(test)]

@@ -145,7 +145,7 @@ async function look(browser, served) {
     const { page, go, context } = await opened(browser, served, { colorScheme: theme, reducedMotion: "reduce" });
     for (const width of WIDTHS) {
       await page.setViewportSize({ width, height: 900 });
-      for (const path of ["/overview", "/leaderboard", "/time", "/load", "/costs?by=upstream", "/regressions", "/models"]) {
+      for (const path of ["/overview", "/leaderboard", "/time", "/load", "/costs?by=upstream", "/incidents", "/models"]) {
         await go(path);
         const rows = await page.$$eval("header.top nav a", (links) => new Set(links.filter((link) => !link.closest(".groups") || innerWidth > 760).map((link) => Math.round(link.getBoundingClientRect().top))).size);
         check(`${path} ${theme} ${width}: the navigation has one row`, rows, 1);

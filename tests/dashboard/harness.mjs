@@ -23,7 +23,7 @@ const kits = createRequire(resolve(options.kits, "package.json"));
 export const { chromium } = kits("playwright-core");
 const axe = readFileSync(kits.resolve("axe-core/axe.min.js"), "utf8");
 export const WIDTHS = [390, 1280, 2560];
-export const PAGES = ["overview", "live", "races", "leaderboard", "time", "load", "regressions", "benchmarks", "costs", "whatif", "keys", "models", "routing", "status", "playground"];
+export const PAGES = ["overview", "live", "races", "leaderboard", "time", "load", "incidents", "benchmarks", "costs", "whatif", "keys", "models", "routing", "status", "playground"];
 // A name that would do harm where text becomes markup or breaks a layout.
 export const HOSTILE = "<img/src=x/onerror=alert(1)>\"'&\u202e\u{1f600}" + "x".repeat(60);
 let wrong = 0;

@@ -58,14 +58,13 @@ async fn the_piped_picture() {
     let text = shown(&path, &format!("{WINDOW} --every 10m --explain"), screen);
     let expected = "\
 TTFT p50 by upstream, every 10m
-       │
-300 ms ┤·       ·       ·       ·       ·       ·       ·
-       │                           ⢀⣀⣀⠤⠤⠤⠤⠒⠒⠒⠒⠒⠉⠉b
-200 ms ┤·       ·       ·⣀⣀⡠b⠤⠒⠒⠊⠉⠉⠁    ·       ·       ·
+300 ms │·       ·       ·       ·       ·      ⢀⣀b      ·
+       │                           ⢀⣀⣀⠤⠤⠤⠒⠒⠒⠊⠉⠉⠁
+200 ms │·       ·       ·⣀⣀⡠b⠤⠒⠒⠊⠉⠉⠁    ·       ·       ·
        │^    ⢀⣀⣀⣀⠤^⠤⠒⠒⠊⠉⠉   ^          ^         ^
-100 ms ┤a⠒⠉⠉⠉⠁  · a     ·   a   ·      a·       ·a      ·
+100 ms │a⠒⠉⠉⠉⠁  · a     ·   a   ·      a·       ·a      ·
        │
-     0 ┤·       ·       ·       ·       ·       ·       ·
+     0 │·       ·       ·       ·       ·       ·       ·
        └┬─────────┬─────────┬──────────┬─────────┬─────────┬
       03:00     03:10     03:20      03:30     03:40   03:50
              2026-01-02 03:00 to 2026-01-02 03:50, UTC
@@ -184,7 +183,7 @@ async fn an_unknown_figure_is_words_and_no_empty_picture() {
     let (_directory, path, _store) = store_with(batch).await;
     let text = shown(&path, &format!("{WINDOW} --metric cost"), PIPED);
     assert!(
-        text.starts_with("Nothing to draw: cost is not known for any of 1 attempt") && !text.contains('┤'),
+        text.starts_with("Nothing to draw: cost is not known for any of 1 attempt") && !text.contains('│'),
         "{text}"
     );
     assert!(text.contains("input_price"), "{text}");

@@ -38,8 +38,6 @@ pub(super) struct PlacedAxis<'a> {
     pub joined: f64,
 }
 
-/// Dots of braille in a column.
-pub(super) const DOTS: u16 = 2;
 /// Ticks are no closer than this many columns.
 const APART: i64 = 8;
 /// Blanks between two labels.
@@ -72,15 +70,14 @@ impl<'a> PlacedAxis<'a> {
         (self.left..=self.right).contains(&x)
     }
 
-    /// Dots from the left edge, in a picture of this many columns.
-    pub(super) fn dot(&self, x: f64, columns: u16) -> u16 {
-        let share = ((x - self.left) / (self.right - self.left)).clamp(0.0, 1.0);
-        (share * f64::from(columns * DOTS - 1)).round() as u16
+    /// The x at the left and at the right edge.
+    pub(super) fn bounds(&self) -> [f64; 2] {
+        [self.left, self.right]
     }
 
     /// Columns and labels, from left to right; so few that the labels have room.
     pub(super) fn ticks(&self, columns: u16) -> Vec<(u16, String)> {
-        let column = |x: f64| self.dot(x, columns) / DOTS;
+        let column = |x: f64| dot(x, self.bounds(), columns, 2) / 2;
         match self.axis {
             XAxis::Time { from_us, until_us, .. } => {
                 let (from, until) = span(*from_us, *until_us);
@@ -113,6 +110,12 @@ impl<'a> PlacedAxis<'a> {
             XAxis::Classes { name, .. } => clean(name),
         }
     }
+}
+
+/// Dots from the first edge, in a picture of so many cells with so many dots each, as the canvas places them.
+pub(super) fn dot(value: f64, [first, last]: [f64; 2], cells: u16, dots: u16) -> u16 {
+    let share = ((value - first) / (last - first)).clamp(0.0, 1.0);
+    (share * f64::from(cells * dots - 1)).round() as u16
 }
 
 /// Within what dates can say, and never empty.

@@ -1,17 +1,17 @@
-//! The lines, their marks, the grid and the axes in a grid of cells. [`Scale`] and [`PlacedAxis`] say where each lies.
+//! The lines, the grid and the axes by the chart of ratatui, the marks and the labels of the axis from left to right over it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::io;
 
 use ratatui_core::buffer::Buffer;
-use ratatui_core::layout::Rect;
+use ratatui_core::layout::{Alignment, Rect};
 use ratatui_core::style::{Color, Style};
 use ratatui_core::symbols::Marker;
 use ratatui_core::widgets::Widget as _;
-use ratatui_widgets::canvas::{Canvas, Context, Line as Stroke};
+use ratatui_widgets::chart::{Axis, Chart, Dataset, GraphType};
 
-use super::across::{self, PlacedAxis};
+use super::across::{PlacedAxis, dot};
 use super::scale::{self, Scale};
 use crate::cli::text::{columns as wide, cut_and_wrapped};
 
@@ -75,8 +75,10 @@ impl DrawnSeries {
         self.runs.is_empty() && self.open.is_empty()
     }
 
+    /// What the axis has to hold; there is room for a `^` above those that are open.
     pub(super) fn values(&self) -> impl Iterator<Item = f64> {
-        self.runs.iter().flatten().chain(&self.open).map(|(_, value)| *value)
+        let open = self.open.iter().map(|(_, value)| value + value.abs() / 4.0);
+        self.runs.iter().flatten().map(|(_, value)| *value).chain(open)
     }
 }
 
@@ -107,44 +109,29 @@ pub(super) struct Picture<'a> {
     buffer: Buffer,
     /// Where the lines are drawn.
     area: Rect,
-    /// Rows above the scale's first.
-    head: u16,
     marks: BTreeMap<PlotCell, (char, Color)>,
 }
 
 impl<'a> Picture<'a> {
-    /// Axes and grid alone. `any_open`: there is a row for a `^` above the highest value. None if `width` is too small.
-    pub(super) fn new(width: u16, scale: &'a Scale, across: &'a PlacedAxis<'a>, any_open: bool) -> Option<Picture<'a>> {
-        let labels = scale.ticks.iter().map(|(_, label)| label.len()).max().unwrap_or(0);
+    /// None if `width` is too small.
+    pub(super) fn new(
+        width: u16,
+        scale: &'a Scale,
+        across: &'a PlacedAxis<'a>,
+        series: &[DrawnSeries],
+    ) -> Option<Picture<'a>> {
+        let widest = scale.labels.iter().map(String::len).max().unwrap_or(0);
         // A blank and the axis.
-        let left = u16::try_from(labels).ok()? + 2;
-        let columns = width.checked_sub(left).filter(|columns| *columns >= COLUMNS_LEAST)?;
-        let head = u16::from(any_open);
-        let area = Rect::new(left, 0, columns, head + scale.rows);
-        let buffer = Buffer::empty(Rect::new(0, 0, width, area.height + 2));
-        let mut picture = Picture { scale, across, buffer, area, head, marks: BTreeMap::new() };
-        picture.draw_axes();
+        let left = u16::try_from(widest).ok()? + 2;
+        // The chart cuts labels that take more than a third.
+        let columns = width.checked_sub(left).filter(|columns| *columns >= COLUMNS_LEAST && left <= width / 3 + 1)?;
+        let area = Rect::new(left, 0, columns, scale.rows);
+        let mut buffer = Buffer::empty(Rect::new(0, 0, width, area.height + 2));
+        chart(scale, across, series, &grid(scale, across, columns)).render(buffer.area, &mut buffer);
+        let mut picture = Picture { scale, across, buffer, area, marks: BTreeMap::new() };
+        picture.write_ticks();
+        picture.draw_marks(series);
         Some(picture)
-    }
-
-    /// The lines, then their marks over them.
-    pub(super) fn draw(&mut self, series: &[DrawnSeries]) {
-        let dots: Vec<Vec<Vec<(u16, u16)>>> =
-            series.iter().map(|series| series.runs.iter().map(|run| self.dots(run)).collect()).collect();
-        self.draw_lines(&dots);
-        for (number, (series, runs)) in series.iter().zip(&dots).enumerate() {
-            self.mark_runs(number, runs);
-            for (column, row) in self.dots(&series.open).into_iter().map(cell) {
-                self.mark((column, row), letter(number), colour(number));
-                self.mark((column, row.saturating_sub(1)), ABOVE, colour(number));
-            }
-        }
-        for ((column, row), (mark, colour)) in &self.marks {
-            let place = (self.area.x + column, *row);
-            if let Some(cell) = self.buffer.cell_mut(place) {
-                cell.set_char(*mark).set_fg(*colour);
-            }
-        }
     }
 
     /// Whether the picture has a `*`.
@@ -187,23 +174,11 @@ impl<'a> Picture<'a> {
         Ok(())
     }
 
-    fn draw_axes(&mut self) {
-        let (left, axis) = (self.area.x - 1, self.area.height);
-        let scale = self.scale;
-        for row in 0..axis {
-            self.text(left, row, "│");
-        }
-        self.text(left, axis, "└");
-        self.text(self.area.x, axis, &"─".repeat(usize::from(self.area.width)));
-        let ticks = self.across.ticks(self.area.width);
-        for (row, label) in &scale.ticks {
-            let row = row + self.head;
-            self.text(left - 1 - label.len() as u16, row, label);
-            self.text(left, row, "┤");
-            (0..self.area.width).step_by(GRID_EVERY).for_each(|column| self.grid(column, row));
-        }
+    /// Those from left to right: the chart's own would not stand where they belong.
+    fn write_ticks(&mut self) {
+        let axis = self.area.height;
         let mut free = 0;
-        for (column, label) in ticks {
+        for (column, label) in self.across.ticks(self.area.width) {
             self.text(self.area.x + column, axis, "┬");
             let width = wide(&label) as u16;
             let Some(last) = self.buffer.area.width.checked_sub(width) else { continue };
@@ -215,38 +190,45 @@ impl<'a> Picture<'a> {
         }
     }
 
-    fn grid(&mut self, column: u16, row: u16) {
-        self.buffer.set_string(self.area.x + column, row, "·", Style::new().fg(GREY));
-    }
-
     fn text(&mut self, column: u16, row: u16, text: &str) {
         self.buffer.set_string(column, row, text, Style::new());
     }
 
-    /// From the upper left corner of the area.
-    fn dots(&self, points: &[(f64, f64)]) -> Vec<(u16, u16)> {
-        let down = self.head * scale::DOTS;
-        let columns = self.area.width;
-        points.iter().map(|(x, value)| (self.across.dot(*x, columns), self.scale.dot(*value) + down)).collect()
+    fn draw_marks(&mut self, series: &[DrawnSeries]) {
+        for (number, series) in series.iter().enumerate() {
+            let runs: Vec<Vec<PlotCell>> = series.runs.iter().map(|run| self.cells(run)).collect();
+            self.mark_runs(number, &runs);
+            for (column, row) in self.cells(&series.open) {
+                // At the upper edge there is room for the letter alone.
+                if row > 0 {
+                    self.mark((column, row - 1), ABOVE, colour(number));
+                }
+                self.mark((column, row), letter(number), colour(number));
+            }
+        }
+        for ((column, row), (mark, colour)) in &self.marks {
+            if let Some(cell) = self.buffer.cell_mut((self.area.x + column, *row)) {
+                cell.set_char(*mark).set_fg(*colour);
+            }
+        }
     }
 
-    fn draw_lines(&mut self, dots: &[Vec<Vec<(u16, u16)>>]) {
-        let [right, top] = [self.area.width * across::DOTS - 1, self.area.height * scale::DOTS - 1].map(f64::from);
-        let canvas = Canvas::default().marker(Marker::Braille).x_bounds([0.0, right]).y_bounds([0.0, top]);
-        let canvas = canvas.paint(|context| {
-            for (number, runs) in dots.iter().enumerate() {
-                runs.iter().for_each(|run| stroke(run, top, colour(number), context));
-            }
-        });
-        canvas.render(self.area, &mut self.buffer);
+    /// Where the canvas draws them.
+    fn cells(&self, points: &[(f64, f64)]) -> Vec<PlotCell> {
+        let Rect { width, height, .. } = self.area;
+        let [lower, upper] = self.scale.bounds();
+        let cell = |(x, value): &(f64, f64)| {
+            (dot(*x, self.across.bounds(), width, 2) / 2, dot(*value, [upper, lower], height, 4) / 4)
+        };
+        points.iter().map(cell).collect()
     }
 
     /// One mark here and there, and at least one in each run: a point alone is nothing but its mark.
-    fn mark_runs(&mut self, number: usize, runs: &[Vec<(u16, u16)>]) {
+    fn mark_runs(&mut self, number: usize, runs: &[Vec<PlotCell>]) {
         let mut next = (number % LETTERS.len()) as u16 * MARK_SHIFT % MARK_EVERY;
         for run in runs {
             let mut marked = false;
-            for place in run.iter().copied().map(cell) {
+            for place in run.iter().copied() {
                 if place.0 >= next && !self.marks.contains_key(&place) {
                     self.mark(place, letter(number), colour(number));
                     next = place.0 + MARK_EVERY;
@@ -254,7 +236,7 @@ impl<'a> Picture<'a> {
                 }
             }
             if !marked {
-                let places = || run.iter().copied().map(cell);
+                let places = || run.iter().copied();
                 let free = places().find(|place| !self.marks.contains_key(place));
                 if let Some(place) = free.or(places().next()) {
                     self.mark(place, letter(number), colour(number));
@@ -276,15 +258,31 @@ impl<'a> Picture<'a> {
     }
 }
 
-fn cell((column, row): (u16, u16)) -> PlotCell {
-    (column / across::DOTS, row / scale::DOTS)
+/// Dots at the rows of the ticks.
+fn grid(scale: &Scale, across: &PlacedAxis<'_>, columns: u16) -> Vec<(f64, f64)> {
+    let ([left, right], steps) = (across.bounds(), scale.labels.len() - 1);
+    let value = |step: usize| scale.bottom + (scale.top - scale.bottom) * step as f64 / steps as f64;
+    let x = |column: u16| left + (right - left) * f64::from(column) / f64::from(columns - 1);
+    (0..=steps).flat_map(|step| (0..columns).step_by(GRID_EVERY).map(move |column| (x(column), value(step)))).collect()
 }
 
-/// The canvas counts from below.
-fn stroke(run: &[(u16, u16)], top: f64, color: Color, context: &mut Context<'_>) {
-    let at = |(x, y): (u16, u16)| (f64::from(x), top - f64::from(y));
-    for ends in run.windows(2) {
-        let ((x1, y1), (x2, y2)) = (at(ends[0]), at(ends[1]));
-        context.draw(&Stroke { x1, y1, x2, y2, color });
-    }
+/// The lines, the axes and the labels from the bottom up.
+fn chart<'a>(
+    scale: &'a Scale,
+    across: &PlacedAxis<'_>,
+    series: &'a [DrawnSeries],
+    grid: &'a [(f64, f64)],
+) -> Chart<'a> {
+    let grid = Dataset::default().data(grid).marker(Marker::Custom('·')).style(Style::new().fg(GREY));
+    let line = |(number, run): (usize, &'a Vec<(f64, f64)>)| {
+        let line = Dataset::default().data(run).marker(Marker::Braille).graph_type(GraphType::Line);
+        line.style(Style::new().fg(colour(number)))
+    };
+    let runs = series.iter().enumerate().flat_map(|(number, series)| series.runs.iter().map(move |run| (number, run)));
+    let labels = scale.labels.iter().map(|label| format!("{label} "));
+    let upwards = Axis::default().bounds(scale.bounds()).labels(labels);
+    Chart::new([grid].into_iter().chain(runs.map(line)).collect())
+        // Empty labels keep room for ours.
+        .x_axis(Axis::default().bounds(across.bounds()).labels(["", ""]))
+        .y_axis(upwards.labels_alignment(Alignment::Right))
 }

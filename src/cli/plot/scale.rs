@@ -15,19 +15,17 @@ pub enum PlotUnit {
     Dollars,
 }
 
-/// Values are placed so that every tick falls on the middle of a row.
+/// As many rows as make even steps, so that each tick has its own.
 #[derive(Debug)]
 pub(super) struct Scale {
-    bottom: f64,
-    top: f64,
+    pub bottom: f64,
+    pub top: f64,
     /// Of text, from the top's to the bottom's tick.
     pub rows: u16,
-    /// Row (from above) and label, from the bottom up.
-    pub ticks: Vec<(u16, String)>,
+    /// Of the ticks, evenly spread from the bottom up.
+    pub labels: Vec<String>,
 }
 
-/// Dots of braille in a row.
-pub(super) const DOTS: u16 = 4;
 /// Values farther from 0 are not drawn: no figure has them, and sums of them are not exact.
 const VALUE_LIMIT: f64 = 1e15;
 /// A span below this share of the values counts as none: what moves there is noise.
@@ -36,34 +34,31 @@ const LEAST_SPAN: f64 = 1e-3;
 const NARROW: f64 = 0.1;
 
 impl Scale {
-    /// For these values in `rows_max` rows (three at least), of which it takes as many as make even steps.
+    /// For these values in at most `rows_max` rows (three at least).
     pub(super) fn new(values: impl Iterator<Item = f64>, unit: PlotUnit, rows_max: u16) -> Scale {
         let (low, high) = range(values);
         let rows_max = rows_max.max(3);
-        let steps_max = f64::from((rows_max - 1) / 2).max(2.0);
-        let mut best: Option<(f64, TickSteps)> = None;
-        let exponent = ((high - low).log10()).floor() as i32;
-        for step in (exponent - 2..=exponent + 2).flat_map(round_steps) {
-            let steps = TickSteps::new(low, high, step);
-            if !(1.0..=steps_max).contains(&steps.count) {
-                continue;
-            }
-            // The more rows are between the least and the greatest value, the better they can be distinguished; but a few
-            // ticks are worth some rows.
-            let few = if steps.count < 4.0 { 0.7 } else { 1.0 };
-            let used = few * steps.rows_each(rows_max) * (high - low) / step;
-            if best.as_ref().is_none_or(|(most, _)| used > *most * 1.001) {
-                best = Some((used, steps));
-            }
-        }
-        let steps = best.map_or_else(|| TickSteps::new(low, high, high - low), |(_, steps)| steps);
-        steps.scale(unit, rows_max)
+        let count_max = f64::from((rows_max - 1) / 2).max(2.0);
+        // The lowest tick and the number of steps to the highest. 0.7 / 0.1 is less than 7.
+        let ticks = |step: f64| {
+            let (first, last) = ((low / step + 1e-6).floor(), (high / step - 1e-6).ceil());
+            (first, (last - first).max(1.0))
+        };
+        let exponent = (high - low).log10().floor() as i32;
+        let mut steps = (exponent - 2..=exponent + 1).flat_map(round_steps);
+        let step = steps.find(|step| ticks(*step).1 <= count_max).unwrap_or(high - low);
+        let (first, count) = ticks(step);
+        let rows = (f64::from(rows_max - 1) / count).max(1.0) as u16 * count as u16 + 1;
+        let (bottom, top) = (first * step, (first + count) * step);
+        let label = Labels::new(unit, bottom.abs().max(top.abs()), step);
+        let labels = (0..=count as u16).map(|number| label.text((first + f64::from(number)) * step)).collect();
+        Scale { bottom, top, rows, labels }
     }
 
-    /// Dots below the upper edge of the first row.
-    pub(super) fn dot(&self, value: f64) -> u16 {
-        let share = ((self.top - value) / (self.top - self.bottom)).clamp(0.0, 1.0);
-        (share * f64::from(DOTS * (self.rows - 1))).round() as u16 + DOTS / 2
+    /// At the lower and the upper edge: the ticks stand in the middle of their rows, of four dots each.
+    pub(super) fn bounds(&self) -> [f64; 2] {
+        let beyond = 1.5 * (self.top - self.bottom) / f64::from(4 * (self.rows - 1));
+        [self.bottom - beyond, self.top + beyond]
     }
 
     /// Whether heights can be compared as such.
@@ -95,38 +90,6 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
 fn round_steps(exponent: i32) -> [f64; 3] {
     [1.0, 2.0, 5.0]
         .map(|factor| if exponent < 0 { factor / 10f64.powi(-exponent) } else { factor * 10f64.powi(exponent) })
-}
-
-/// A candidate for the ticks.
-struct TickSteps {
-    /// In the plot's unit.
-    step: f64,
-    /// The lowest tick, in steps.
-    first: f64,
-    /// Steps from the lowest to the highest tick.
-    count: f64,
-}
-
-impl TickSteps {
-    fn new(low: f64, high: f64, step: f64) -> TickSteps {
-        // 0.7 / 0.1 is less than 7.
-        let (first, last) = ((low / step + 1e-6).floor(), (high / step - 1e-6).ceil());
-        TickSteps { step, first, count: (last - first).max(1.0) }
-    }
-
-    fn rows_each(&self, rows_max: u16) -> f64 {
-        (f64::from(rows_max - 1) / self.count).floor()
-    }
-
-    fn scale(&self, unit: PlotUnit, rows_max: u16) -> Scale {
-        let (each, count) = (self.rows_each(rows_max) as u16, self.count as u16);
-        let tick = |number: u16| (self.first + f64::from(number)) * self.step;
-        let (bottom, top) = (tick(0), tick(count));
-        let label = Labels::new(unit, bottom.abs().max(top.abs()), self.step);
-        let rows = each * count + 1;
-        let ticks = (0..=count).map(|number| (rows - 1 - each * number, label.text(tick(number)))).collect();
-        Scale { bottom, top, rows, ticks }
-    }
 }
 
 /// How the ticks of one axis are written: all alike.

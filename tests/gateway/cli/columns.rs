@@ -35,7 +35,7 @@ const NOT_RUN: [(&str, &str); 3] = [
 ];
 
 /// What the documents describe without an example. `probe` comes first: `report` shows what it measured.
-const MORE: [&str; 43] = [
+const MORE: [&str; 42] = [
     "probe --upstreams groq/llama-3.3-70b-versatile --workload 1k",
     "probe --plan",
     "probe --plan --json",
@@ -53,7 +53,6 @@ const MORE: [&str; 43] = [
     "stats --wide",
     "stats --explain",
     "stats --compare --explain",
-    "stats --regressions --explain",
     "stats --by model",
     "stats --by upstream,user",
     "stats --by hour,input --wide",

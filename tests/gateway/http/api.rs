@@ -87,9 +87,6 @@ async fn the_numbers_are_those_of_the_command() {
         assert_eq!((answer.status, answer.body.as_str()), (200, told.out.as_str()), "{query}: {}", told.err);
         assert!(!answer.json().as_array().unwrap().is_empty(), "{query}");
     }
-    let answer = get(&served, "/api/stats?regressions=true&since=2h&provider=a").await;
-    let told = served.setup.run(&["stats", "--regressions", "--since", "2h", "--provider", "a", "--json"]).await;
-    assert_eq!((answer.status, answer.body), (200, told.out), "{}", told.err);
     let races = get(&served, "/api/races?model=gpt").await.json();
     assert_eq!(races["races"].as_array().map(Vec::len), Some(4), "an alias counts as its model: {races}");
     let groups = get(&served, &format!("/api/stats?until={until}")).await.json();
@@ -182,9 +179,8 @@ async fn invalid_parameters_are_named() {
         ("/api/stats?json=true", Some("json"), &["'json'"]),
         ("/api/stats?model=%zz", Some("model"), &["'model=%zz'", "percent-encoded"]),
         ("/api/races?user=%ff", Some("user"), &["'user=%ff'", "UTF-8"]),
-        ("/api/stats?regressions=true&by=model", Some("regressions"), &["'regressions'", "'by"]),
-        ("/api/stats?regressions=true&by=model&exact=true&slo=ttft%3D1s", Some("regressions"), &["by", "exact"]),
-        ("/api/stats?regressions=true&since=25h", Some("since"), &["24h long"]),
+        ("/api/stats?compare=true&by=model", Some("compare"), &["'compare'", "'by"]),
+        ("/api/stats?compare=true&by=model&exact=true&slo=ttft%3D1s", Some("compare"), &["by", "exact"]),
         ("/api/stats?=1", None, &["unexpected"]),
         ("/api/history?metric=speed", Some("metric"), &["'speed'", "client_ttft", "goodput"]),
         ("/api/history?every=7m", Some("every"), &["'7m'", "15m"]),

@@ -10,11 +10,10 @@ use crate::support::{FakeProvider, Script};
 const REQUESTS: usize = 60;
 
 /// Commands that speak of clients, without their window.
-const ASKED: [&str; 10] = [
+const ASKED: [&str; 9] = [
     "stats --json",
     "stats --json --by upstream,concurrency",
     "stats --csv --by model,input,hour",
-    "stats --regressions --json",
     "stats --wide",
     "history --json --every 1m --metric ttft",
     "history --json --every 1m --metric cost --by model",
@@ -94,11 +93,9 @@ async fn what_is_said_of_clients_is_the_same_with_and_without_probes_and_a_bench
         let (with, without) = (setup.run(&arguments).await, alone.run(&arguments).await);
         assert_eq!(with.code, Some(0), "{asked}: {}", with.err);
         assert_eq!((&with.out, &with.err), (&without.out, &without.err), "{asked}");
-        // The question can tell them apart. These few rows have no regression.
-        if !asked.contains("--regressions") {
-            let all = [&arguments[..], &["--source", "all"]].concat();
-            assert_ne!(setup.run(&all).await.out, alone.run(&all).await.out, "{asked}");
-        }
+        // The question can tell them apart.
+        let all = [&arguments[..], &["--source", "all"]].concat();
+        assert_ne!(setup.run(&all).await.out, alone.run(&all).await.out, "{asked}");
     }
     let (mixed, alone) = (setup.serve().await, alone.serve().await);
     for asked in API {

@@ -62,15 +62,6 @@ impl GridHistogram {
         self.weights.iter().copied().enumerate().filter(|(_, weight)| *weight != 0.0)
     }
 
-    /// One past the last bucket with content.
-    pub(super) fn end(&self) -> usize {
-        self.weights.len()
-    }
-
-    pub(super) fn weight_of(&self, bucket: usize) -> f64 {
-        self.weights.get(bucket).copied().unwrap_or(0.0)
-    }
-
     /// Appends the histogram to `bytes`: the number of buckets, and for each the distance from the one before and the
     /// weight.
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {

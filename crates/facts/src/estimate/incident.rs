@@ -1,8 +1,9 @@
 //! The rules by which incidents begin and end: a state that is fed with attempts and with the passing of time.
 //!
-//! Pure: no clock, no rows. `usual` has what an upstream is compared with, `minutes` what the last two hours say. Not for how incidents are
-//! written and told: see `report::incidents`.
+//! Pure: no clock, no rows. `usual` has what an upstream is compared with, `minutes` what the last two hours say, `day` what the last day says.
+//! Not for how incidents are written and told: see `report::incidents`.
 
+pub mod day;
 mod minutes;
 pub mod usual;
 
@@ -10,11 +11,14 @@ pub mod usual;
 mod simulation;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod weeks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::record::{IncidentKind, IncidentRecord, IncidentState};
+use day::DayCompared;
 use minutes::{IncidentEvidence, MINUTE_US, Minutes, Speed};
 use usual::{IncidentAttempt, Usual};
 
@@ -33,7 +37,13 @@ const WRITTEN_EVERY_US: i64 = 5 * MINUTE_US;
 const JUMP_US: i64 = 10 * MINUTE_US;
 const BACK_US: i64 = MINUTE_US;
 /// What attempts show. That a model changed, probes show.
-const WATCHED: [IncidentKind; 3] = [IncidentKind::Failures, IncidentKind::Slower, IncidentKind::TokS];
+const WATCHED: [IncidentKind; 5] = [
+    IncidentKind::Failures,
+    IncidentKind::Slower,
+    IncidentKind::TokS,
+    IncidentKind::WeekSlower,
+    IncidentKind::WeekTokS,
+];
 /// Upstreams that are watched.
 const UPSTREAMS_MAX: usize = 1_000;
 
@@ -148,7 +158,10 @@ impl IncidentWatch {
             watch.breaker_since = if is_open { watch.breaker_since.or(Some(now_us)) } else { None };
             let usual = self.usual.get(upstream).unwrap_or(&nothing);
             for kind in WATCHED {
-                changes.extend(watch.check(upstream, kind, usual, (now_us, has_jumped)));
+                changes.extend(match of_days(kind, usual) {
+                    Some((within, day)) => watch.check_day(upstream, kind, within, (day, usual.day_seen), now_us),
+                    None => watch.check(upstream, kind, usual, (now_us, has_jumped)),
+                });
             }
         }
         self.gather(now_us, &mut changes);
@@ -204,7 +217,8 @@ impl IncidentWatch {
     /// Finds the parts of an incident of the gateway.
     fn join(&mut self, now_us: i64, changes: &mut Vec<IncidentChange>) {
         let is_fresh = |record: &IncidentRecord| {
-            let is_of_gateway = record.state == IncidentState::Open && record.kind != IncidentKind::TokS;
+            let is_of_all = matches!(record.kind, IncidentKind::Failures | IncidentKind::Slower);
+            let is_of_gateway = record.state == IncidentState::Open && is_of_all;
             is_of_gateway && record.part_of.is_none() && now_us - record.began_at <= GAP_US
         };
         let known =
@@ -261,8 +275,7 @@ impl UpstreamWatch {
         usual: &Usual,
         (now_us, has_jumped): (i64, bool),
     ) -> Option<IncidentChange> {
-        let is_open = self.known.get(&kind).is_some_and(|known| known.record.state == IncidentState::Open);
-        if !is_open {
+        if !self.is_open(kind) {
             return self.begin(upstream, kind, usual, now_us);
         }
         let last_us = self.minutes.last_us;
@@ -298,6 +311,49 @@ impl UpstreamWatch {
             known.weigh(&self.minutes, usual);
         }
         Some(change(step, &mut known.record, now_us))
+    }
+
+    /// One kind of incident that the last day shows. It does not begin while `within` is open, which tells the same of the last hour.
+    fn check_day(
+        &mut self,
+        upstream: &str,
+        kind: IncidentKind,
+        within: IncidentKind,
+        (day, seen): (Option<&DayCompared>, (f64, f64)),
+        now_us: i64,
+    ) -> Option<IncidentChange> {
+        if !self.is_open(kind) {
+            let day = day.filter(|day| day.is_slower() && !self.is_open(within))?;
+            self.known.insert(kind, KnownIncident::new(upstream, kind, day.began_at, now_us));
+        }
+        let known = self.known.get_mut(&kind)?;
+        let record = &mut known.record;
+        record.last_at = self.minutes.last_us.unwrap_or(record.last_at);
+        let step = match day {
+            None => {
+                record.state = IncidentState::EndUnknown;
+                IncidentStep::Ended
+            }
+            Some(day) if day.is_as_usual() => {
+                (record.state, record.ended_at) =
+                    (IncidentState::Ended, Some(day.ended_at.clamp(record.began_at, now_us)));
+                IncidentStep::Ended
+            }
+            Some(day) => {
+                (record.factor, record.attempts) = (Some(day.factor), day.attempts as i64);
+                (record.seen, record.expected) = (seen.0 as i64, seen.1);
+                match record.updated_at {
+                    0 => IncidentStep::Begun,
+                    at if now_us - at >= WRITTEN_EVERY_US => IncidentStep::GoesOn,
+                    _ => return None,
+                }
+            }
+        };
+        Some(change(step, record, now_us))
+    }
+
+    fn is_open(&self, kind: IncidentKind) -> bool {
+        self.known.get(&kind).is_some_and(|known| known.record.state == IncidentState::Open)
     }
 
     fn begin(&mut self, upstream: &str, kind: IncidentKind, usual: &Usual, now_us: i64) -> Option<IncidentChange> {
@@ -373,9 +429,18 @@ impl KnownIncident {
 /// None: failures.
 fn speed(kind: IncidentKind) -> Option<Speed> {
     match kind {
-        IncidentKind::Failures | IncidentKind::Changed => None,
         IncidentKind::Slower => Some(Speed::FirstTokens),
         IncidentKind::TokS => Some(Speed::Tokens),
+        _ => None,
+    }
+}
+
+/// What the last day shows of this kind, and the kind of the same within hours. None: minutes show it.
+fn of_days(kind: IncidentKind, usual: &Usual) -> Option<(IncidentKind, Option<&DayCompared>)> {
+    match kind {
+        IncidentKind::WeekSlower => Some((IncidentKind::Slower, usual.ttft_day.as_ref())),
+        IncidentKind::WeekTokS => Some((IncidentKind::TokS, usual.tpot_day.as_ref())),
+        _ => None,
     }
 }
 

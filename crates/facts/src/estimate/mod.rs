@@ -1,4 +1,4 @@
-//! Figures computed from records: costs, distributions of censored times, summaries that add up, and tests for regressions.
+//! Figures computed from records: costs, distributions of censored times, summaries that add up, and the rules of incidents.
 //!
 //! Pure. Not for grouping (`report`) or for SQL (`store`).
 
@@ -12,7 +12,6 @@ pub mod grid;
 pub mod incident;
 pub mod interval;
 pub mod racing;
-pub mod regression;
 #[cfg(test)]
 mod simulated_truth;
 pub mod speed;

@@ -78,53 +78,6 @@ impl Times {
         effective(self.event_weight, self.event_weight_squared).min(self.seen as f64)
     }
 
-    /// The points on the grid with squared weights, estimated. The single weights of a bucket are not kept. The
-    /// estimate assumes that all audited losers have the same weight, and get a first token as often as the others
-    /// still waiting. All weights must have been 1 except through audits.
-    pub fn coarse_squares(&self) -> Vec<SurvivalPoint> {
-        let heavy = self.audited_weight();
-        // The number of observations with a weight above 1, and the ratio of weight² − 1 to weight − 1.
-        let (entries, to_squares) = if heavy > 1.0 { (1.0 / (heavy - 1.0), heavy + 1.0) } else { (0.0, 1.0) };
-        let columns = [&self.events, &self.left, &self.entered];
-        let (mut plain, mut audited) = (self.count() as f64, 0.0);
-        let mut points = Vec::new();
-        for bucket in 0..columns.map(GridHistogram::end).into_iter().max().unwrap_or(0) {
-            let [events, left, entered] = columns.map(|column| column.weight_of(bucket));
-            if events == 0.0 && left == 0.0 && entered == 0.0 {
-                continue;
-            }
-            // As in `points`, half leave before the events and half after them.
-            let enter = entered / 2.0 * entries;
-            let half = |(plain, audited): (f64, f64)| ((plain - left / 2.0 - enter).max(0.0), audited + enter * heavy);
-            (plain, audited) = half((plain, audited));
-            let of_audited = audited / (plain + audited).max(events) * events;
-            let of_plain = events - of_audited;
-            (plain, audited) = half(((plain - of_plain).max(0.0), (audited - of_audited).max(0.0)));
-            let leave = left / 2.0 - entered / 2.0 * to_squares;
-            let events = of_plain + of_audited * heavy;
-            points.push(SurvivalPoint {
-                time_us: grid::middle(bucket),
-                leave_before: leave,
-                events,
-                leave_after: leave,
-            });
-        }
-        // Each observation began with weight 1, whatever the estimate.
-        let rest = self.count() as f64 - points.iter().map(SurvivalPoint::watched).sum::<f64>();
-        if let Some(last) = points.last_mut() {
-            last.leave_after += rest;
-        }
-        points
-    }
-
-    /// Weight of an audited loser, derived from its first tokens; 1 if there was none.
-    fn audited_weight(&self) -> f64 {
-        // Σ(w² − 1) / Σ(w − 1) = w + 1 for one w.
-        let seen = self.seen as f64;
-        let excess = self.event_weight - seen;
-        if excess > 0.0 { ((self.event_weight_squared - seen) / excess - 1.0).max(1.0) } else { 1.0 }
-    }
-
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         put(bytes, self.seen);
         put(bytes, self.censored);
@@ -268,34 +221,6 @@ mod tests {
             );
             assert!((quantile(&exact) / (100_000.0 * (1.0 + 9.0 * p)) - 1.0).abs() < 0.05, "{p}: {}", quantile(&exact));
         }
-    }
-
-    /// Compared with the true squares, of which the grid keeps only a sum.
-    #[test]
-    fn squares_are_told_from_the_grid() {
-        let mut draws = fastrand::Rng::with_seed(4);
-        let (mut grid, mut squares) = (Times::default(), Times::default());
-        for _ in 0..20_000 {
-            let (time, rival) = (100_000.0 * (1.0 + 9.0 * draws.f64()), 100_000.0 * (1.0 + 9.0 * draws.f64()));
-            let audited = time > rival && draws.f64() < 0.05;
-            // One audit in ten ends without a first token.
-            let event = time <= rival || audited && draws.f64() < 0.9;
-            let audit = |probability| audited.then_some(AuditedLoser { lost_us: rival as i64, probability });
-            let time_us = if event || audited { time } else { rival } as i64;
-            grid.add(&Observation { time_us, event, audit: audit(0.05) }, 1.0, true);
-            squares.add(&Observation { time_us, event, audit: audit(0.05 * 0.05) }, 1.0, true);
-        }
-        let later = |points: &[SurvivalPoint], than_us: i64| {
-            points.iter().filter(|point| point.time_us > than_us).map(SurvivalPoint::watched).sum::<f64>()
-        };
-        let (estimated, truth) = (grid.coarse_squares(), squares.points());
-        for than_us in [-1, 200_000, 400_000, 600_000, 800_000] {
-            let (estimated, truth) = (later(&estimated, than_us), later(&truth, than_us));
-            assert!((estimated / truth - 1.0).abs() < 0.1, "after {than_us}: {estimated} {truth}");
-        }
-        let mut unaudited = Times::default();
-        unaudited.add(&Observation { time_us: 7, event: true, audit: None }, 1.0, true);
-        assert_eq!(unaudited.coarse_squares(), unaudited.points());
     }
 
     #[test]

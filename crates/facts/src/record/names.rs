@@ -111,6 +111,10 @@ names! {
         Slower = "slower",
         /// Tokens after the first come more slowly.
         TokS = "tok_s",
+        /// First tokens came later on the last day than in the week before.
+        WeekSlower = "week_slower",
+        /// The same of tokens after the first.
+        WeekTokS = "week_tok_s",
         /// The model behind the upstream is another.
         Changed = "changed",
     }

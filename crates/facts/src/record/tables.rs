@@ -277,7 +277,7 @@ table! {
         incident_id: String,
         /// `provider` / `model_sent`; null for an incident of the gateway
         upstream: Option<String>,
-        /// `failures`, `slower`, `tok_s` or `changed`
+        /// `failures`, `slower`, `tok_s`, `week_slower`, `week_tok_s` or `changed`
         kind: IncidentKind = IncidentKind::Failures,
         /// `open`, `ended`, or `end_unknown`: not asked after `last_at`
         state: IncidentState = IncidentState::Open,

@@ -53,7 +53,6 @@ pub struct Metrics {
     removed_races: AtomicU64,
     probes: ProbeCounts,
     named: ArcSwap<ConfiguredNames>,
-    regressions: ArcSwap<CurrentRegressions>,
     incidents: ArcSwap<CurrentIncidents>,
 }
 
@@ -96,8 +95,6 @@ struct UpstreamMetrics {
     tokens: [AtomicU64; TOKEN_KINDS.len()],
     gen_ai: GenAi,
     costs: ModelCosts,
-    /// Regressions that began, in the order of [`TestedFigure::ALL`].
-    regressions: [AtomicU64; TestedFigure::ALL.len()],
     /// Incidents that began, in the order of [`IncidentKind::ALL`].
     incidents: [AtomicU64; IncidentKind::ALL.len()],
 }
@@ -121,7 +118,6 @@ impl Metrics {
             removed_races: AtomicU64::new(0),
             probes: ProbeCounts::default(),
             named: ArcSwap::from_pointee(named),
-            regressions: ArcSwap::default(),
             incidents: ArcSwap::default(),
         }
     }
@@ -233,16 +229,6 @@ impl Metrics {
         self.probes.count_skipped(probes);
     }
 
-    /// A regression began.
-    pub fn regression(&self, upstream: &str, figure: TestedFigure) {
-        self.named.load().upstreams.of(upstream).regressions[figure as usize].fetch_add(1, Relaxed);
-    }
-
-    /// Replaces the current regressions.
-    pub fn current_regressions(&self, regressions: CurrentRegressions) {
-        self.regressions.store(regressions.into());
-    }
-
     /// An incident of an upstream began.
     pub fn incident(&self, upstream: &str, kind: IncidentKind) {
         self.named.load().upstreams.of(upstream).incidents[kind as usize].fetch_add(1, Relaxed);
@@ -270,7 +256,6 @@ impl Metrics {
         render_tokens(&named.upstreams, &mut text);
         costs::render(&named.upstreams, |of| &of.costs, &mut text);
         gen_ai::render(&named.upstreams, |of| &of.gen_ai, &mut text);
-        render_regressions(&named.upstreams, &self.regressions.load(), &mut text);
         render_incidents(&named.upstreams, &self.incidents.load(), &mut text);
         render_breakers(&named.upstreams, open_breakers, &mut text);
         self.probes.render(&mut text);
@@ -337,7 +322,6 @@ impl UpstreamMetrics {
             tokens: Default::default(),
             gen_ai: GenAi::new(),
             costs: ModelCosts::default(),
-            regressions: Default::default(),
             incidents: Default::default(),
         }
     }
@@ -463,70 +447,29 @@ impl ProbeCounts {
     }
 }
 
-/// Upstreams and their figures.
-pub type CurrentRegressions = BTreeSet<(String, TestedFigure)>;
-
 /// Upstreams and what is wrong with them.
 pub type CurrentIncidents = BTreeSet<(String, IncidentKind)>;
 
-fn render_regressions(upstreams: &NamedSeries<UpstreamMetrics>, current: &CurrentRegressions, text: &mut MetricsText) {
-    let family = TroubleFamily {
-        name: "regressions",
-        label: "figure",
-        help: "1 while a figure of an upstream is worse than in the same hours of the days before, as stats --regressions shows.",
-        help_total: "Regressions that began, by upstream and figure.",
-        values: TestedFigure::ALL.map(TestedFigure::as_str),
-    };
-    let current = current.iter().map(|(upstream, figure)| (upstreams.label(upstream), *figure as usize)).collect();
-    family.render(upstreams, |of| &of.regressions, &current, text);
-}
-
+/// Whether something is wrong now, and how often it began. A kind that never was current has no series.
 fn render_incidents(upstreams: &NamedSeries<UpstreamMetrics>, current: &CurrentIncidents, text: &mut MetricsText) {
-    let family = TroubleFamily {
-        name: "incidents",
-        label: "kind",
-        help: "1 while an incident of an upstream lasts, as the command incidents shows; one of the gateway counts for each of its upstreams.",
-        help_total: "Incidents that began, by upstream and kind.",
-        values: IncidentKind::ALL.map(IncidentKind::as_str),
+    let current: BTreeSet<(&str, IncidentKind)> =
+        current.iter().map(|(upstream, kind)| (upstreams.label(upstream), *kind)).collect();
+    let series = |upstream, of: &UpstreamMetrics| {
+        let counts = IncidentKind::ALL.into_iter().zip(&of.incidents);
+        let told = counts.map(|(kind, count)| (kind, count.load(Relaxed), current.contains(&(upstream, kind))));
+        told.filter(|(_, count, is_current)| *count > 0 || *is_current).collect::<Vec<_>>()
     };
-    let current = current.iter().map(|(upstream, kind)| (upstreams.label(upstream), *kind as usize)).collect();
-    family.render(upstreams, |of| &of.incidents, &current, text);
-}
-
-/// What may be wrong with upstreams: whether it is now, and how often it began.
-struct TroubleFamily<const N: usize> {
-    name: &'static str,
-    label: &'static str,
-    help: &'static str,
-    help_total: &'static str,
-    values: [&'static str; N],
-}
-
-impl<const N: usize> TroubleFamily<N> {
-    /// A value that never was current has no series. `current`: upstreams, each with the place of a value.
-    fn render<S>(
-        &self,
-        upstreams: &NamedSeries<S>,
-        began: fn(&S) -> &[AtomicU64; N],
-        current: &BTreeSet<(&str, usize)>,
-        text: &mut MetricsText,
-    ) {
-        let series = |upstream, of: &S| {
-            let counts = began(of).iter().map(|count| count.load(Relaxed)).enumerate();
-            let told = counts.map(|(place, count)| (self.values[place], count, current.contains(&(upstream, place))));
-            told.filter(|(_, count, is_current)| *count > 0 || *is_current).collect::<Vec<_>>()
-        };
-        text.family(self.name, "gauge", self.help);
-        for (upstream, of) in upstreams.iter() {
-            for (value, _, is_current) in series(upstream, of) {
-                text.sample(&[("upstream", upstream), (self.label, value)], u8::from(is_current));
-            }
+    let help = "1 while an incident of an upstream lasts, as the command incidents shows; one of the gateway counts for each of its upstreams.";
+    text.family("incidents", "gauge", help);
+    for (upstream, of) in upstreams.iter() {
+        for (kind, _, is_current) in series(upstream, of) {
+            text.sample(&[("upstream", upstream), ("kind", kind.as_str())], u8::from(is_current));
         }
-        text.family(&format!("{}_begun_total", self.name), "counter", self.help_total);
-        for (upstream, of) in upstreams.iter() {
-            for (value, count, _) in series(upstream, of) {
-                text.sample(&[("upstream", upstream), (self.label, value)], count);
-            }
+    }
+    text.family("incidents_begun_total", "counter", "Incidents that began, by upstream and kind.");
+    for (upstream, of) in upstreams.iter() {
+        for (kind, count, _) in series(upstream, of) {
+            text.sample(&[("upstream", upstream), ("kind", kind.as_str())], count);
         }
     }
 }
@@ -581,7 +524,7 @@ fn render_counts(counts: &[AtomicU64], text: &mut MetricsText) {
 }
 
 #[cfg(test)]
-mod regressions_tests {
+mod incidents_tests {
     use std::path::Path;
 
     use super::*;
@@ -590,7 +533,7 @@ mod regressions_tests {
 
     fn page(metrics: &Metrics) -> Vec<String> {
         let page = metrics.render(MetricsFormat::Text, &BTreeSet::new(), |_| {});
-        page.lines().filter(|line| line.contains("regressions") && !line.starts_with('#')).map(str::to_owned).collect()
+        page.lines().filter(|line| line.contains("incidents") && !line.starts_with('#')).map(str::to_owned).collect()
     }
 
     #[test]
@@ -599,35 +542,26 @@ mod regressions_tests {
         let metrics = Metrics::new();
         metrics.configure(&parse(models, Path::new("x"), &|_| None).unwrap(), &[]);
         assert_eq!(page(&metrics), [""; 0]);
-        let found = [("groq/a", TestedFigure::Tpot), ("x/1", TestedFigure::Ttft), ("x/2", TestedFigure::Ttft)];
-        found.iter().for_each(|(upstream, figure)| metrics.regression(upstream, *figure));
-        metrics.current_regressions(found.iter().map(|(upstream, figure)| ((*upstream).to_owned(), *figure)).collect());
-        let groq = "{upstream=\"groq/a\",figure=\"tpot\"}";
-        let other = "{upstream=\"other\",figure=\"ttft\"}";
+        let found = [("groq/a", IncidentKind::TokS), ("x/1", IncidentKind::Slower), ("x/2", IncidentKind::Slower)];
+        found.iter().for_each(|(upstream, kind)| metrics.incident(upstream, *kind));
+        metrics.current_incidents(found.iter().map(|(upstream, kind)| ((*upstream).to_owned(), *kind)).collect());
+        let groq = "{upstream=\"groq/a\",kind=\"tok_s\"}";
+        let other = "{upstream=\"other\",kind=\"slower\"}";
         assert_eq!(
             page(&metrics),
             [
-                format!("photofinish_regressions{groq} 1"),
-                format!("photofinish_regressions{other} 1"),
-                format!("photofinish_regressions_begun_total{groq} 1"),
-                format!("photofinish_regressions_begun_total{other} 2"),
+                format!("photofinish_incidents{groq} 1"),
+                format!("photofinish_incidents{other} 1"),
+                format!("photofinish_incidents_begun_total{groq} 1"),
+                format!("photofinish_incidents_begun_total{other} 2"),
             ]
         );
-        metrics.current_regressions([("x/2".to_owned(), TestedFigure::Ttft)].into());
+        metrics.current_incidents([("x/2".to_owned(), IncidentKind::Slower)].into());
         assert_eq!(
             page(&metrics)[..2],
-            [format!("photofinish_regressions{groq} 0"), format!("photofinish_regressions{other} 1"),]
+            [format!("photofinish_incidents{groq} 0"), format!("photofinish_incidents{other} 1"),]
         );
-        metrics.current_regressions(CurrentRegressions::new());
-        assert_eq!(page(&metrics)[1], format!("photofinish_regressions{other} 0"));
-        metrics.incident("groq/a", IncidentKind::Slower);
-        metrics.current_incidents([("groq/a".to_owned(), IncidentKind::Slower)].into());
-        let page = metrics.render(MetricsFormat::Text, &BTreeSet::new(), |_| {});
-        for line in [
-            "incidents{upstream=\"groq/a\",kind=\"slower\"} 1",
-            "incidents_begun_total{upstream=\"groq/a\",kind=\"slower\"} 1",
-        ] {
-            assert!(page.contains(&format!("photofinish_{line}\n")), "{page}");
-        }
+        metrics.current_incidents(CurrentIncidents::new());
+        assert_eq!(page(&metrics)[1], format!("photofinish_incidents{other} 0"));
     }
 }

@@ -137,10 +137,6 @@ impl NameIndex {
         place
     }
 
-    pub fn find(&self, name: &str) -> Option<usize> {
-        self.places.get(name).copied()
-    }
-
     pub fn name(&self, place: usize) -> &str {
         self.names.get(place).map_or("", String::as_str)
     }

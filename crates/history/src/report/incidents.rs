@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::members::{MemberField, text};
 use super::question::{TimePoint, moment, span, time};
+use photofinish_facts::estimate::incident::day::DAYS;
 use crate::store::{AttemptFilter, Gather, IncidentFilter, ReadError, Record, RollupCell, Selection, StoreReader};
 use photofinish_base::clock::{DAY_US, HOUR_US, SECOND_US};
 use photofinish_facts::estimate::ShortBytes;
@@ -23,6 +24,8 @@ use photofinish_facts::record::{IncidentKind, IncidentRecord, IncidentState};
 const LISTED_MAX: usize = 1_000;
 /// Attempts of the last hours that a watch begins with.
 const RECENT_MAX: usize = 200_000;
+/// What is usual: the last day, and the days that it is compared with.
+const USUAL_US: i64 = (DAYS as i64 + 1) * DAY_US;
 /// What is told without a time.
 const SINCE_US: i64 = 7 * DAY_US;
 /// An open incident is written every five minutes. One that was not written for so long is watched by no gateway.
@@ -159,6 +162,11 @@ pub fn words(incident: &IncidentRecord, now_us: i64) -> String {
         (IncidentKind::Slower, None) => "first tokens took longer".to_owned(),
         (IncidentKind::TokS, Some(factor)) => format!("tokens after the first took {factor:.1} times as long"),
         (IncidentKind::TokS, None) => "tokens after the first took longer".to_owned(),
+        (IncidentKind::WeekSlower | IncidentKind::WeekTokS, factor) => {
+            let what =
+                if incident.kind == IncidentKind::WeekSlower { "first tokens" } else { "tokens after the first" };
+            format!("{what} took {:.2} times as long as in the week before,", factor.unwrap_or(1.0))
+        }
         (IncidentKind::Changed, _) => "the model behind it changed".to_owned(),
     };
     format!("{at_once}{what} {when}")
@@ -179,16 +187,16 @@ fn failures(incident: &IncidentRecord) -> String {
     )
 }
 
-/// What is usual for each upstream now: of the 7 days before this hour. Blocks.
+/// What is usual for each upstream now: of the 8 days before this hour. Blocks.
 ///
 /// # Errors
 /// For an operator.
 pub fn usual(reader: &StoreReader, now_us: i64) -> Result<BTreeMap<String, Usual>, ReadError> {
     let until = now_us.div_euclid(HOUR_US) * HOUR_US;
-    let filter = AttemptFilter { since: Some(until - 7 * DAY_US), until: Some(until), ..AttemptFilter::default() };
+    let filter = AttemptFilter { since: Some(until - USUAL_US), until: Some(until), ..AttemptFilter::default() };
     let selection = Selection { filter, now_us, classes: true, hourly: true, exact: false };
-    let (weeks, _) = reader.gather(&selection, Weeks::default)?;
-    let usual: BTreeMap<String, Usual> = weeks.0.iter().map(|(name, week)| (name.clone(), week.usual())).collect();
+    let (weeks, _) = reader.gather(&selection, || Weeks { until_us: until, of: BTreeMap::new() })?;
+    let usual: BTreeMap<String, Usual> = weeks.of.iter().map(|(name, week)| (name.clone(), week.usual())).collect();
     let (ratios, _) = reader.gather(&selection, || HourRatios { usual: &usual, of: BTreeMap::new() })?;
     let mut hours = ratios.of;
     let with_hours = |(name, usual): (&String, &Usual)| {
@@ -222,15 +230,23 @@ fn named((provider, model_sent): (&str, &str)) -> String {
 }
 
 /// The weeks of all upstreams.
-#[derive(Default)]
-struct Weeks(BTreeMap<String, Week>);
+struct Weeks {
+    until_us: i64,
+    of: BTreeMap<String, Week>,
+}
+
+impl Weeks {
+    fn week(&mut self, upstream: (&str, &str)) -> &mut Week {
+        let until_us = self.until_us;
+        self.of.entry(named(upstream)).or_insert_with(|| Week::new(until_us))
+    }
+}
 
 impl Gather for Weeks {
     fn attempt(&mut self, facts: &AttemptFacts<'_>) {
         // A running race has rows of losers only.
         if facts.request.is_some() {
-            let upstream = named((facts.provider, facts.model_sent));
-            self.0.entry(upstream).or_default().add(&IncidentAttempt::of(facts));
+            self.week((facts.provider, facts.model_sent)).add(&IncidentAttempt::of(facts));
         }
     }
 
@@ -240,12 +256,14 @@ impl Gather for Weeks {
         let (Some(upstream), Some(class)) = (cell.upstream, cell.class) else { return Ok(()) };
         let mut summary = Summary::default();
         summary.absorb(cell.summary, 1.0, false)?;
-        self.0.entry(named(upstream)).or_default().absorb(cell.start_us, class.input, summary);
+        self.week(upstream).absorb(cell.start_us, class.input, summary);
         Ok(())
     }
 
     fn merge(&mut self, other: Weeks) {
-        other.0.into_iter().for_each(|(upstream, week)| self.0.entry(upstream).or_default().merge(week));
+        for (upstream, week) in other.of {
+            self.of.entry(upstream).or_insert_with(|| Week::new(self.until_us)).merge(week);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Questions to the history and their answers: figures by group, series over time, regressions, races, runs. The commands and
+//! Questions to the history and their answers: figures by group, series over time, incidents, races, runs. The commands and
 //! `/api` both ask here, so they take the same parameters and give the same numbers.
 //!
 //! Not for SQL (`store`), estimates (`history`), the terminal (`cli`) or HTTP (`server`).
@@ -14,7 +14,6 @@ pub mod members;
 pub mod probes;
 pub mod question;
 pub mod races;
-pub mod regressions;
 pub mod replicas;
 pub mod runs;
 pub mod series;

@@ -1,4 +1,4 @@
-//! The two questions of `stats`, figures of groups or regressions, and the figures.
+//! The two questions of `stats`, figures of groups or a comparison, and the figures.
 //!
 //! Not for gathering (`groups`) or for printing (`cli::stats`).
 
@@ -10,7 +10,6 @@ use super::dimension::{Dimension, StrataDimension};
 use super::figures::GroupFigures;
 use super::groups::{GroupRules, Groups};
 use super::question::{RaceWindow, TimePoint, choice, positive_duration, slo, whole_number};
-use super::regressions;
 use super::spent::{self, CancelledCosts};
 use crate::store::{AttemptFilter, ReadError, Selection, SourceFilter, StoreReader};
 use photofinish_facts::estimate::cost::CostSum;
@@ -147,32 +146,20 @@ pub fn ask(reader: &StoreReader, question: &StatsQuestion, now_us: i64) -> Resul
     })
 }
 
-/// Figures of groups, a comparison, or regressions.
+/// Figures of groups, or a comparison.
 #[derive(Args, Clone, Debug)]
 #[group(skip)]
 pub struct ReportQuestion {
     #[command(flatten)]
     pub figures: StatsQuestion,
-    /// Print instead what is worse since --since (default 1h, at most 24h) than in the same hours of the 7 days before.
-    #[arg(long, conflicts_with_all = ["by", "slo", "min_samples", "half_life", "strata", "exact"])]
-    pub regressions: bool,
     /// Print instead how long each upstream alone would have taken for the requests that its model got, and what racing gained.
-    #[arg(long, conflicts_with_all = ["by", "slo", "min_samples", "half_life", "strata", "exact", "regressions"])]
+    #[arg(long, conflicts_with_all = ["by", "slo", "min_samples", "half_life", "strata", "exact"])]
     pub compare: bool,
 }
 
 impl ReportQuestion {
     /// An error in the combination of valid parts.
     pub fn problem(&self, now_us: i64) -> Option<String> {
-        match self.of_regressions() {
-            Some(question) => question.problem(now_us),
-            None => self.figures.problem(now_us),
-        }
-    }
-
-    /// None if the question is for figures.
-    pub fn of_regressions(&self) -> Option<regressions::RegressionsQuestion> {
-        let window = || self.figures.window.clone();
-        self.regressions.then(|| regressions::RegressionsQuestion { window: window() })
+        self.figures.problem(now_us)
     }
 }

@@ -1,6 +1,6 @@
 //! A gateway without a listener. It serves requests of its own process and handles them like client requests.
 //!
-//! It runs no background checks: no roll-ups, no regressions, no reload.
+//! It runs no background checks: no roll-ups, no incidents, no reload.
 
 use std::future::pending;
 use std::sync::Arc;

@@ -7,7 +7,6 @@ mod incident_watch;
 mod listening;
 mod local_gateway;
 mod probe_task;
-mod regression_watch;
 mod reload;
 mod reload_watch;
 mod replicas;
@@ -180,7 +179,6 @@ impl App {
         serving.spawn(RollupTask::new(gateway.clone()).run());
         serving.spawn(warm_start::follow_facts(gateway.clone()));
         serving.spawn(probe_task::run(path.clone(), LoadClient::new(gateway.clone(), probe_rows)));
-        serving.spawn(regression_watch::watch(path.clone(), gateway.clone()));
         serving.spawn(incident_watch::watch(path, gateway.clone()));
         serving.spawn(catalogue_refresh::run(gateway.clone()));
         let discovery = Discovery::new(gateway.clone());

@@ -19,7 +19,7 @@ pub const PAGES: [&str; 15] = [
     "leaderboard",
     "time",
     "load",
-    "regressions",
+    "incidents",
     "benchmarks",
     "costs",
     "whatif",

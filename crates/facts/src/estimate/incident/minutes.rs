@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 
-use super::usual::{EXPECTED_LEAST, IncidentAttempt, SHARES, Usual, median, share_of};
+use super::day::median;
+use super::usual::{EXPECTED_LEAST, IncidentAttempt, SHARES, Usual, share_of};
 use crate::estimate::class::Input;
 use crate::estimate::spread::{Spread, Times};
 use crate::estimate::survival::{Estimate, Observation};

@@ -5,42 +5,57 @@
 use super::usual::{Hours, Week};
 use super::*;
 use crate::estimate::class::Input;
-use crate::estimate::survival::Observation;
+use crate::estimate::survival::{AuditedLoser, Observation};
 
 /// Whole minutes since 1970.
-const START_US: i64 = 29_000_000 * MINUTE_US;
+pub(super) const START_US: i64 = 29_000_000 * MINUTE_US;
 const DAY: i64 = 24 * 60;
 const UPSTREAM: &str = "a/m";
 
 /// One upstream.
 #[derive(Clone)]
-struct World {
-    draws: fastrand::Rng,
-    per_minute: f64,
+pub(super) struct World {
+    pub draws: fastrand::Rng,
+    pub token_draws: fastrand::Rng,
+    pub per_minute: f64,
     /// Its level moves: the standard deviation of its logarithm, half by the hour of the day, half within hours.
-    moves: f64,
+    pub moves: f64,
     /// The share of attempts that a faster rival cuts.
-    cut: f64,
-    drift: f64,
-    minute: i64,
-    /// What is wrong now: the factor of first tokens, and the share of failures.
-    slower: f64,
-    failing: f64,
+    pub cut: f64,
+    /// How many times as long the rival takes as this one usually does.
+    pub rival: f64,
+    /// The part of the spread that both share, and the share of losers that run on to their first token.
+    pub common: f64,
+    pub audit: f64,
+    /// The share of attempts with large prompts.
+    pub large: f64,
+    pub drift: f64,
+    pub minute: i64,
+    /// What is wrong now: the factor of first tokens, that of later tokens (0: they are not measured), and the share of failures.
+    pub slower: f64,
+    pub tokens_slower: f64,
+    pub failing: f64,
     /// Minutes of a day at which three attempts in a row fail within seconds.
-    hiccups: Vec<i64>,
+    pub hiccups: Vec<i64>,
 }
 
 impl World {
-    fn new(seed: u64, per_minute: f64, moves: f64) -> World {
+    pub fn new(seed: u64, per_minute: f64, moves: f64) -> World {
         let draws = fastrand::Rng::with_seed(seed);
         World {
             draws,
+            token_draws: fastrand::Rng::with_seed(seed),
             per_minute,
             moves,
             cut: 0.0,
+            rival: 1.0,
+            common: 0.0,
+            audit: 0.0,
+            large: 0.3,
             drift: 0.0,
             minute: 0,
             slower: 1.0,
+            tokens_slower: 0.0,
             failing: 0.005,
             hiccups: Vec::new(),
         }
@@ -53,7 +68,7 @@ impl World {
     }
 
     /// The attempts of the next minute.
-    fn next(&mut self) -> Vec<IncidentAttempt> {
+    pub fn next(&mut self) -> Vec<IncidentAttempt> {
         // Within two hours it forgets where it was.
         let keeps = (-1.0_f64 / 120.0).exp();
         self.drift = self.drift * keeps + normal(&mut self.draws) * (1.0 - keeps * keeps).sqrt();
@@ -84,15 +99,23 @@ impl World {
         if self.draws.f64() < self.failing {
             return IncidentAttempt { failed: true, outcome_known: true, ttft: None, ..well(at_us) };
         }
-        let class = if self.draws.f64() < 0.7 { Input::at(0) } else { Input::at(2) };
+        let class = if self.draws.f64() < 1.0 - self.large { Input::at(0) } else { Input::at(2) };
         let usual = if class == Input::at(0) { 300e3 } else { 700e3 };
         let tail = if self.draws.f64() < 0.02 { 6.0 } else { 1.0 };
-        let time = usual * self.level() * tail * (0.5 * normal(&mut self.draws)).exp();
-        // The rival is as fast as this one usually is.
-        let rival = if self.draws.f64() < self.cut { usual * (0.5 * normal(&mut self.draws)).exp() } else { f64::MAX };
-        let event = time <= rival;
-        let observation = Observation { time_us: time.min(rival) as i64, event, audit: None };
-        IncidentAttempt { class, ttft: Some(observation), outcome_known: event, ..well(at_us) }
+        let shared = if self.common > 0.0 { self.common * normal(&mut self.draws) } else { 0.0 };
+        let own = (1.0 - self.common * self.common).sqrt();
+        let spread = |draws: &mut fastrand::Rng| (0.5 * (shared + own * normal(draws))).exp();
+        let time = usual * self.level() * tail * spread(&mut self.draws);
+        let is_raced = self.draws.f64() < self.cut;
+        let rival = if is_raced { usual * self.rival * spread(&mut self.draws) } else { f64::MAX };
+        let is_audited = rival < time && self.audit > 0.0 && self.draws.f64() < self.audit;
+        let event = time <= rival || is_audited;
+        let audit = is_audited.then_some(AuditedLoser { lost_us: rival as i64, probability: self.audit });
+        let observation = Observation { time_us: if event { time } else { rival } as i64, event, audit };
+        // Also later tokens come more slowly after large prompts.
+        let tpot_us = usual / 15.0 * self.tokens_slower * (0.3 * normal(&mut self.token_draws)).exp();
+        let tpot_us = (event && tpot_us > 0.0).then_some(tpot_us);
+        IncidentAttempt { class, ttft: Some(observation), outcome_known: event, tpot_us, ..well(at_us) }
     }
 
     /// Its usual, from the next week.
@@ -278,7 +301,7 @@ fn incidents_measured() {
             .flatten()
             .filter_map(|(_, incident)| Some((incident.ended_at? - incident.began_at) as f64 / MINUTE_US as f64))
             .collect();
-        let (factor, lasts) = (usual::median(&mut factors).unwrap(), usual::median(&mut lasts).unwrap());
+        let (factor, lasts) = (day::median(&mut factors).unwrap(), day::median(&mut lasts).unwrap());
         table.push(format!(
             "| × {slower}, level moves {:.0} %, {:.0} % cut, {per_minute} a minute | {} | {factor:.2} | {lasts:.0} |",
             moves * 100.0,

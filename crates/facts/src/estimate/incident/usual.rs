@@ -1,10 +1,11 @@
-//! What is usual for an upstream: its first tokens by size class, its failures and its speed, from its last 7 days; and how far
+//! What is usual for an upstream: its first tokens by size class, its failures and its speed, from its last 8 days; and how far
 //! its hours are from that.
 //!
 //! Not for what happens now: see `minutes`.
 
 use std::collections::BTreeMap;
 
+use super::day::DayCompared;
 use crate::estimate::class::Input;
 use crate::estimate::facts::AttemptFacts;
 use crate::estimate::spread::Times;
@@ -12,7 +13,7 @@ use crate::estimate::summary::Summary;
 use crate::estimate::survival::{Estimate, Observation, Survival, SurvivalPoint};
 use crate::record::AttemptOutcome;
 use crate::record::recorded::{Recorded, RecordedAttempt};
-use photofinish_base::clock::HOUR_US;
+use photofinish_base::clock::{DAY_US, HOUR_US};
 
 /// Waiting beyond this share of the usual first tokens says nothing: the far tail is no incident.
 const WATCHED_SHARE: f64 = 0.95;
@@ -79,25 +80,33 @@ impl IncidentAttempt {
     }
 }
 
-/// All attempts of one upstream in a week.
+/// All attempts of one upstream in a week and a day.
 #[derive(Debug, Default)]
 pub struct Week {
+    /// When the last day ends; microseconds since 1970.
+    until_us: i64,
+    /// Of the days before, and of the last one.
     classes: [Times; Input::COUNT],
+    day: [Times; Input::COUNT],
     judged: u64,
     failed: u64,
-    /// Weight and sum of the logarithms of TPOT, by hour.
-    tpot: BTreeMap<i64, (f64, f64)>,
+    /// Weight and sum of the logarithms of TPOT, by hour and class.
+    tpot: BTreeMap<i64, [(f64, f64); Input::COUNT]>,
 }
 
 impl Week {
+    pub fn new(until_us: i64) -> Week {
+        Week { until_us, ..Week::default() }
+    }
+
     pub fn add(&mut self, attempt: &IncidentAttempt) {
         self.judged += u64::from(attempt.outcome_known);
         self.failed += u64::from(attempt.failed);
         if let Some(observation) = &attempt.ttft {
-            self.classes[usize::from(attempt.class.place())].add(observation, 1.0, true);
+            self.times(attempt.at_us, attempt.class).add(observation, 1.0, true);
         }
         if let Some(tpot_us) = attempt.tpot_us {
-            self.add_tpot(attempt.at_us, 1.0, tpot_us.ln());
+            self.add_tpot(attempt.at_us, attempt.class, (1.0, tpot_us.ln()));
         }
     }
 
@@ -106,38 +115,90 @@ impl Week {
         self.failed += summary.failed();
         self.judged += summary.failed() + summary.ttft.seen + summary.whole.seen;
         for (tpot_ns, weight) in summary.tpot.values() {
-            self.add_tpot(start_us, weight, (tpot_ns.max(1) as f64 / 1e3).ln());
+            self.add_tpot(start_us, class, (weight, (tpot_ns.max(1) as f64 / 1e3).ln()));
         }
-        self.classes[usize::from(class.place())].merge(summary.ttft);
+        self.times(start_us, class).merge(summary.ttft);
     }
 
     pub fn merge(&mut self, other: Week) {
         self.judged += other.judged;
         self.failed += other.failed;
         self.classes.iter_mut().zip(other.classes).for_each(|(mine, other)| mine.merge(other));
-        for (hour, (weight, sum)) in other.tpot {
+        self.day.iter_mut().zip(other.day).for_each(|(mine, other)| mine.merge(other));
+        for (hour, classes) in other.tpot {
             let mine = self.tpot.entry(hour).or_default();
-            *mine = (mine.0 + weight, mine.1 + sum);
+            mine.iter_mut().zip(classes).for_each(|(mine, other)| *mine = (mine.0 + other.0, mine.1 + other.1));
         }
     }
 
     /// Without the spread of first tokens: see [`Usual::with_hours`].
     pub fn usual(&self) -> Usual {
-        let hours = self.tpot.values().filter(|(weight, _)| *weight >= EXPECTED_LEAST);
+        let whole = |classes: &[(f64, f64); Input::COUNT]| {
+            classes.iter().fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+        };
+        let hours = self.tpot.values().map(whole).filter(|(weight, _)| *weight >= EXPECTED_LEAST);
         let mut hours: Vec<f64> = hours.map(|(weight, sum)| sum / weight).collect();
         let tpot_spread = spread(&mut hours);
         let share = self.failed as f64 / self.judged.max(1) as f64;
+        let of = |before: &Times, day: &Times| {
+            let mut all = before.clone();
+            all.merge(day.clone());
+            UsualTimes::of(&all)
+        };
         Usual {
-            classes: self.classes.each_ref().map(UsualTimes::of),
+            classes: std::array::from_fn(|class| of(&self.classes[class], &self.day[class])),
             failed: if self.judged >= JUDGED_LEAST { share } else { 0.0 },
             ttft_spread: None,
             tpot: tpot_spread.and_then(|spread| Some((hours.get(hours.len() / 2)?.exp(), spread))),
+            until_us: self.until_us,
+            day_factor: self.day_factor(),
+            day_attempts: self.day.iter().map(Times::count).sum(),
+            day_seen: (0.0, 0.0),
+            ttft_day: None,
+            tpot_day: self.tpot_day(),
         }
     }
 
-    fn add_tpot(&mut self, at_us: i64, weight: f64, ln: f64) {
+    /// How many times as long first tokens took on the last day, at the median or at the highest quantile that attempts reached, within
+    /// size classes.
+    fn day_factor(&self) -> Option<f64> {
+        let (mut attempts, mut sum) = (0.0, 0.0);
+        for (before, day) in self.classes.iter().zip(&self.day) {
+            let Some((before, now)) = UsualTimes::of(before).zip(UsualTimes::of(day)) else { continue };
+            let both = before.quantiles.iter().zip(now.quantiles).rev();
+            let Some(factor) = both.into_iter().find_map(|(before, now)| Some(now? / (*before)?)) else { continue };
+            attempts += day.count() as f64;
+            sum += day.count() as f64 * factor.ln();
+        }
+        (attempts > 0.0).then(|| (sum / attempts).exp())
+    }
+
+    /// The same of the time for each token after the first.
+    fn tpot_day(&self) -> Option<DayCompared> {
+        let mean: [f64; Input::COUNT] = std::array::from_fn(|class| {
+            let all = self.tpot.values().fold((0.0, 0.0), |all, of| (all.0 + of[class].0, all.1 + of[class].1));
+            all.1 / f64::max(all.0, 1.0)
+        });
+        let beyond = |classes: &[(f64, f64); Input::COUNT]| {
+            let each = classes.iter().zip(mean);
+            let sums = each.fold((0.0, 0.0), |sum, (of, mean)| (sum.0 + of.0, sum.1 + of.1 - of.0 * mean));
+            (sums.0 >= EXPECTED_LEAST).then(|| sums.1 / sums.0)
+        };
+        let hours = self.tpot.iter().filter_map(|(hour, classes)| Some((*hour, beyond(classes)?))).collect();
+        let until = self.until_us / HOUR_US;
+        let attempts: f64 = self.tpot.range(until - 24..until).flat_map(|(_, of)| of).map(|(weight, _)| weight).sum();
+        DayCompared::new(&hours, until, None, attempts as u64)
+    }
+
+    fn times(&mut self, at_us: i64, class: Input) -> &mut Times {
+        let is_of_day = at_us >= self.until_us - DAY_US;
+        &mut (if is_of_day { &mut self.day } else { &mut self.classes })[usize::from(class.place())]
+    }
+
+    fn add_tpot(&mut self, at_us: i64, class: Input, (weight, ln): (f64, f64)) {
         let hour = self.tpot.entry(at_us.div_euclid(HOUR_US)).or_default();
-        *hour = (hour.0 + weight, hour.1 + weight * ln);
+        let of = &mut hour[usize::from(class.place())];
+        *of = (of.0 + weight, of.1 + weight * ln);
     }
 }
 
@@ -175,6 +236,16 @@ pub struct Usual {
     pub ttft_spread: Option<f64>,
     /// Microseconds for each token after the first, and the spread of its logarithm over the hours.
     pub tpot: Option<(f64, f64)>,
+    /// When the last day ended; microseconds since 1970.
+    until_us: i64,
+    /// How many times as long first tokens took on that day.
+    day_factor: Option<f64>,
+    /// First tokens and cuts of that day.
+    day_attempts: u64,
+    /// First tokens of that day, seen and expected.
+    pub day_seen: (f64, f64),
+    pub ttft_day: Option<DayCompared>,
+    pub tpot_day: Option<DayCompared>,
 }
 
 /// The first tokens of one size class.
@@ -192,7 +263,15 @@ impl Usual {
     pub fn with_hours(self, hours: &Hours) -> Usual {
         let judged = hours.0.values().filter(|(seen, expected)| *expected >= EXPECTED_LEAST && *seen > 0.0);
         let mut ratios: Vec<f64> = judged.map(|(seen, expected)| (seen / expected).ln()).collect();
-        Usual { ttft_spread: spread(&mut ratios), ..self }
+        let until = self.until_us / HOUR_US;
+        let day = || hours.0.range(until - 24..until).map(|(_, of)| of);
+        let day_seen = day().fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let slow =
+            |(hour, of): (&i64, &(f64, f64))| (of.1 >= EXPECTED_LEAST).then(|| (*hour, (of.1 / of.0.max(0.5)).ln()));
+        let slow = hours.0.iter().filter_map(slow).collect();
+        let ttft_day =
+            self.day_factor.and_then(|factor| DayCompared::new(&slow, until, Some(factor), self.day_attempts));
+        Usual { ttft_spread: spread(&mut ratios), day_seen, ttft_day, ..self }
     }
 
     pub fn times(&self, class: Input) -> Option<&UsualTimes> {
@@ -260,12 +339,6 @@ impl UsualTimes {
 /// The share of a quantile of [`UsualTimes`].
 pub fn share_of(place: usize) -> f64 {
     (place + 1) as f64 * 0.05
-}
-
-/// The median of values; sorts them.
-pub fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 /// Half of the distance that two thirds of the values lie within: a standard deviation, without a few strange hours. Sorts them.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::store::Store;
+use crate::store::{Roller, RollupStep, Store};
 use photofinish_facts::estimate::incident::IncidentStep;
 use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, sample};
 
@@ -29,6 +29,16 @@ fn what_happened_in_words() {
             "tokens after the first took 3.0 times as long from 2026-01-02 03:04 to 04:19 UTC",
         ),
         (open.clone(), now_us, "first tokens took 2.2 times as long since 2026-01-02 03:04 UTC"),
+        (
+            IncidentRecord { kind: IncidentKind::WeekSlower, factor: Some(1.347), ..open.clone() },
+            now_us,
+            "first tokens took 1.35 times as long as in the week before, since 2026-01-02 03:04 UTC",
+        ),
+        (
+            IncidentRecord { kind: IncidentKind::WeekTokS, factor: Some(1.5), ..full.clone() },
+            now_us,
+            "tokens after the first took 1.50 times as long as in the week before, from 2026-01-02 03:04 to 04:19 UTC",
+        ),
         (
             open.clone(),
             open.updated_at + 16 * MINUTE,
@@ -68,12 +78,15 @@ fn what_happened_in_words() {
     assert_eq!(object["words"], words(&full, now_us));
 }
 
+/// How the identifier of a race begins.
+fn uuid_at(at_us: i64) -> String {
+    let ms = at_us / 1_000;
+    format!("{:08x}-{:04x}", ms >> 16, ms & 0xffff)
+}
+
 /// A race of one attempt at `a/m`, at this time; its first token takes 100 to 300 ms.
 fn asked(n: i64, at_us: i64, fails: bool) -> [Record; 2] {
-    let race_id = format!("{}-7000-8000-{n:012x}", {
-        let ms = at_us / 1_000;
-        format!("{:08x}-{:04x}", ms >> 16, ms & 0xffff)
-    });
+    let race_id = format!("{}-7000-8000-{n:012x}", uuid_at(at_us));
     let ttft_us = 100_000 + n * 7_919 % 200_000;
     let upstream = ("a".to_owned(), "m".to_owned());
     let attempt = AttemptRecord {
@@ -130,6 +143,43 @@ fn a_watch_begins_with_what_the_history_knows() {
     assert_eq!(asked.not_watched, [], "50 first tokens in the last hour");
     let later = ask(&reader, &IncidentsQuestion::default(), now_us + 50 * MINUTE).unwrap();
     assert_eq!(later.not_watched, [("a/m".to_owned(), 0)]);
+}
+
+/// The days before are rolled up, and take three quarters of the time of the last one.
+#[test]
+fn rolled_up_days_are_compared_as_rows_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("history.db");
+    let store = Store::open(&path).unwrap();
+    let now_us = (sample::STARTED_AT / HOUR_US + 8 * 24) * HOUR_US;
+    // Hours with 24 requests each, six hours a day.
+    let hours = (0..8 * 24).filter(|hour| hour % 4 == 0);
+    let rows = hours.flat_map(|hour| {
+        (0..24).flat_map(move |n| asked(hour * 24 + n, now_us - hour * HOUR_US - (n + 1) * 2 * MINUTE, false))
+    });
+    let is_new = |record: &AttemptRecord, from_us: i64| record.race_id >= uuid_at(from_us);
+    let rows = rows.map(|mut record| {
+        if let Record::Attempt(attempt) = &mut record
+            && is_new(attempt, now_us - DAY_US)
+        {
+            let slow = |us: Option<i64>| us.map(|us| us * 4 / 3);
+            (attempt.first_token_us, attempt.ttft_obs_us) = (slow(attempt.first_token_us), slow(attempt.ttft_obs_us));
+        }
+        record
+    });
+    store.write(&rows.collect::<Vec<_>>()).unwrap();
+    store.close();
+    let compared = || {
+        let usual = usual(&StoreReader::open(&path).unwrap(), now_us).unwrap();
+        let day = usual["a/m"].ttft_day.clone().expect("it has eight days");
+        (day.is_slower(), day.factor, day.attempts)
+    };
+    let of_rows = compared();
+    assert!(of_rows.0 && (of_rows.1 / (4.0 / 3.0) - 1.0).abs() < 0.05 && of_rows.2 == 6 * 24, "{of_rows:?}");
+    let mut roller = Roller::new(&path, || false);
+    while roller.step(now_us, Some(now_us - 20 * HOUR_US)).unwrap() != RollupStep::Nothing {}
+    let of_cells = compared();
+    assert!(of_cells.0 && (of_cells.1 / of_rows.1 - 1.0).abs() < 0.02 && of_cells.2 == of_rows.2, "{of_cells:?}");
 }
 
 #[test]

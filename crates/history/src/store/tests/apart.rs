@@ -5,7 +5,7 @@ use super::world::{self, DAYS, NOW_US, START_US};
 use super::*;
 use crate::report::question::from_pairs;
 use crate::report::races::{self, RacesQuestion};
-use crate::report::{costs, distribution, figures, regressions, series, stats};
+use crate::report::{costs, distribution, figures, incidents, series, stats};
 use crate::store::columns::{DAY_US, HOUR_US, first_race_id};
 use photofinish_facts::record::{RaceSource, sample};
 
@@ -76,9 +76,10 @@ pub(super) fn answers(path: &Path, more: &str) -> Vec<(String, String)> {
             answers.push((format!("races {asked}"), page.to_string()));
         }
     }
-    let since = format!("since={}{more}", crate::report::question::time(NOW_US - DAY_US));
-    let compared = regressions::ask(&exact, &regressions::RegressionsQuestion { window: question(&since) }, NOW_US);
-    answers.push(("regressions".to_owned(), format!("{:?}", compared.unwrap().objects())));
+    // That asks for clients only.
+    if more.is_empty() {
+        answers.push(("usual".to_owned(), format!("{:?}", incidents::usual(&exact, NOW_US).unwrap())));
+    }
     answers
 }
 

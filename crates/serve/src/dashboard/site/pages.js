@@ -1,6 +1,7 @@
 // The pages in their groups. The gateway knows their names in this order: crates/serve/src/dashboard/mod.rs.
 import { Benchmarks } from "./pages/benchmarks.js";
 import { Costs } from "./pages/costs.js";
+import { Incidents } from "./pages/incidents.js";
 import { Keys } from "./pages/keys.js";
 import { Leaderboard } from "./pages/leaderboard.js";
 import { Load } from "./pages/load.js";
@@ -10,7 +11,6 @@ import { Overview } from "./pages/overview.js";
 import { OverTime } from "./pages/time.js";
 import { Playground } from "./pages/playground.js";
 import { Races } from "./pages/races.js";
-import { Regressions } from "./pages/regressions.js";
 import { Routing } from "./pages/routing.js";
 import { Status } from "./pages/status.js";
 import { WhatIf } from "./pages/whatif.js";
@@ -30,7 +30,7 @@ export const GROUPS = [
       { name: "leaderboard", title: "Leaderboard", Page: Leaderboard },
       { name: "time", title: "Over time", Page: OverTime },
       { name: "load", title: "Load", Page: Load },
-      { name: "regressions", title: "Incidents", Page: Regressions },
+      { name: "incidents", title: "Incidents", Page: Incidents },
       { name: "benchmarks", title: "Benchmarks", Page: Benchmarks },
     ],
   },

@@ -28,7 +28,7 @@ use photofinish_gateway::proxy::{self, Client};
 use photofinish_history::report::figures::{FIGURES, KEYS};
 use photofinish_history::report::incidents::{self, IncidentsQuestion};
 use photofinish_history::report::members::{MemberField, MemberKind, of_columns};
-use photofinish_history::report::{compare, costs, distribution, races, regressions, runs, series, stats, usage};
+use photofinish_history::report::{compare, costs, distribution, races, runs, series, stats, usage};
 use photofinish_lab::replay::ReplayQuestion;
 
 /// The refusals that every path can send before it reads the request.
@@ -156,10 +156,6 @@ fn schemas() -> Map<String, Value> {
     let figures: Vec<MemberField> = FIGURES.iter().map(|figure| figure.field).collect();
     let fields = [
         ("Group", object("The figures of a group of attempts, and the keys of the group.", &[&KEYS, &figures])),
-        (
-            "Regression",
-            object("A figure of an upstream that is worse than in the same hours before.", &[regressions::REGRESSION]),
-        ),
         ("ModelComparison", object("A model's upstreams compared by looks.", &[compare::MODEL_COMPARISON])),
         ("UpstreamComparison", object("How long an upstream alone would have taken.", &[compare::UPSTREAM_COMPARISON])),
         ("Point", object("A figure of one step or class; its member has the name of `metric`.", &[&series::POINT])),

@@ -22,7 +22,7 @@ use photofinish_history::report::races::{self, RacesQuestion};
 use photofinish_history::report::runs::{self, RunError, RunsQuestion};
 use photofinish_history::report::series::{self, SeriesError, SeriesQuestion};
 use photofinish_history::report::stats::{self, ReportQuestion};
-use photofinish_history::report::{compare, figures, regressions, replicas as gateways, verdicts as found};
+use photofinish_history::report::{compare, figures, replicas as gateways, verdicts as found};
 use photofinish_history::store::StoreReader;
 
 /// Answers an admin's question about the history.
@@ -46,10 +46,6 @@ where
 pub async fn stats(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
     let live = site.gateway.live();
     ask((site, client, uri), ReportQuestion::problem, move |reader, question, now_us| {
-        if let Some(question) = question.of_regressions() {
-            let answer = regressions::ask(reader, &question, now_us).map_err(unread)?;
-            return as_printed(&answer.objects(), None);
-        }
         if question.compare {
             let answer = compare::ask(reader, &question.figures.window, &live.config, now_us).map_err(unread)?;
             return as_printed(&answer.objects(), None);

@@ -18,9 +18,7 @@ use photofinish_facts::record::{AttemptRecord, RaceRecord, sample};
 use photofinish_gateway::proxy::Rejection;
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::question::from_pairs;
-use photofinish_history::report::{
-    costs, distribution, figures, incidents, races, regressions, series, stats, verdicts,
-};
+use photofinish_history::report::{costs, distribution, figures, incidents, races, series, stats, verdicts};
 use photofinish_history::store::{Record, Store, StoreReader, VerdictRow};
 
 /// One race with every column filled in, and one with every optional column empty. Both have such attempts.
@@ -144,7 +142,6 @@ fn the_document_has_the_parameters_of_the_questions() {
     assert!(by["schema"]["items"]["enum"].as_array().unwrap().contains(&"weekday".into()));
     assert_eq!(one("/api/stats", "min-samples")["schema"]["default"], 1);
     assert_eq!(one("/api/stats", "exact")["schema"]["type"], "boolean");
-    assert_eq!(one("/api/stats", "regressions")["schema"]["type"], "boolean");
     assert_eq!(one("/api/history", "metric")["schema"]["default"], "ttft");
     assert_eq!(one("/api/history", "quantile")["schema"]["type"], "number");
     assert_eq!(one("/api/races", "limit")["schema"]["default"], 50);
@@ -282,27 +279,6 @@ async fn usage_keys_and_their_audit_are_as_the_document_says() {
     let lines: Vec<Value> = reader.audit(None, None, 9).unwrap().iter().map(audit_line).collect();
     assert_eq!(lines.len(), 3);
     assert_fits(&document, answer_of(&document, "/api/audit"), &lines.into(), "audit");
-}
-
-#[test]
-fn a_regression_is_as_the_document_says() {
-    use photofinish_facts::estimate::regression::{Finding, Shift};
-    let document = openapi();
-    let answers = &document["paths"]["/api/stats"]["get"]["responses"]["200"];
-    let schema = &answers["content"]["application/json"]["schema"]["anyOf"][1]["items"];
-    let shift = Some(Shift { share: 0.5, before_us: 100_000, now_us: 205_000 });
-    for finding in [
-        Finding::Ttft { shift, hazard_ratio: 0.4, p_value: 0.001 },
-        Finding::Ttft { shift: None, hazard_ratio: 0.4, p_value: 0.001 },
-        Finding::Tpot { before_us: 20_000.0, now_us: 30_100.0, p_value: 0.001 },
-        Finding::Failures { before: 0.01, now: 0.5, p_value: 0.001 },
-    ] {
-        let upstream = "groq/a".to_owned();
-        let found = regressions::Regression { upstream, finding, attempts_before: 2, attempts_now: 1 };
-        assert_fits(&document, schema, &Value::from(found.object()), "regression");
-    }
-    let properties = resolve(&document, schema)["properties"].as_object().unwrap().keys();
-    assert!(properties.eq(regressions::REGRESSION.iter().map(|field| field.name)));
 }
 
 /// The schemas of a report on routing and of the types in it, by name: OpenAPI 3.1 uses JSON Schema 2020-12.

@@ -27,7 +27,7 @@ export function Happened({ incidents, model = "", since }) {
   const races = (/** @type {Api.Incident} */ one) => link("races", { model, upstream: one.upstream ?? "", since: moment(one.began_at - 60e6), until: moment((one.ended_at ?? one.last_at) + 60e6) });
   return html`<ul class="happened">${incidents.slice(0, SHOWN).map((one) => html`<li key=${one.incident_id}>
       <${State} one=${one} /> ${one.upstream === null ? html`<strong>The gateway</strong>, ${one.upstreams} upstreams` : html`<span class="nowrap"><${Dot} name=${one.upstream} /><strong>${one.upstream}</strong></span>`}: ${one.words}. <a href=${races(one)} aria-label=${`Races of ${one.upstream ?? "the gateway"} from ${one.began}`}>Races</a></li>`)}</ul>
-    ${incidents.length > SHOWN && html`<p><a href=${link("regressions", { since })}>All ${incidents.length} incidents</a></p>`}`;
+    ${incidents.length > SHOWN && html`<p><a href=${link("incidents", { since })}>All ${incidents.length} incidents</a></p>`}`;
 }
 
 /** @param {{ one: Api.Incident }} props */
