@@ -15,9 +15,9 @@ use photofinish_base::clock::wall_micros;
 use photofinish_config::config::units::within;
 use photofinish_config::config::{Config, ProbeWorkload, UpstreamConfig, nearest};
 use photofinish_facts::estimate::cost::Cost;
-use photofinish_history::metrics::ProbeOutcome;
 use photofinish_lab::bench::{LoadClient, RowFeed};
 use photofinish_lab::probe::{ProbeCaps, ProbeEstimate, ProbeResult, ProbeSchedule, Prober, jobs, probed, seed};
+use photofinish_metrics::ProbeOutcome;
 use photofinish_serve::app::LocalGateway;
 
 /// How far a plan looks.

@@ -9,12 +9,12 @@ use http::{HeaderMap, HeaderValue};
 use crate::harness::answer::advance_clock_until;
 use crate::support::{FakeProvider, Script};
 use photofinish_config::config::{self, Config};
-use photofinish_history::metrics::ProbeOutcome;
 use photofinish_lab::bench::measured::RequestEnd;
 use photofinish_lab::bench::prompt::{PromptMaker, Workload};
 use photofinish_lab::bench::spend::Spend;
 use photofinish_lab::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
 use photofinish_lab::probe::{ProbeCaps, Prober};
+use photofinish_metrics::ProbeOutcome;
 use photofinish_serve::app::LocalGateway;
 
 /// Nothing of the configuration ends an answer sooner.

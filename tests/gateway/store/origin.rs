@@ -9,7 +9,7 @@ use http::Request;
 use http_body_util::BodyExt as _;
 use photofinish_facts::record::{RaceSource, RequestOrigin, RunKind, RunRecord};
 use photofinish_gateway::proxy::{AskedBy, serve_as};
-use photofinish_history::metrics::MetricsFormat;
+use photofinish_metrics::MetricsFormat;
 use photofinish_wire::Surface;
 use serde_json::json;
 use tokio::time::Instant;

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::mpsc;
 
 use super::state::StoreState;
-use crate::metrics::{Metrics, UpstreamSeries};
 use crate::store::Record;
 use photofinish_facts::bill::{self, BillBounds};
 use photofinish_facts::record::AttemptRecord;
+use photofinish_metrics::{Metrics, UpstreamSeries};
 
 /// Records that may wait in memory; about 50 MB at most.
 pub(super) const QUEUE_MAX: usize = 65_536;

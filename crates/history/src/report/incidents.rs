@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 
 use super::members::{MemberField, text};
 use super::question::{TimePoint, moment, span, time};
-use photofinish_facts::estimate::incident::day::DAYS;
 use crate::store::{AttemptFilter, Gather, IncidentFilter, ReadError, Record, RollupCell, Selection, StoreReader};
 use photofinish_base::clock::{DAY_US, HOUR_US, SECOND_US};
 use photofinish_facts::estimate::ShortBytes;
 use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
+use photofinish_facts::estimate::incident::day::DAYS;
 use photofinish_facts::estimate::incident::usual::{EXPECTED_LEAST, Hours, IncidentAttempt, Usual, Week};
 use photofinish_facts::estimate::incident::{IncidentWatch, REMEMBERED_US};
 use photofinish_facts::estimate::spread::Times;

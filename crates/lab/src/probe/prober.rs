@@ -28,9 +28,9 @@ use photofinish_facts::estimate::interval::quantile;
 use photofinish_facts::record::{
     AttemptOutcome, IncidentKind, IncidentRecord, IncidentState, RaceSource, RequestOrigin,
 };
-use photofinish_history::metrics::ProbeOutcome;
 use photofinish_history::report::incidents::words;
 use photofinish_history::store::{FIRST_TOKENS, Store, StoreReader, VerdictRow};
+use photofinish_metrics::ProbeOutcome;
 
 /// Time for the whole answer to a ping: a server of one's own may have to load the model first.
 const PING_FOR: Duration = Duration::from_secs(60);

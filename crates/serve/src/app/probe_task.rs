@@ -13,11 +13,11 @@ use super::duty;
 use photofinish_base::clock::{Instant, SECOND_US, wall_micros};
 use photofinish_config::config::{Config, ProbeSettings, ProbeWorkload, UpstreamConfig};
 use photofinish_facts::estimate::cost::Cost;
-use photofinish_history::metrics::ProbeOutcome;
 use photofinish_lab::bench::LoadClient;
 use photofinish_lab::probe::{
     DueProbe, ProbeCaps, ProbeJob, ProbeResult, ProbeSchedule, Prober, jobs, last_moments, probed, seed,
 };
+use photofinish_metrics::ProbeOutcome;
 use photofinish_routing::health::LiveConfig;
 
 /// So late a reload or a jump of the clock is noticed at most.

@@ -13,8 +13,8 @@ use serde_json::json;
 use photofinish_base::machine;
 use photofinish_config::config::{Keys, Provider};
 use photofinish_gateway::proxy::{self, Client, Gateway};
-use photofinish_history::metrics::{MetricsFormat, MetricsText};
 use photofinish_history::recorder::Condition;
+use photofinish_metrics::{MetricsFormat, MetricsText};
 
 pub async fn alive() -> Response<Body> {
     answer(StatusCode::OK, &json!({ "status": "ok" }))

@@ -4,10 +4,10 @@ use super::*;
 use photofinish_config::config::{Budget, Limits};
 use photofinish_facts::record::recorded::Recorded;
 use photofinish_facts::record::{AttemptRecord, IncidentState, RaceRecord, RaceSource, sample};
-use photofinish_history::metrics::MetricsFormat;
 use photofinish_history::recorder::WriterTask;
 use photofinish_history::store::{IncidentFilter, RecordedFilter, Store, StoreReader};
 use photofinish_limits::{AttemptCost, KnownCost, LevelName, LimitClock, admit};
+use photofinish_metrics::MetricsFormat;
 
 const SECOND: i64 = 1_000_000;
 

@@ -349,7 +349,7 @@ fn every_metric_is_documented() {
     let families =
         page.lines().filter_map(|line| line.strip_prefix("# TYPE photofinish_").or(line.strip_prefix("# TYPE ")));
     for name in families.filter_map(|family| family.split(' ').next()) {
-        let operations = include_str!("../../../../docs/operations.md");
+        let operations = include_str!("../../../docs/operations.md");
         assert!(
             operations.contains(&format!("`{name}`")) || operations.contains(&format!("`{name}{{")),
             "{name} is not in docs/operations.md"

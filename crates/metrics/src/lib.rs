@@ -26,7 +26,6 @@ use photofinish_config::config::Config;
 use photofinish_config::config::names::names;
 use photofinish_facts::estimate::cost::{Cost, CostSum};
 use photofinish_facts::estimate::facts;
-use photofinish_facts::estimate::regression::TestedFigure;
 use photofinish_facts::estimate::speed::Decoding;
 use photofinish_facts::record::table::Subset as _;
 use photofinish_facts::record::{
