@@ -155,16 +155,17 @@ impl BreakerSettings {
 }
 
 names! {
+    /// Which upstreams a race starts, and when.
     pub enum Policy {
-        /// All at once; the first token wins.
+        /// The first `max_attempts` usable upstreams start at once, as listed.
         Race = "race",
-        /// The next one starts `hedge_after` the one before.
+        /// The next upstream starts `hedge_after` the one before, as listed.
         Hedge = "hedge",
-        /// The best by what was learned, and extra attempts within `budget`.
+        /// The best upstream by what was learnt starts, and extras that pay, within `budget`.
         Adaptive = "adaptive",
-        /// In the listed order, after a failure or when one is late.
+        /// The next upstream starts after a failure or when an attempt is late, as listed.
         Fallback = "fallback",
-        /// One drawn by its weight; the others after a failure or when it is late.
+        /// One upstream that is drawn by its weight starts; the others after a failure or when it is late.
         Weighted = "weighted",
     }
 }

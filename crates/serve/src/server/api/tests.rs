@@ -76,6 +76,10 @@ fn assert_fits(document: &Value, schema: &Value, value: &Value, place: &str) {
     if let Some(known) = schema["enum"].as_array() {
         assert!(known.contains(value), "{place}: {value}");
     }
+    if let Some(known) = schema["anyOf"].as_array() {
+        assert!(known.iter().any(|known| known["const"] == *value), "{place}: {value}");
+        assert!(known.iter().all(|known| known["description"] != ""), "{place} has a name that is not explained");
+    }
     for (at, item) in value.as_array().into_iter().flatten().enumerate() {
         assert_fits(document, &schema["items"], item, &format!("{place}[{at}]"));
     }

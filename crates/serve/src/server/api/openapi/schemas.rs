@@ -1,0 +1,205 @@
+//! The schemas of the OpenAPI document that follow from declarations: columns, members of answers, and the names that a value may
+//! have, each with its explanation. Not for what `routing.json` has.
+
+use serde_json::{Map, Value, json};
+
+use crate::server::api::config;
+use photofinish_config::config::names::NamedChoice;
+use photofinish_config::config::{Objective, Policy};
+use photofinish_history::reason::DecisionReason;
+use photofinish_history::record::table::Table as _;
+use photofinish_history::record::{
+    AttemptOutcome, AttemptRecord, IncidentRecord, LeftOutReason, RaceOutcome, RaceRecord, RaceSource, RunRecord, StartReason,
+};
+use photofinish_history::report::figures::{FIGURES, KEYS};
+use photofinish_history::report::incidents;
+use photofinish_history::report::members::{MemberField, MemberKind, of_columns};
+use photofinish_history::report::{compare, costs, distribution, races, regressions, runs, series, usage};
+
+/// The schemas that follow from declarations, by name.
+pub fn schemas() -> Map<String, Value> {
+    let mut event = object("Something that happened in a race.", &[&races::EVENT]);
+    let events: Vec<&str> = [races::BEGIN].into_iter().chain(races::ATTEMPT_EVENTS).chain(races::RACE_EVENTS).collect();
+    event["properties"]["event"]["enum"] = json!(events);
+    let mut race =
+        object("A client's request: the row and its figures.", &[&of_columns(RaceRecord::COLUMNS), &races::OF_RACE]);
+    let left_out = &mut race["properties"]["left_out"];
+    left_out["type"] = json!(["array", "null"]);
+    left_out["items"] = left_out_upstream();
+    let figures: Vec<MemberField> = FIGURES.iter().map(|figure| figure.field).collect();
+    let fields = [
+        ("Group", object("The figures of a group of attempts, and the keys of the group.", &[&KEYS, &figures])),
+        (
+            "Regression",
+            object("A figure of an upstream that is worse than in the same hours before.", &[regressions::REGRESSION]),
+        ),
+        ("ModelComparison", object("A model's upstreams compared by looks.", &[compare::MODEL_COMPARISON])),
+        ("UpstreamComparison", object("How long an upstream alone would have taken.", &[compare::UPSTREAM_COMPARISON])),
+        ("Point", object("A figure of one step or class; its member has the name of `metric`.", &[&series::POINT])),
+        ("Race", race),
+        (
+            "Attempt",
+            object(
+                "An attempt at a provider: the row and its figures. Times are since its own dispatch unless the member says otherwise.",
+                &[&of_columns(AttemptRecord::COLUMNS), &races::OF_ATTEMPT],
+            ),
+        ),
+        ("Event", event),
+        (
+            "Incident",
+            object(
+                "A stretch of time in which an upstream failed or was slow.",
+                &[&of_columns(IncidentRecord::COLUMNS), &incidents::OF_INCIDENT],
+            ),
+        ),
+        ("Run", run()),
+        (
+            "Configuration",
+            object(
+                "The configuration in force: names, numbers and states, without keys, tokens, hashes and the paths of addresses.",
+                &[config::CONFIGURATION],
+            ),
+        ),
+        ("ConfiguredServer", object("The table `[server]`.", &[config::SERVER])),
+        ("ConfiguredProvider", object("A provider.", &[config::PROVIDER])),
+        ("ConfiguredModel", object("A model.", &[config::MODEL])),
+        ("ConfiguredUpstream", object("An upstream of a model.", &[config::UPSTREAM])),
+        ("ConfiguredPrice", object("A price.", &[config::PRICE])),
+        ("ConfiguredUser", object("A user.", &[config::USER])),
+        ("CurvePoint", object("A point of a curve.", &[distribution::CURVE_POINT])),
+        ("PointAlone", object("A point of the curve of the first tokens alone.", &[distribution::POINT_ALONE])),
+        ("Curve", object("The distribution of one upstream's time to first token.", &[distribution::CURVE])),
+        ("CostSum", object("A sum of costs, exact or between bounds.", &[costs::COST_SUM])),
+        (
+            "CostParts",
+            object(
+                "What attempts cost, by what they were for. A group has the member that `by` names.",
+                &[&costs::COST_KEYS, costs::COST_PARTS],
+            ),
+        ),
+    ];
+    let fields = fields.map(|(name, schema)| (name.to_owned(), schema)).into_iter();
+    let mut schemas: Map<String, Value> = fields.chain(usage_schemas()).collect();
+    for (schema, member, of, names) in named() {
+        refer(&mut schemas[schema]["properties"][member], member, of);
+        schemas.insert(of.to_owned(), names);
+    }
+    schemas.insert("LeftOutReason".to_owned(), choices::<LeftOutReason>("Why an upstream of the model was not raced."));
+    schemas
+}
+
+/// Lets a member of text refer to the names that it may have. `why` has several, separated by spaces.
+fn refer(member: &mut Value, name: &str, of: &str) {
+    if name == "why" {
+        member["x-words"] = of_schema(of);
+        return;
+    }
+    let about = member["description"].take();
+    let null = member["type"].is_array();
+    *member = if null { json!({ "oneOf": [of_schema(of), { "type": "null" }] }) } else { of_schema(of) };
+    member["description"] = about;
+}
+
+fn usage_schemas() -> impl Iterator<Item = (String, Value)> {
+    let group = [&usage::USAGE_KEYS, usage::USED];
+    let schemas = [
+        ("UsedAmounts", object("What attempts used.", &[usage::USED])),
+        ("UsageGroup", object("What the attempts of a group used, and the members that `by` names.", &group)),
+    ];
+    schemas.map(|(name, schema)| (name.to_owned(), schema)).into_iter()
+}
+
+/// The names that a value may have, each with what it says.
+fn choices<T: NamedChoice>(about: &str) -> Value {
+    let one = |choice: &T| json!({ "const": choice.name(), "description": line(choice.about()) });
+    json!({ "type": "string", "description": about, "anyOf": T::VARIANTS.iter().map(one).collect::<Vec<_>>() })
+}
+
+/// A comment of several lines as one.
+fn line(comment: &str) -> String {
+    comment.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The values that are stored by name: the schema and the member, the schema of the names, and these.
+fn named() -> [(&'static str, &'static str, &'static str, Value); 7] {
+    [
+        ("Race", "policy", "Policy", choices::<Policy>("What a policy starts, and when.")),
+        ("Race", "optimise", "Objective", choices::<Objective>("What `adaptive` aims at.")),
+        ("Race", "why", "DecisionReason", choices::<DecisionReason>("A reason of a plan.")),
+        ("Race", "outcome", "RaceOutcome", choices::<RaceOutcome>("How a race ended.")),
+        ("Race", "source", "RaceSource", choices::<RaceSource>("Who asked.")),
+        ("Attempt", "start_reason", "StartReason", choices::<StartReason>("Why an attempt was started.")),
+        ("Attempt", "outcome", "AttemptOutcome", choices::<AttemptOutcome>("How an attempt ended.")),
+    ]
+}
+
+/// One of `left_out`, which is text in the database.
+fn left_out_upstream() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "upstream": { "type": "string", "description": "`provider` / `model_sent`" },
+            "reason": of_schema("LeftOutReason"),
+        },
+        "required": ["upstream", "reason"],
+        "additionalProperties": false,
+    })
+}
+
+fn of_schema(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+/// A run: `spec` and `result` are text in the database, and objects here.
+fn run() -> Value {
+    let mut run = object("A run of a benchmark.", &[&of_columns(RunRecord::COLUMNS), &runs::OF_RUN]);
+    for (name, kind) in [("spec", json!("object")), ("result", json!(["object", "null"]))] {
+        run["properties"][name]["type"] = kind;
+        // Each command writes its own.
+        run["properties"][name]["additionalProperties"] = json!(true);
+    }
+    if let Some(required) = run["required"].as_array_mut() {
+        required.retain(|name| name != "result");
+    }
+    run
+}
+
+/// An object with these members and no others.
+fn object(about: &str, fields: &[&[MemberField]]) -> Value {
+    let fields = || fields.iter().copied().flatten();
+    let properties: Map<String, Value> = fields().map(|field| (field.name.to_owned(), member(field))).collect();
+    let required: Vec<&str> = fields().filter(|field| !field.optional).map(|field| field.name).collect();
+    json!({
+        "type": "object",
+        "description": about,
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+fn member(field: &MemberField) -> Value {
+    let mut schema = match field.kind {
+        MemberKind::Integer => json!({ "type": "integer" }),
+        MemberKind::Number => json!({ "type": "number" }),
+        MemberKind::Text => json!({ "type": "string" }),
+        MemberKind::Boolean => json!({ "type": "boolean" }),
+        MemberKind::Counts => json!({ "type": "object", "additionalProperties": { "type": "integer" } }),
+        MemberKind::Object(name) if field.nullable => json!({ "oneOf": [of_schema(name), { "type": "null" }] }),
+        MemberKind::Object(name) => of_schema(name),
+        MemberKind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
+        MemberKind::TextOrTexts => json!({ "type": ["string", "array"], "items": { "type": "string" } }),
+        MemberKind::List(name, usize::MAX) => json!({ "type": "array", "items": of_schema(name) }),
+        MemberKind::List(name, most) => json!({ "type": "array", "items": of_schema(name), "maxItems": most }),
+    };
+    if let Some(kind) = schema.get("type").filter(|_| field.nullable).cloned() {
+        schema["type"] = json!([kind, "null"]);
+    }
+    for (name, text) in [("description", field.about), ("x-unit", field.unit)] {
+        if !text.is_empty() {
+            schema[name] = json!(text);
+        }
+    }
+    schema
+}
+
