@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's helper fails by panicking")]
 
+#[path = "readme/bounds.rs"]
+mod bounds;
 #[path = "readme/generated.rs"]
 mod generated;
 
@@ -174,41 +176,6 @@ fn commands_options_and_variables_are_in_the_cli_page() {
     for policy in Policy::ALL.map(Policy::as_str) {
         assert!(README.contains(&format!("| `{policy}`")), "README.md has no row `{policy}` in its table of policies");
     }
-}
-
-#[test]
-fn the_bounds_are_in_their_page() {
-    // A line for each file: its path, and each constant in brackets behind its value.
-    let files = BOUNDS.lines().filter_map(|line| line.strip_prefix("- `")?.split_once("`: "));
-    let documented: BTreeSet<String> = files
-        .flat_map(|(path, bounds)| {
-            let names = bounds.split("(`").skip(1).filter_map(|rest| rest.split("`)").next());
-            names.map(move |name| format!("`{path}` `{name}`"))
-        })
-        .collect();
-    let internal = INTERNAL_BOUNDS.lines().filter_map(|line| line.split_once(' '));
-    let internal: BTreeSet<String> =
-        internal.flat_map(|(path, names)| names.split(' ').map(move |name| format!("`{path}` `{name}`"))).collect();
-    let twice = &documented & &internal;
-    assert!(twice.is_empty(), "docs/bounds.md and tests/internal_bounds.txt both name {twice:?}");
-    let named = &documented | &internal;
-    let mut in_source = BTreeSet::new();
-    for (path, text) in source() {
-        let path = path.to_str().unwrap().replace('\\', "/");
-        if path.starts_with("simulate/") || path.contains("test") {
-            continue;
-        }
-        for line in text.split("mod tests {").next().unwrap().lines() {
-            let Some((_, rest)) = line.split_once("const ") else { continue };
-            let name = rest.split(':').next().unwrap();
-            if ["_MAX", "_FOR", "MAX_ATTEMPTS", "BACKLOG"].iter().any(|end| name.ends_with(end)) {
-                in_source.insert(format!("`{path}` `{name}`"));
-            }
-        }
-    }
-    let (missing, too_many) = (&in_source - &named, &named - &in_source);
-    assert!(missing.is_empty(), "neither docs/bounds.md nor tests/internal_bounds.txt names {missing:?}");
-    assert!(too_many.is_empty(), "the bounds name what is not in the source: {too_many:?}");
 }
 
 #[test]
@@ -445,11 +412,20 @@ fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
     table.skip(2).map(cells).collect()
 }
 
-/// Every file under the `src` of a crate, by its path there.
-fn source() -> Vec<(PathBuf, String)> {
+/// The folders of the crates, the program's last.
+fn homes() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let crates = std::fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
-    let mut directories: Vec<PathBuf> = crates.chain([root.to_owned()]).map(|home| home.join("src")).collect();
+    crates.chain([root.to_owned()]).collect()
+}
+
+/// Every file under the `src` of a crate, by its path there.
+fn source() -> Vec<(PathBuf, String)> {
+    homes().iter().flat_map(|home| source_of(home)).collect()
+}
+
+fn source_of(home: &Path) -> Vec<(PathBuf, String)> {
+    let mut directories = vec![home.join("src")];
     let mut files = Vec::new();
     while let Some(directory) = directories.pop() {
         for entry in std::fs::read_dir(directory).unwrap() {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use photofinish_config::config::names::NamedChoice;
 use photofinish_config::config::{Policy, catalogue};
+use photofinish_gateway::proxy::{CODES, ErrorCode};
 use photofinish_history::reason::DecisionReason;
 
 use super::README;
@@ -13,7 +14,7 @@ use super::README;
 const BLESS: &str = "PHOTOFINISH_BLESS";
 
 /// Compares a page with what follows from it and the declarations.
-fn is_as_declared(name: &str, should: impl Fn(&str) -> String) {
+pub fn is_as_declared(name: &str, should: impl Fn(&str) -> String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let page = std::fs::read_to_string(&path).unwrap();
     let should = should(&page);
@@ -61,6 +62,24 @@ fn policies_and_reasons_are_in_their_pages() {
     };
     is_as_declared("docs/configuration.md", with_names);
     is_as_declared("config.toml", with_names);
+}
+
+#[test]
+fn error_codes_are_in_the_http_page() {
+    is_as_declared("docs/http.md", |page| {
+        let mut rows: Vec<(&ErrorCode, Vec<&str>)> = Vec::new();
+        for code in CODES {
+            match rows.iter_mut().find(|(known, _)| known.code == code.code) {
+                Some((_, statuses)) => statuses.push(code.status.as_str()),
+                None => rows.push((code, vec![code.status.as_str()])),
+            }
+        }
+        let row = |(code, statuses): &(&ErrorCode, Vec<&str>)| {
+            let remedy = if code.remedy.is_empty() { String::new() } else { format!("{} ", code.remedy) };
+            format!("| `{}` | {} | {} | {remedy}|\n", code.code, statuses.join(", "), code.about)
+        };
+        with_rows(page, "## Error codes\n", &rows.iter().map(row).collect::<String>())
+    });
 }
 
 #[test]

@@ -346,7 +346,7 @@ impl Quirks {
 #[serde(try_from = "Vec<ModelRule>")]
 pub struct ModelRules(Vec<ModelRule>);
 
-/// Each upstream of a configuration is compared with all of them.
+/// Names in the rules of models: each upstream of a configuration is compared with all of them.
 const RULE_NAMES_MAX: usize = 1_000;
 
 impl TryFrom<Vec<ModelRule>> for ModelRules {

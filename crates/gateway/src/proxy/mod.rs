@@ -24,6 +24,7 @@ pub use lists::models::{gemini_list, gemini_one, list, one};
 pub use lists::ollama::{running, show, tags, version};
 pub use pass::{UPLOAD_MAX, pass};
 pub use prepare::AskedBy;
+pub use refusals::code::{CODES, ErrorCode};
 pub use refusals::rejection::Rejection;
 pub use request::body::limited;
 pub use request::message::SocketMessage;

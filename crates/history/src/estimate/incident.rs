@@ -34,7 +34,7 @@ const JUMP_US: i64 = 10 * MINUTE_US;
 const BACK_US: i64 = MINUTE_US;
 /// What attempts show. That a model changed, probes show.
 const WATCHED: [IncidentKind; 3] = [IncidentKind::Failures, IncidentKind::Slower, IncidentKind::TokS];
-/// Upstreams that are watched.
+/// Upstreams that are watched for incidents.
 const UPSTREAMS_MAX: usize = 1_000;
 
 /// What became of an incident.

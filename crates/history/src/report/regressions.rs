@@ -27,9 +27,9 @@ use photofinish_base::clock::{DAY_US, HOUR_US};
 
 /// Length of *now* by default.
 const NOW_US: i64 = HOUR_US;
-/// Longest *now*: it has every hour of the day.
+/// The longest *now* of regressions: it has every hour of the day.
 const NOW_US_MAX: i64 = DAY_US;
-/// Incidents that are named.
+/// Incidents that are named beside regressions.
 const INCIDENTS_MAX: usize = 20;
 /// Days before now that are compared.
 const DAYS_BEFORE: i64 = 7;

@@ -20,8 +20,7 @@ use crate::record::table::{CellValue, Column, Table as _};
 use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 use photofinish_config::config::postgres_url::local_file;
 
-/// Largest size of the file in bytes: about two million rows. Further rows wait in memory, and are lost once memory is
-/// full.
+/// Bytes of the spill file: about two million rows. Further rows wait in memory, and are lost once memory is full.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Races that are moved back in one transaction.

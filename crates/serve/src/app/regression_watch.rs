@@ -19,9 +19,9 @@ use photofinish_history::report::regressions::{Regression, RegressionsQuestion, 
 
 /// From the end of one check to the start of the next.
 const LOOK_EVERY: Duration = Duration::from_secs(300);
-/// A check that takes longer is abandoned.
+/// How long a check for regressions may take before it is abandoned.
 const LOOK_FOR: Duration = Duration::from_secs(30);
-/// Maximum findings of one check; far more than a normal history has.
+/// Findings of one check; far more than a normal history has.
 const FINDINGS_MAX: usize = 1_000;
 /// This many checks in a row must agree: a single check is wrong now and then.
 const LOOKS: u8 = 2;

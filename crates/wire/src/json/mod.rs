@@ -12,9 +12,9 @@ pub(crate) mod values;
 
 use std::borrow::Cow;
 
-/// Default maximum nesting.
+/// Nesting of JSON, unless another bound says otherwise.
 const DEPTH_MAX: u32 = 64;
-/// Maximum nesting in items of the Responses API: as serde's.
+/// Nesting in items of the Responses API: as serde's.
 pub const LISTED_DEPTH_MAX: u32 = 128;
 
 /// The text is not JSON, or is nested too deeply.

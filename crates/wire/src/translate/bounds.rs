@@ -14,7 +14,7 @@ pub const TOOLS_MAX: usize = 20_000;
 pub const MESSAGES_MAX: usize = 20_000;
 /// Maximum parts of all messages and the system prompt: texts, images, calls and so on.
 pub const PARTS_MAX: usize = 20_000;
-/// Maximum nesting of `serde_json`.
+/// Nesting of a request that is translated, that of `serde_json`.
 pub(crate) const DEPTH_MAX: u32 = 128;
 
 /// Counts the elements of a body without building them. Accepts a body that is not JSON; reading it reports the error.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use photofinish_routing::limits::{LevelName, LimitLevels};
 
-/// How long a request waits: as long as clients hear nothing from an upstream either, before the first keep-alive.
+/// How long a request waits for what other answers hold of a budget: as long as clients hear nothing from an upstream
+/// either, before the first keep-alive.
 pub const HELD_FOR: Duration = Duration::from_secs(5);
 /// How often who waits asks again.
 const ASKED_EVERY: Duration = Duration::from_millis(20);

@@ -5,6 +5,7 @@
 //! operation without `default` gets the default answer of `server::routes::edge`. Parameters follow from the command line's
 //! arguments, schemas from field lists. A test writes those of types, `routing.json`: code that makes them would be a hundred kilobytes.
 
+mod accounts;
 mod schemas;
 
 use std::any::TypeId;
@@ -20,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use super::accounts::AuditQuestion;
 use super::ask::json as json_answer;
-use self::schemas::schemas;
+use self::schemas::{of_schema, schemas};
 use super::questions::{ReloadQuestion, RoutingQuestion};
 use crate::dashboard::unpacked;
 use crate::server::served_paths::ServedPaths;
@@ -71,9 +72,13 @@ pub fn openapi() -> Value {
     }
     document["paths"]["/api/reload"]["post"]["parameters"] = parameters::<ReloadQuestion>().into();
     let routing: Map<String, Value> = serde_json::from_slice(&unpacked(ROUTING)).unwrap_or_default();
-    for (name, schema) in schemas().into_iter().chain(routing) {
+    document["paths"].as_object_mut().into_iter().for_each(|paths| paths.extend(accounts::paths()));
+    for (name, schema) in schemas().into_iter().chain(accounts::schemas()).chain(routing) {
         document["components"]["schemas"][name] = schema;
     }
+    // An upstream may send another one.
+    let code = &mut document["components"]["schemas"]["Error"]["properties"]["error"]["properties"]["code"];
+    code["anyOf"] = json!([of_schema("ErrorCode"), { "type": "string" }]);
     let fragments = document.as_object_mut().and_then(|document| document.remove("fragments")).unwrap_or_default();
     let paths = document["paths"].as_object_mut().into_iter().flat_map(Map::values_mut);
     for operation in paths.filter_map(Value::as_object_mut).flat_map(Map::values_mut) {

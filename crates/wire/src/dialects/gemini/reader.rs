@@ -14,7 +14,7 @@ use crate::translate::outgoing::new_call_id;
 use crate::translate::signature::{SignatureOwner, tag};
 use crate::translate::{AnswerCalls, AnswerPiece, Citation, FinishReason, Fragment, ReadPieces};
 
-/// Maximum candidates that are read. A request asks for one.
+/// Candidates of Gemini that are read. A request asks for one.
 const CANDIDATES_MAX: usize = 64;
 
 /// Reads one stream.

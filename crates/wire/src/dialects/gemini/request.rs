@@ -16,7 +16,7 @@ use crate::translate::{
     Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult,
 };
 
-/// Maximum stop sequences.
+/// Stop sequences that Gemini takes.
 const STOPS_MAX: usize = 5;
 
 /// Writes a conversation as a request.

@@ -3,9 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::server::api::config;
+use crate::server::api::{accounts, config};
 use photofinish_config::config::names::NamedChoice;
 use photofinish_config::config::{Objective, Policy};
+use photofinish_gateway::proxy::{CODES, ErrorCode};
 use photofinish_history::reason::DecisionReason;
 use photofinish_history::record::table::Table as _;
 use photofinish_history::record::{
@@ -14,7 +15,7 @@ use photofinish_history::record::{
 use photofinish_history::report::figures::{FIGURES, KEYS};
 use photofinish_history::report::incidents;
 use photofinish_history::report::members::{MemberField, MemberKind, of_columns};
-use photofinish_history::report::{compare, costs, distribution, races, regressions, runs, series, usage};
+use photofinish_history::report::{compare, costs, distribution, races, regressions, replicas, runs, series, usage, verdicts};
 
 /// The schemas that follow from declarations, by name.
 pub fn schemas() -> Map<String, Value> {
@@ -66,6 +67,20 @@ pub fn schemas() -> Map<String, Value> {
         ("ConfiguredUpstream", object("An upstream of a model.", &[config::UPSTREAM])),
         ("ConfiguredPrice", object("A price.", &[config::PRICE])),
         ("ConfiguredUser", object("A user.", &[config::USER])),
+        ("RacePage", object("Races, newest first.", &[races::RACE_PAGE])),
+        ("RunPage", object("Runs, newest first.", &[runs::RUN_PAGE])),
+        ("VerdictList", object("Hosts that were verified, by model.", &[verdicts::VERDICTS])),
+        ("HostVerdicts", object("One host of a model.", &[verdicts::HOST_VERDICTS])),
+        ("Verdict", object("A fact in which a host differs from the reference.", &[verdicts::VERDICT])),
+        ("ReplicaList", object("Gateways, newest first.", &[replicas::REPLICAS])),
+        ("Replica", object("One gateway, from its start on.", &[replicas::REPLICA])),
+        ("IncidentList", object("Incidents, newest first.", &[incidents::INCIDENT_LIST])),
+        ("NotWatched", object("An upstream that is asked too seldom to be watched for slowness.", &[incidents::NOT_WATCHED])),
+        ("AuditLine", object("A line of the audit.", &[accounts::AUDIT_LINE])),
+        ("Me", object("A caller, and its limits.", &[accounts::CALLER])),
+        ("Distribution", object("The upstreams with most attempts first.", &[distribution::DISTRIBUTION])),
+        ("Costs", object("What attempts cost: in all, and of each group.", &[costs::COSTS])),
+        ("Usage", object("What attempts used: in all, and of each group.", &[usage::USAGE])),
         ("CurvePoint", object("A point of a curve.", &[distribution::CURVE_POINT])),
         ("PointAlone", object("A point of the curve of the first tokens alone.", &[distribution::POINT_ALONE])),
         ("Curve", object("The distribution of one upstream's time to first token.", &[distribution::CURVE])),
@@ -84,6 +99,12 @@ pub fn schemas() -> Map<String, Value> {
         refer(&mut schemas[schema]["properties"][member], member, of);
         schemas.insert(of.to_owned(), names);
     }
+    let code = |code: &ErrorCode| {
+        let about = format!("{} {}", code.status.as_str(), code.about);
+        json!({ "const": code.code, "description": if code.remedy.is_empty() { about } else { format!("{about}: {}", code.remedy) } })
+    };
+    let codes: Vec<Value> = CODES.iter().map(code).collect();
+    schemas.insert("ErrorCode".to_owned(), json!({ "type": "string", "description": "The gateway's own.", "anyOf": codes }));
     schemas.insert("LeftOutReason".to_owned(), choices::<LeftOutReason>("Why an upstream of the model was not raced."));
     schemas
 }
@@ -146,7 +167,7 @@ fn left_out_upstream() -> Value {
     })
 }
 
-fn of_schema(name: &str) -> Value {
+pub fn of_schema(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
@@ -165,7 +186,7 @@ fn run() -> Value {
 }
 
 /// An object with these members and no others.
-fn object(about: &str, fields: &[&[MemberField]]) -> Value {
+pub fn object(about: &str, fields: &[&[MemberField]]) -> Value {
     let fields = || fields.iter().copied().flatten();
     let properties: Map<String, Value> = fields().map(|field| (field.name.to_owned(), member(field))).collect();
     let required: Vec<&str> = fields().filter(|field| !field.optional).map(|field| field.name).collect();
@@ -187,6 +208,8 @@ fn member(field: &MemberField) -> Value {
         MemberKind::Counts => json!({ "type": "object", "additionalProperties": { "type": "integer" } }),
         MemberKind::Object(name) if field.nullable => json!({ "oneOf": [of_schema(name), { "type": "null" }] }),
         MemberKind::Object(name) => of_schema(name),
+        MemberKind::Open => json!({ "type": "object", "additionalProperties": true }),
+        MemberKind::OpenList => json!({ "type": "array", "items": { "type": "object", "additionalProperties": true } }),
         MemberKind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
         MemberKind::TextOrTexts => json!({ "type": ["string", "array"], "items": { "type": "string" } }),
         MemberKind::List(name, usize::MAX) => json!({ "type": "array", "items": of_schema(name) }),
