@@ -12,10 +12,8 @@ use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable, one_of};
 use super::{Auth, ProviderDialect, text};
 use photofinish_wire::each_quirk;
-use photofinish_wire::quirks::{
-    CallIdForm, ModelFamily, ModelRequests, PastReasoning, QuirkSet, RequestChanges, ResponsesFor, SamplingForm,
-    ThinkingForm, ThinkingLevels, ThinkingOff,
-};
+// With the types of all quirks.
+use photofinish_wire::quirks::*;
 use photofinish_wire::translate::Effort;
 
 macro_rules! request_keys {
