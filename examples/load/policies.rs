@@ -219,7 +219,7 @@ fn requests(options: &Options, seed: u64, first: u32, length: Duration) -> Reque
 
 fn start(options: &Options, dir: &Path, settings: &str, upstreams: &Upstreams) -> anyhow::Result<Gateway> {
     fs::create_dir(dir)?;
-    Gateway::start_in(dir, &config(options, &settings, upstreams))
+    Gateway::start_in(dir, &config(options, settings, upstreams))
 }
 
 fn simulations(options: &Options) -> impl Iterator<Item = Simulation> {

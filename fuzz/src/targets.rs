@@ -257,7 +257,8 @@ impl QuirkValues for u64 {
 
 impl QuirkValues for ThinkingLevels {
     fn values() -> Vec<ThinkingLevels> {
-        let levels = [&["low"][..], &["minimal", "max"]].map(|levels| serde_json::from_value(serde_json::json!(levels)));
+        let levels =
+            [&["low"][..], &["minimal", "max"]].map(|levels| serde_json::from_value(serde_json::json!(levels)));
         levels.into_iter().flatten().chain([ThinkingLevels::USUAL]).collect()
     }
 }

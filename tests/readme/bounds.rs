@@ -53,7 +53,8 @@ fn bounds_are_in_their_page() {
 
 fn tables(shown: &[&Bound]) -> String {
     let listed = |owner: &str| GROUPS.iter().any(|(_, owners)| owners.contains(&owner));
-    let others: BTreeSet<&str> = shown.iter().map(|bound| bound.owner.as_str()).filter(|owner| !listed(owner)).collect();
+    let others: BTreeSet<&str> =
+        shown.iter().map(|bound| bound.owner.as_str()).filter(|owner| !listed(owner)).collect();
     let groups = GROUPS.iter().map(|(heading, owners)| (*heading, owners.to_vec()));
     let mut text = String::new();
     for (heading, owners) in groups.chain(others.into_iter().map(|owner| (owner, vec![owner]))) {
@@ -100,7 +101,9 @@ fn bounds() -> Vec<Bound> {
                 let found: BTreeSet<&str> = all.iter().filter(is_near).map(|place| place[2].as_str()).collect();
                 found.first().copied().filter(|_| found.len() == 1)
             };
-            near(&|place| place[1] == bound.file).or_else(|| near(&|place| place[0] == bound.owner)).or_else(|| near(&|_| true))
+            near(&|place| place[1] == bound.file)
+                .or_else(|| near(&|place| place[0] == bound.owner))
+                .or_else(|| near(&|_| true))
         };
         let is_time = bound.name.contains("_US_");
         let micros = number_of(&bound.value, &known).filter(|_| is_time);
@@ -152,7 +155,9 @@ fn shown(value: &str, about: &str, known: &Known<'_>) -> String {
         return number_of(number.trim_end_matches(')'), known).map_or(value.to_owned(), |number| time(number * scale));
     }
     match number_of(value, known) {
-        Some(number) if about.to_lowercase().contains("byte") && number >= 1024.0 && number % 1024.0 == 0.0 => size(number),
+        Some(number) if about.to_lowercase().contains("byte") && number >= 1024.0 && number % 1024.0 == 0.0 => {
+            size(number)
+        }
         Some(number) => grouped(number),
         None => format!("`{value}`"),
     }

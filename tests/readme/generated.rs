@@ -4,9 +4,15 @@
 use std::path::Path;
 
 use photofinish_config::config::names::NamedChoice;
-use photofinish_config::config::{Policy, catalogue};
+use photofinish_config::config::{self, Policy, catalogue};
 use photofinish_gateway::proxy::{CODES, ErrorCode};
 use photofinish_history::reason::DecisionReason;
+
+// With the types of all quirks.
+use photofinish_wire::each_quirk;
+use photofinish_wire::quirks::*;
+use photofinish_wire::translate::Effort;
+use serde_json::Value;
 
 use super::README;
 
@@ -30,9 +36,8 @@ pub fn is_as_declared(name: &str, should: impl Fn(&str) -> String) {
 fn with_rows(page: &str, behind: &str, rows: &str) -> String {
     let (before, rest) = page.split_once(&format!("\n{behind}")).unwrap();
     let (head, table) = rest.split_once("| --- |\n").unwrap();
-    let after = table.split_once("\n\n").map_or("", |(_, after)| after);
-    let end = if after.is_empty() { String::new() } else { format!("\n{after}") };
-    format!("{before}\n{behind}{head}| --- |\n{rows}{end}")
+    let after: String = table.split_inclusive('\n').skip_while(|line| line.starts_with('|')).collect();
+    format!("{before}\n{behind}{head}| --- |\n{rows}{after}")
 }
 
 /// A row for each name, with what it says.
@@ -62,6 +67,85 @@ fn policies_and_reasons_are_in_their_pages() {
     };
     is_as_declared("docs/configuration.md", with_names);
     is_as_declared("config.toml", with_names);
+}
+
+/// A value in the configuration.
+trait TomlValue {
+    fn toml(&self) -> String;
+}
+
+macro_rules! toml_values {
+    ($($name:ident),+) => { $(impl TomlValue for $name {
+        fn toml(&self) -> String {
+            format!("{:?}", self.as_str())
+        }
+    })+ };
+}
+
+toml_values!(CallIdForm, ModelFamily, PastReasoning, ResponsesFor, SamplingForm, ThinkingForm, ThinkingOff);
+
+impl TomlValue for bool {
+    fn toml(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl TomlValue for ThinkingLevels {
+    fn toml(&self) -> String {
+        format!("{:?}", self.efforts().map(Effort::as_str).collect::<Vec<_>>())
+    }
+}
+
+macro_rules! usual_values {
+    ($($(#[doc = $about:literal])* $quirk:ident: $type:ty $(= $usual:expr)?;)+) => {
+        /// Each quirk and its usual value, if one is usual.
+        fn usual_values() -> Vec<(&'static str, Option<String>)> {
+            vec![$((stringify!($quirk), usual_values!(@toml $($usual)?)),)+]
+        }
+    };
+    (@toml) => { None };
+    (@toml $usual:expr) => { Some($usual.toml()) };
+}
+
+each_quirk!(usual_values);
+
+#[test]
+fn quirks_are_in_their_pages() {
+    let schema: Value = serde_json::from_str(&config::schema()).unwrap();
+    let keys = &schema["definitions"]["RequestKeys"]["properties"];
+    let names = |of: &Value| {
+        let names = of["anyOf"].as_array().into_iter().flatten().filter_map(|one| one["const"].as_str());
+        names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    };
+    let row = |(name, _): (&'static str, Option<String>)| {
+        let key = &keys[name];
+        let values = match key["type"].as_str() {
+            Some("boolean") => "`true`, `false`".to_owned(),
+            Some("integer") => "a number".to_owned(),
+            Some("array") => format!("a list of {}", names(&key["items"])),
+            _ => names(key),
+        };
+        let about: Vec<&str> = key["description"].as_str().unwrap().split_whitespace().collect();
+        format!("| `{name}` | {values} | {} |\n", about.join(" "))
+    };
+    is_as_declared("docs/providers.md", |page| {
+        let rows: String = usual_values().into_iter().map(row).collect();
+        with_rows(page, "Each of these is known of the catalogue", &rows)
+    });
+    is_as_declared("docs/configuration.md", |page| {
+        let begin = format!("\n{} = ", usual_values()[0].0);
+        let (before, rest) = page.split_at(page.find(&begin).unwrap() + 1);
+        let (own, after) = rest.split_once("\n\n").unwrap();
+        let line = |(name, usual): (&str, Option<String>)| {
+            let starts = format!("{name} = {}", usual.as_deref().unwrap_or_default());
+            let known = own.lines().find(|line| line.starts_with(&starts)).map(str::to_owned);
+            known.unwrap_or_else(|| {
+                if usual.is_some() { starts } else { format!("# {name} = …   # unknown by default") }
+            })
+        };
+        let lines: Vec<String> = usual_values().into_iter().map(line).collect();
+        format!("{before}{}\n\n{after}", lines.join("\n"))
+    });
 }
 
 #[test]

@@ -3,9 +3,21 @@
 
 use AccountKind::{Key, Team, User};
 
-use super::AccountAction;
 use photofinish_history::report::members::{MemberField, MemberKind, field, integer, text};
 use photofinish_history::store::AccountKind;
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountAction {
+    List,
+    Show,
+    Make,
+    Set,
+    /// Of a key: it is revoked.
+    Remove,
+    /// Of a key alone.
+    Rotate,
+}
 
 /// One member, and the kinds of which requests and answers have it.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +42,11 @@ pub const MEMBERS: [AccountMember; 15] = [
         set: &[Key],
         ..told(text("name", "the name; of a key, what it is for"), &AccountKind::ALL)
     },
-    AccountMember { made: &[User], set: &[User], ..told(text("team", "whose limits count too").or_null().if_known(), &[User]) },
+    AccountMember {
+        made: &[User],
+        set: &[User],
+        ..told(text("team", "whose limits count too").or_null().if_known(), &[User])
+    },
     AccountMember {
         made: &[User],
         set: &[User],
@@ -52,10 +68,7 @@ pub const MEMBERS: [AccountMember; 15] = [
     told(text("revoked_at", "when it was revoked").if_known(), &[Key]),
     told(text("replaces", "the key that it replaces").if_known(), &[Key]),
     told(text("replaced_by", "the key that replaces it").if_known(), &[Key]),
-    told(
-        text("first", "the first key that it replaces, whose budgets and rates it goes on with").if_known(),
-        &[Key],
-    ),
+    told(text("first", "the first key that it replaces, whose budgets and rates it goes on with").if_known(), &[Key]),
     AccountMember {
         set: &AccountKind::ALL,
         rotated: true,

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use AccountRefusal::{Away, Conflict, Unknown, Wrong};
 use http::Method;
 pub use keeper::AccountKeeper;
+pub use members::AccountAction;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::ExposeSecret as _;
 use serde_json::{Map, Value, json};
@@ -34,19 +35,6 @@ const LISTED_MAX: usize = 10_000;
 /// How long a key counts beside the one that replaces it, unless the request says.
 const GRACE: &str = "24h";
 const MICROS: i64 = 1_000_000;
-
-/// What is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccountAction {
-    List,
-    Show,
-    Make,
-    Set,
-    /// Of a key: it is revoked.
-    Remove,
-    /// Of a key alone.
-    Rotate,
-}
 
 /// A request about teams, users or keys.
 #[derive(Clone, Debug)]
@@ -404,7 +392,8 @@ impl AccountDesk<'_> {
 
     /// That each member is known and right.
     fn check(&self, members: &Map<String, Value>, action: AccountAction) -> Result<(), AccountRefusal> {
-        limits_of(members, &members::names_of(self.kind, action), &format!("the {}", self.kind.as_str())).map_err(Wrong)?;
+        limits_of(members, &members::names_of(self.kind, action), &format!("the {}", self.kind.as_str()))
+            .map_err(Wrong)?;
         if members.get("admin").is_some_and(|admin| !admin.is_boolean()) {
             return Err(Wrong("\"admin\": expected true or false".to_owned()));
         }

@@ -19,9 +19,9 @@ use clap::{Arg, Args, Command};
 use http::Response;
 use serde_json::{Map, Value, json};
 
+use self::schemas::{of_schema, schemas};
 use super::accounts::AuditQuestion;
 use super::ask::json as json_answer;
-use self::schemas::{of_schema, schemas};
 use super::questions::{ReloadQuestion, RoutingQuestion};
 use crate::dashboard::unpacked;
 use crate::server::served_paths::ServedPaths;

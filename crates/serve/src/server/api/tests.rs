@@ -55,7 +55,8 @@ fn assert_fits(document: &Value, schema: &Value, value: &Value, place: &str) {
     let mut whole = schema.clone();
     whole["components"] = document["components"].clone();
     let validator = jsonschema::validator_for(&whole).unwrap();
-    let problems: Vec<String> = validator.iter_errors(value).map(|problem| format!("{}: {problem}", problem.instance_path())).collect();
+    let problems: Vec<String> =
+        validator.iter_errors(value).map(|problem| format!("{}: {problem}", problem.instance_path())).collect();
     assert!(problems.is_empty(), "{place}: {problems:#?}");
 }
 
@@ -63,7 +64,8 @@ fn assert_fits(document: &Value, schema: &Value, value: &Value, place: &str) {
 fn every_name_is_explained() {
     let document = openapi();
     let choices = document["components"]["schemas"].as_object().unwrap().iter();
-    let choices = choices.flat_map(|(name, schema)| schema["anyOf"].as_array().into_iter().flatten().map(move |one| (name, one)));
+    let choices =
+        choices.flat_map(|(name, schema)| schema["anyOf"].as_array().into_iter().flatten().map(move |one| (name, one)));
     let named: Vec<_> = choices.filter(|(_, one)| one["const"].is_string()).collect();
     assert!(named.len() > 60, "{}", named.len());
     for (name, one) in named {

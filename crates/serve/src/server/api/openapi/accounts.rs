@@ -6,17 +6,25 @@ use super::schemas::{object, of_schema};
 use crate::accounts::members::members_of;
 use crate::accounts::{AccountAction, AccountRequest};
 use photofinish_config::config;
-use photofinish_history::report::members::{MemberField, field, integer, text};
 use photofinish_history::report::members::MemberKind;
+use photofinish_history::report::members::{MemberField, field, integer, text};
 use photofinish_history::store::AccountKind;
 
 /// What a request may do: the action, the status of its answer, and what it is for.
 const ACTIONS: [(AccountAction, u16, &str); 6] = [
-    (AccountAction::List, 200, "All that there are; those of the configuration have its path as `source` and cannot be changed here"),
+    (
+        AccountAction::List,
+        200,
+        "All that there are; those of the configuration have its path as `source` and cannot be changed here",
+    ),
     (AccountAction::Make, 201, "Makes one"),
     (AccountAction::Show, 200, "One of them"),
     (AccountAction::Set, 200, "Changes what is given; null takes it away"),
-    (AccountAction::Remove, 200, "Removes one and revokes its keys; running answers go on. A team must have no user that was made at run time"),
+    (
+        AccountAction::Remove,
+        200,
+        "Removes one and revokes its keys; running answers go on. A team must have no user that was made at run time",
+    ),
     (AccountAction::Rotate, 201, "Makes a key that replaces this one, which counts beside it for `grace`"),
 ];
 
@@ -42,7 +50,8 @@ pub fn paths() -> Map<String, Value> {
         });
         operation["parameters"] = parameters(kind, action);
         if let Some(body) = body_of(kind, action) {
-            operation["requestBody"] = json!({ "required": action != AccountAction::Rotate, "content": json_of(&of_schema(&body)) });
+            operation["requestBody"] =
+                json!({ "required": action != AccountAction::Rotate, "content": json_of(&of_schema(&body)) });
         }
         paths.entry(path).or_insert_with(|| json!({}))[method.as_str().to_ascii_lowercase()] = operation;
     }
@@ -67,7 +76,10 @@ pub fn schemas() -> Vec<(String, Value)> {
         all.push((format!("{name}List"), listed));
     }
     let key = text("key", "the text of the key: shown only now");
-    let made = object("A new key, and limits as in the configuration.", &[&members_of(AccountKind::Key, AccountAction::Show), &[key]]);
+    let made = object(
+        "A new key, and limits as in the configuration.",
+        &[&members_of(AccountKind::Key, AccountAction::Show), &[key]],
+    );
     all.push(("MadeKey".to_owned(), with(&made, &limits)));
     let rotation = members_of(AccountKind::Key, AccountAction::Rotate);
     all.push(("RotationOfKey".to_owned(), object("How a key is replaced.", &[&rotation])));
@@ -148,7 +160,9 @@ fn in_components(schema: &Value) -> Value {
     match schema {
         Value::Object(members) => {
             let member = |(name, member): (&String, &Value)| match member {
-                Value::String(place) if name == "$ref" => (name.clone(), json!(place.replace("#/definitions/", "#/components/schemas/"))),
+                Value::String(place) if name == "$ref" => {
+                    (name.clone(), json!(place.replace("#/definitions/", "#/components/schemas/")))
+                }
                 _ => (name.clone(), in_components(member)),
             };
             members.iter().filter(|(name, _)| *name != "default").map(member).collect()

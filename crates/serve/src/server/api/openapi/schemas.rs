@@ -10,15 +10,79 @@ use photofinish_gateway::proxy::{CODES, ErrorCode};
 use photofinish_history::reason::DecisionReason;
 use photofinish_history::record::table::Table as _;
 use photofinish_history::record::{
-    AttemptOutcome, AttemptRecord, IncidentRecord, LeftOutReason, RaceOutcome, RaceRecord, RaceSource, RunRecord, StartReason,
+    AttemptOutcome, AttemptRecord, IncidentRecord, LeftOutReason, RaceOutcome, RaceRecord, RaceSource, RunRecord,
+    StartReason,
 };
 use photofinish_history::report::figures::{FIGURES, KEYS};
 use photofinish_history::report::incidents;
 use photofinish_history::report::members::{MemberField, MemberKind, of_columns};
-use photofinish_history::report::{compare, costs, distribution, races, regressions, replicas, runs, series, usage, verdicts};
+use photofinish_history::report::{
+    compare, costs, distribution, races, regressions, replicas, runs, series, usage, verdicts,
+};
+
+/// The schemas whose members are one list: the name, what it is, and these.
+const LISTS: [(&str, &str, &[MemberField]); 30] = [
+    ("Regression", "A figure of an upstream that is worse than in the same hours before.", regressions::REGRESSION),
+    ("ModelComparison", "A model's upstreams compared by looks.", compare::MODEL_COMPARISON),
+    ("UpstreamComparison", "How long an upstream alone would have taken.", compare::UPSTREAM_COMPARISON),
+    (
+        "Configuration",
+        "The configuration in force: names, numbers and states, without keys, tokens, hashes and the paths of addresses.",
+        config::CONFIGURATION,
+    ),
+    ("ConfiguredServer", "The table `[server]`.", config::SERVER),
+    ("ConfiguredProvider", "A provider.", config::PROVIDER),
+    ("ConfiguredModel", "A model.", config::MODEL),
+    ("ConfiguredUpstream", "An upstream of a model.", config::UPSTREAM),
+    ("ConfiguredPrice", "A price.", config::PRICE),
+    ("ConfiguredUser", "A user.", config::USER),
+    ("RacePage", "Races, newest first.", races::RACE_PAGE),
+    ("RunPage", "Runs, newest first.", runs::RUN_PAGE),
+    ("VerdictList", "Hosts that were verified, by model.", verdicts::VERDICTS),
+    ("HostVerdicts", "One host of a model.", verdicts::HOST_VERDICTS),
+    ("Verdict", "A fact in which a host differs from the reference.", verdicts::VERDICT),
+    ("ReplicaList", "Gateways, newest first.", replicas::REPLICAS),
+    ("Replica", "One gateway, from its start on.", replicas::REPLICA),
+    ("IncidentList", "Incidents, newest first.", incidents::INCIDENT_LIST),
+    ("NotWatched", "An upstream that is asked too seldom to be watched for slowness.", incidents::NOT_WATCHED),
+    ("AuditLine", "A line of the audit.", accounts::AUDIT_LINE),
+    ("Me", "A caller, and its limits.", accounts::CALLER),
+    ("Distribution", "The upstreams with most attempts first.", distribution::DISTRIBUTION),
+    ("Costs", "What attempts cost: in all, and of each group.", costs::COSTS),
+    ("Usage", "What attempts used: in all, and of each group.", usage::USAGE),
+    ("CurvePoint", "A point of a curve.", distribution::CURVE_POINT),
+    ("PointAlone", "A point of the curve of the first tokens alone.", distribution::POINT_ALONE),
+    ("Curve", "The distribution of one upstream's time to first token.", distribution::CURVE),
+    ("CostSum", "A sum of costs, exact or between bounds.", costs::COST_SUM),
+    ("Point", "A figure of one step or class; its member has the name of `metric`.", &series::POINT),
+    ("UsedAmounts", "What attempts used.", usage::USED),
+];
 
 /// The schemas that follow from declarations, by name.
 pub fn schemas() -> Map<String, Value> {
+    let lists = LISTS.into_iter().map(|(name, about, members)| (name, object(about, &[members])));
+    let all = lists.chain(of_rows()).map(|(name, schema)| (name.to_owned(), schema));
+    let mut schemas: Map<String, Value> = all.collect();
+    for (schema, member, of, names) in named() {
+        refer(&mut schemas[schema]["properties"][member], member, of);
+        schemas.insert(of.to_owned(), names);
+    }
+    schemas.insert("ErrorCode".to_owned(), error_codes());
+    schemas.insert("LeftOutReason".to_owned(), choices::<LeftOutReason>("Why an upstream of the model was not raced."));
+    schemas
+}
+
+fn error_codes() -> Value {
+    let code = |code: &ErrorCode| {
+        let about = format!("{} {}", code.status.as_str(), code.about);
+        json!({ "const": code.code, "description": if code.remedy.is_empty() { about } else { format!("{about}: {}", code.remedy) } })
+    };
+    let codes: Vec<Value> = CODES.iter().map(code).collect();
+    json!({ "type": "string", "description": "The gateway's own.", "anyOf": codes })
+}
+
+/// Those with members of several lists, such as the columns of a row and its figures.
+fn of_rows() -> [(&'static str, Value); 8] {
     let mut event = object("Something that happened in a race.", &[&races::EVENT]);
     let events: Vec<&str> = [races::BEGIN].into_iter().chain(races::ATTEMPT_EVENTS).chain(races::RACE_EVENTS).collect();
     event["properties"]["event"]["enum"] = json!(events);
@@ -28,85 +92,24 @@ pub fn schemas() -> Map<String, Value> {
     left_out["type"] = json!(["array", "null"]);
     left_out["items"] = left_out_upstream();
     let figures: Vec<MemberField> = FIGURES.iter().map(|figure| figure.field).collect();
-    let fields = [
+    let attempt = [&of_columns(AttemptRecord::COLUMNS)[..], &races::OF_ATTEMPT];
+    let about = "An attempt at a provider: the row and its figures. Times are since its own dispatch unless the member says otherwise.";
+    let incident = [&of_columns(IncidentRecord::COLUMNS)[..], &incidents::OF_INCIDENT];
+    let costs = object(
+        "What attempts cost, by what they were for. A group has the member that `by` names.",
+        &[&costs::COST_KEYS, costs::COST_PARTS],
+    );
+    let used = [&usage::USAGE_KEYS, usage::USED];
+    [
         ("Group", object("The figures of a group of attempts, and the keys of the group.", &[&KEYS, &figures])),
-        (
-            "Regression",
-            object("A figure of an upstream that is worse than in the same hours before.", &[regressions::REGRESSION]),
-        ),
-        ("ModelComparison", object("A model's upstreams compared by looks.", &[compare::MODEL_COMPARISON])),
-        ("UpstreamComparison", object("How long an upstream alone would have taken.", &[compare::UPSTREAM_COMPARISON])),
-        ("Point", object("A figure of one step or class; its member has the name of `metric`.", &[&series::POINT])),
         ("Race", race),
-        (
-            "Attempt",
-            object(
-                "An attempt at a provider: the row and its figures. Times are since its own dispatch unless the member says otherwise.",
-                &[&of_columns(AttemptRecord::COLUMNS), &races::OF_ATTEMPT],
-            ),
-        ),
+        ("Attempt", object(about, &attempt)),
         ("Event", event),
-        (
-            "Incident",
-            object(
-                "A stretch of time in which an upstream failed or was slow.",
-                &[&of_columns(IncidentRecord::COLUMNS), &incidents::OF_INCIDENT],
-            ),
-        ),
+        ("Incident", object("A stretch of time in which an upstream failed or was slow.", &incident)),
         ("Run", run()),
-        (
-            "Configuration",
-            object(
-                "The configuration in force: names, numbers and states, without keys, tokens, hashes and the paths of addresses.",
-                &[config::CONFIGURATION],
-            ),
-        ),
-        ("ConfiguredServer", object("The table `[server]`.", &[config::SERVER])),
-        ("ConfiguredProvider", object("A provider.", &[config::PROVIDER])),
-        ("ConfiguredModel", object("A model.", &[config::MODEL])),
-        ("ConfiguredUpstream", object("An upstream of a model.", &[config::UPSTREAM])),
-        ("ConfiguredPrice", object("A price.", &[config::PRICE])),
-        ("ConfiguredUser", object("A user.", &[config::USER])),
-        ("RacePage", object("Races, newest first.", &[races::RACE_PAGE])),
-        ("RunPage", object("Runs, newest first.", &[runs::RUN_PAGE])),
-        ("VerdictList", object("Hosts that were verified, by model.", &[verdicts::VERDICTS])),
-        ("HostVerdicts", object("One host of a model.", &[verdicts::HOST_VERDICTS])),
-        ("Verdict", object("A fact in which a host differs from the reference.", &[verdicts::VERDICT])),
-        ("ReplicaList", object("Gateways, newest first.", &[replicas::REPLICAS])),
-        ("Replica", object("One gateway, from its start on.", &[replicas::REPLICA])),
-        ("IncidentList", object("Incidents, newest first.", &[incidents::INCIDENT_LIST])),
-        ("NotWatched", object("An upstream that is asked too seldom to be watched for slowness.", &[incidents::NOT_WATCHED])),
-        ("AuditLine", object("A line of the audit.", &[accounts::AUDIT_LINE])),
-        ("Me", object("A caller, and its limits.", &[accounts::CALLER])),
-        ("Distribution", object("The upstreams with most attempts first.", &[distribution::DISTRIBUTION])),
-        ("Costs", object("What attempts cost: in all, and of each group.", &[costs::COSTS])),
-        ("Usage", object("What attempts used: in all, and of each group.", &[usage::USAGE])),
-        ("CurvePoint", object("A point of a curve.", &[distribution::CURVE_POINT])),
-        ("PointAlone", object("A point of the curve of the first tokens alone.", &[distribution::POINT_ALONE])),
-        ("Curve", object("The distribution of one upstream's time to first token.", &[distribution::CURVE])),
-        ("CostSum", object("A sum of costs, exact or between bounds.", &[costs::COST_SUM])),
-        (
-            "CostParts",
-            object(
-                "What attempts cost, by what they were for. A group has the member that `by` names.",
-                &[&costs::COST_KEYS, costs::COST_PARTS],
-            ),
-        ),
-    ];
-    let fields = fields.map(|(name, schema)| (name.to_owned(), schema)).into_iter();
-    let mut schemas: Map<String, Value> = fields.chain(usage_schemas()).collect();
-    for (schema, member, of, names) in named() {
-        refer(&mut schemas[schema]["properties"][member], member, of);
-        schemas.insert(of.to_owned(), names);
-    }
-    let code = |code: &ErrorCode| {
-        let about = format!("{} {}", code.status.as_str(), code.about);
-        json!({ "const": code.code, "description": if code.remedy.is_empty() { about } else { format!("{about}: {}", code.remedy) } })
-    };
-    let codes: Vec<Value> = CODES.iter().map(code).collect();
-    schemas.insert("ErrorCode".to_owned(), json!({ "type": "string", "description": "The gateway's own.", "anyOf": codes }));
-    schemas.insert("LeftOutReason".to_owned(), choices::<LeftOutReason>("Why an upstream of the model was not raced."));
-    schemas
+        ("CostParts", costs),
+        ("UsageGroup", object("What the attempts of a group used, and the members that `by` names.", &used)),
+    ]
 }
 
 /// Lets a member of text refer to the names that it may have. `why` has several, separated by spaces.
@@ -119,15 +122,6 @@ fn refer(member: &mut Value, name: &str, of: &str) {
     let null = member["type"].is_array();
     *member = if null { json!({ "oneOf": [of_schema(of), { "type": "null" }] }) } else { of_schema(of) };
     member["description"] = about;
-}
-
-fn usage_schemas() -> impl Iterator<Item = (String, Value)> {
-    let group = [&usage::USAGE_KEYS, usage::USED];
-    let schemas = [
-        ("UsedAmounts", object("What attempts used.", &[usage::USED])),
-        ("UsageGroup", object("What the attempts of a group used, and the members that `by` names.", &group)),
-    ];
-    schemas.map(|(name, schema)| (name.to_owned(), schema)).into_iter()
 }
 
 /// The names that a value may have, each with what it says.
@@ -225,4 +219,3 @@ fn member(field: &MemberField) -> Value {
     }
     schema
 }
-
