@@ -3,14 +3,18 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's helper fails by panicking")]
 
+#[path = "readme/bounds.rs"]
+mod bounds;
+#[path = "readme/generated.rs"]
+mod generated;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use photofinish_base::telemetry::LOG_VARIABLE;
-use photofinish_config::config::{Config, Policy, Server, Simulation, catalogue, parse};
+use photofinish_config::config::{Config, Policy, Server, Simulation, parse};
 use photofinish_config::offerings::{ModelCatalogue, Offering};
-use photofinish_facts::reason::DecisionReason;
 
 const ARCHITECTURE: &str = include_str!("../docs/architecture.md");
 const CONFIG: &str = include_str!("../config.toml");
@@ -21,10 +25,6 @@ const COMMANDS: &str = include_str!("../docs/cli.md");
 const CONFIGURATION: &str = include_str!("../docs/configuration.md");
 const HTTP: &str = include_str!("../docs/http.md");
 const README: &str = include_str!("../README.md");
-const ROUTING: &str = include_str!("../docs/routing.md");
-
-/// If set, the test of the catalogue writes its pages.
-const BLESS: &str = "PHOTOFINISH_BLESS";
 
 #[test]
 fn every_config_of_the_documents_is_valid() {
@@ -83,79 +83,6 @@ fn every_key_is_in_the_documented_config() {
             assert!(keys.contains(known.as_str()), "{known} of {table:?} is not in docs/configuration.md");
         }
     }
-}
-
-#[test]
-fn the_catalogue_is_in_its_pages() {
-    for (name, should) in
-        [("docs/providers.md", with_catalogue as fn(&str) -> String), ("docs/records/sources.md", with_sources)]
-    {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-        let page = std::fs::read_to_string(&path).unwrap();
-        let should = should(&page);
-        if std::env::var_os(BLESS).is_some() {
-            std::fs::write(&path, &should).unwrap();
-        } else {
-            let differs = page.lines().zip(should.lines()).find(|(is, should)| is != should);
-            assert!(page == should, "{name} differs from the catalogue; set {BLESS}=1 once: {differs:#?}");
-        }
-    }
-    let count = format!("the catalogue of {} providers", catalogue::entries().count());
-    assert!(README.contains(&count), "README.md must say \"{count}\"");
-}
-
-/// The page of providers with the table of the catalogue, which is the end of the page.
-fn with_catalogue(page: &str) -> String {
-    let rows: String = catalogue::entries()
-        .map(|entry| {
-            let speaks = entry.serves.iter().map(|served| {
-                let url =
-                    if served.base_url.is_empty() { "your own".to_owned() } else { format!("`{}`", served.base_url) };
-                let unless = if served.only_if_named { " (if named)" } else { "" };
-                format!("`{}` {url}{unless}", served.dialect.as_str())
-            });
-            let cells = [
-                format!("`{}`", entry.name),
-                speaks.collect::<Vec<_>>().join("; "),
-                entry.key_variable.as_ref().map_or("none".to_owned(), |name| format!("`{name}`")),
-                entry.cancel_billing.value.as_str().to_owned(),
-                catalogue::continues(entry),
-                entry.note.value.clone(),
-            ];
-            format!("| {} |\n", cells.join(" | "))
-        })
-        .collect();
-    let (before, catalogue) = page.split_once("\n## Catalogue\n").unwrap();
-    let rule = "| --- | --- | --- | --- | --- | --- |\n";
-    let (head, _) = catalogue.split_once(rule).unwrap();
-    format!("{before}\n## Catalogue\n{head}{rule}{rows}")
-}
-
-/// The page of sources: its introduction, and each source of an address, of a hang-up, of continuing and of a warm
-/// connection with the facts that it is for.
-fn with_sources(page: &str) -> String {
-    let (introduction, _) = page.split_once("\n\n- ").unwrap();
-    format!("{introduction}\n\n{}", sources())
-}
-
-fn sources() -> String {
-    let mut sources: Vec<(&str, Vec<String>)> = Vec::new();
-    for entry in catalogue::entries() {
-        let served = entry.serves.iter().map(|served| (served.dialect.as_str(), &served.source));
-        let facts = [
-            ("hang-up", &entry.cancel_billing.source),
-            ("goes on", &entry.continues.source),
-            ("warm", &entry.warming.source),
-        ];
-        for (fact, source) in served.chain(facts) {
-            let fact = format!("`{}` {fact}", entry.name);
-            match sources.iter_mut().find(|(known, _)| known == source) {
-                Some((_, facts)) => facts.push(fact),
-                None => sources.push((source, vec![fact])),
-            }
-        }
-    }
-    sources.into_iter().map(|(source, facts)| format!("- {source}: {}\n", facts.join(", "))).collect()
 }
 
 /// A word of a document or a text of the program that is a model which nobody serves any more.
@@ -246,57 +173,9 @@ fn commands_options_and_variables_are_in_the_cli_page() {
     for variable in ["PHOTOFINISH_CONFIG", "PHOTOFINISH_LISTEN", "PHOTOFINISH_TOKEN", LOG_VARIABLE] {
         assert!(COMMANDS.contains(&format!("| `{variable}` |")), "{variable}");
     }
-    for policy in Policy::ALL {
-        let name = policy.as_str();
-        assert!(
-            ROUTING.contains(&format!("| `{name}` |")),
-            "docs/routing.md has no row `{name}` in its table of policies"
-        );
-        for (page, text) in [("README.md", README), ("docs/configuration.md", CONFIGURATION), ("config.toml", CONFIG)] {
-            assert!(text.contains(name), "{page} does not name the policy `{name}`");
-        }
+    for policy in Policy::ALL.map(Policy::as_str) {
+        assert!(README.contains(&format!("| `{policy}`")), "README.md has no row `{policy}` in its table of policies");
     }
-    for reason in DecisionReason::ALL.map(DecisionReason::as_str) {
-        assert!(
-            ROUTING.contains(&format!("| `{reason}` |")),
-            "docs/routing.md has no row `{reason}` in its table of reasons"
-        );
-    }
-}
-
-#[test]
-fn the_bounds_are_in_their_page() {
-    // A line for each file: its path, and each constant in brackets behind its value.
-    let files = BOUNDS.lines().filter_map(|line| line.strip_prefix("- `")?.split_once("`: "));
-    let documented: BTreeSet<String> = files
-        .flat_map(|(path, bounds)| {
-            let names = bounds.split("(`").skip(1).filter_map(|rest| rest.split("`)").next());
-            names.map(move |name| format!("`{path}` `{name}`"))
-        })
-        .collect();
-    let internal = INTERNAL_BOUNDS.lines().filter_map(|line| line.split_once(' '));
-    let internal: BTreeSet<String> =
-        internal.flat_map(|(path, names)| names.split(' ').map(move |name| format!("`{path}` `{name}`"))).collect();
-    let twice = &documented & &internal;
-    assert!(twice.is_empty(), "docs/bounds.md and tests/internal_bounds.txt both name {twice:?}");
-    let named = &documented | &internal;
-    let mut in_source = BTreeSet::new();
-    for (path, text) in source() {
-        let path = path.to_str().unwrap().replace('\\', "/");
-        if path.starts_with("simulate/") || path.contains("test") {
-            continue;
-        }
-        for line in text.split("mod tests {").next().unwrap().lines() {
-            let Some((_, rest)) = line.split_once("const ") else { continue };
-            let name = rest.split(':').next().unwrap();
-            if ["_MAX", "_FOR", "MAX_ATTEMPTS", "BACKLOG"].iter().any(|end| name.ends_with(end)) {
-                in_source.insert(format!("`{path}` `{name}`"));
-            }
-        }
-    }
-    let (missing, too_many) = (&in_source - &named, &named - &in_source);
-    assert!(missing.is_empty(), "neither docs/bounds.md nor tests/internal_bounds.txt names {missing:?}");
-    assert!(too_many.is_empty(), "the bounds name what is not in the source: {too_many:?}");
 }
 
 #[test]
@@ -533,11 +412,20 @@ fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
     table.skip(2).map(cells).collect()
 }
 
-/// Every file under the `src` of a crate, by its path there.
-fn source() -> Vec<(PathBuf, String)> {
+/// The folders of the crates, the program's last.
+fn homes() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let crates = std::fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
-    let mut directories: Vec<PathBuf> = crates.chain([root.to_owned()]).map(|home| home.join("src")).collect();
+    crates.chain([root.to_owned()]).collect()
+}
+
+/// Every file under the `src` of a crate, by its path there.
+fn source() -> Vec<(PathBuf, String)> {
+    homes().iter().flat_map(|home| source_of(home)).collect()
+}
+
+fn source_of(home: &Path) -> Vec<(PathBuf, String)> {
+    let mut directories = vec![home.join("src")];
     let mut files = Vec::new();
     while let Some(directory) = directories.pop() {
         for entry in std::fs::read_dir(directory).unwrap() {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::{SimulatedFailure, Simulation};
+use photofinish_config::config::{Policy, SimulatedFailure, Simulation};
 use tempfile::TempDir;
 
 use crate::drive::{Clients, Requests, Seen};
@@ -32,17 +32,10 @@ const SPEED: f64 = 100.0;
 /// The timeout for a first token, in milliseconds; the default would be almost as long as the hang.
 const FIRST_TOKEN: u64 = 10_000;
 
-/// Name and configuration of each policy.
-const POLICIES: [(&str, &str); 6] = [
-    ("race", "policy = \"race\""),
-    ("fallback", "policy = \"fallback\""),
-    ("hedge 1 s", "policy = \"hedge\"\nhedge_after = \"1s\""),
-    ("adaptive 0 %", "policy = \"adaptive\"\nbudget = 0"),
-    ("adaptive 2 %", "policy = \"adaptive\"\nbudget = 0.02"),
-    ("adaptive 10 %", "policy = \"adaptive\"\nbudget = 0.1"),
-];
-/// The policy of the restarted gateway.
-const RESTARTED: (&str, &str) = POLICIES[5];
+/// What a policy that has a budget may spend on extras, in percent.
+const BUDGETS: [u32; 3] = [0, 2, 10];
+/// The policy and the budget of the restarted gateway.
+const RESTARTED: (Policy, Option<u32>) = (Policy::Adaptive, Some(10));
 
 /// Requests in one round of the restart.
 const ROUND: usize = 100;
@@ -76,7 +69,7 @@ pub struct Options {
 
 /// One policy in the run.
 struct Entered {
-    name: &'static str,
+    name: String,
     gateway: Gateway,
     seen: Vec<Seen>,
     span: Span,
@@ -108,9 +101,9 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         ensure!(rows.started == rows.attempts, "{name}: {}", rows.line());
         let mut ledger = Ledger::default();
         ledger.read(&database, span).await?;
-        in_all.row(name, outcome::in_all(&seen, &ledger));
+        in_all.row(&name, outcome::in_all(&seen, &ledger));
         let all_at_once = name == "race";
-        in_the_hang.row(name, outcome::in_the_hang(&seen, &ledger, &hang, PROVIDERS[0].0, all_at_once));
+        in_the_hang.row(&name, outcome::in_the_hang(&seen, &ledger, &hang, PROVIDERS[0].0, all_at_once));
         let codes: Vec<String> = ledger.why.iter().map(|(codes, races)| format!("{codes}: {races}")).collect();
         why.row(name, codes.join(", "));
     }
@@ -124,14 +117,28 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Name and configuration of a policy with a budget in percent.
+fn configured((policy, budget): (Policy, Option<u32>)) -> (String, String) {
+    let name = policy.as_str();
+    let settings = format!("policy = \"{name}\"\nhedge_after = \"1s\"");
+    match budget {
+        Some(budget) => (format!("{name} {budget} %"), format!("{settings}\nbudget = {}", f64::from(budget) / 100.0)),
+        None => (name.to_owned(), settings),
+    }
+}
+
 /// Runs all policies over the same requests.
 async fn side_by_side(options: &Options, root: &Path, upstreams: &Upstreams) -> anyhow::Result<(Vec<Entered>, Hang)> {
     let length = Duration::from_secs(options.seconds);
     let requests = requests(options, options.seed, 0, length);
     let mut gateways = Vec::new();
     let mut clients = Vec::new();
-    for (name, settings) in POLICIES {
-        let gateway = start(options, &root.join(name.replace([' ', '%'], "")), settings, upstreams)?;
+    let each = |policy: Policy| match policy.spends_budget() {
+        true => BUDGETS.map(|budget| (policy, Some(budget))).to_vec(),
+        false => vec![(policy, None)],
+    };
+    for (name, settings) in Policy::ALL.into_iter().flat_map(each).map(configured) {
+        let gateway = start(options, &root.join(name.replace([' ', '%'], "")), &settings, upstreams)?;
         clients.push(Box::pin(Clients::start(gateway.addr, requests)).await?);
         gateways.push((name, gateway));
     }
@@ -164,7 +171,7 @@ async fn restarts(
     upstreams: &Upstreams,
     entered: &mut [Entered],
 ) -> anyhow::Result<Table> {
-    let (name, settings) = RESTARTED;
+    let (name, settings) = configured(RESTARTED);
     let entry = entered.iter_mut().find(|entry| entry.name == name).context("nothing to start again")?;
     let [mut before, mut after, mut fresh] = [(); 3].map(|()| Hundreds::default());
     for round in 0..options.restarts {
@@ -173,8 +180,8 @@ async fn restarts(
         let asked_before = ask(entry.gateway.addr).await?;
         entry.gateway.end()?;
         let dir = entry.gateway.database().parent().context("no directory")?.to_owned();
-        entry.gateway = Gateway::start_in(&dir, &config(options, settings, upstreams))?;
-        let mut knows_nothing = start(options, &root.join(format!("fresh{round}")), settings, upstreams)?;
+        entry.gateway = Gateway::start_in(&dir, &config(options, &settings, upstreams))?;
+        let mut knows_nothing = start(options, &root.join(format!("fresh{round}")), &settings, upstreams)?;
         let (asked_after, asked_fresh) = tokio::try_join!(ask(entry.gateway.addr), ask(knows_nothing.addr))?;
         knows_nothing.end()?;
         fresh.add(asked_fresh, knows_nothing.database()).await?;
@@ -182,7 +189,7 @@ async fn restarts(
         entry.gateway.end()?;
         before.add(asked_before, entry.gateway.database()).await?;
         after.add(asked_after, entry.gateway.database()).await?;
-        entry.gateway = Gateway::start_in(&dir, &config(options, settings, upstreams))?;
+        entry.gateway = Gateway::start_in(&dir, &config(options, &settings, upstreams))?;
     }
     let mut table = Table::default();
     table.row("", outcome::QUANTILES);

@@ -20,10 +20,9 @@ use photofinish_wire::answer::growing::GrowingAnswer;
 use photofinish_wire::conversation::signature::RemovedReasoning;
 use photofinish_wire::conversation::{AnswerPiece, WritePieces};
 use photofinish_wire::dialect::key_in;
-use photofinish_wire::quirks::{
-    CallIdForm, ModelFamily, PastReasoning, Quirks, RequestChanges, ResponsesFor, SamplingForm, ThinkingForm,
-    ThinkingOff,
-};
+use photofinish_wire::each_quirk;
+// With the types of all quirks.
+use photofinish_wire::quirks::*;
 use photofinish_wire::stream::frame::Frame;
 use photofinish_wire::stream::framing::Framing;
 use photofinish_wire::stream::template::Template;
@@ -222,8 +221,8 @@ pub fn request(surface: Surface, body: &[u8]) {
     }
     // Half a surrogate pair goes through as it came, and serde_json takes none.
     let is_read = |body: &[u8]| serde_json::from_slice::<serde_json::Value>(body).is_ok();
-    for demanding in *DEMANDING {
-        if let Some(made) = adapt::rewritten(surface, body, &demanding, &RequestChanges::default()) {
+    for demanding in DEMANDING.iter() {
+        if let Some(made) = adapt::rewritten(surface, body, demanding, &RequestChanges::default()) {
             assert!(is_read(made.text.as_bytes()) || !is_read(body), "what is written can be read");
         }
     }
@@ -232,8 +231,8 @@ pub fn request(surface: Surface, body: &[u8]) {
     }
     let Ok(conversation) = surface.conversation(body) else { return };
     let foreign = Dialect::ALL.into_iter().filter(|dialect| *dialect != surface.dialect());
-    for (dialect, quirks) in foreign.flat_map(|dialect| DEMANDING.map(|quirks| (dialect, quirks))) {
-        let options = TranslationOptions { model: "model".to_owned(), quirks };
+    for (dialect, quirks) in foreign.flat_map(|dialect| DEMANDING.iter().map(move |quirks| (dialect, quirks))) {
+        let options = TranslationOptions { model: "model".to_owned(), quirks: *quirks };
         if let Ok(request_translation) = RequestTranslation::translated(surface, &conversation, dialect, &options) {
             request_translation.losses().names().for_each(drop);
             request_translation.body_for("another", AnswerForm::WithUsage);
@@ -241,32 +240,55 @@ pub fn request(surface: Surface, body: &[u8]) {
     }
 }
 
-/// Upstreams that demand nothing, and much.
-static DEMANDING: LazyLock<[Quirks; 2]> = LazyLock::new(|| {
-    let much = Quirks {
-        max_completion_tokens: true,
-        past_reasoning: PastReasoning::Wanted,
-        call_ids: CallIdForm::Nine,
-        tool_name_max: Some(16),
-        responses_for: ResponsesFor::All,
-        developer_turns: false,
-        user_after_tool: false,
-        result_media: false,
-        system_turns: Some(false),
-        cache_marks: Some(1),
-        plain_user_ids: true,
-        forced_tools: false,
-        thinking: ThinkingForm::Effort,
-        thinking_off: ThinkingOff::Never,
-        sampling: SamplingForm::Refused,
-        schemas_with_tools: false,
-        fetches: false,
-        family: ModelFamily::Claude,
-        max_output: Some(128_000),
-        ..Quirks::default()
+/// A type of quirks, with values that a search tries.
+trait QuirkValues: Sized {
+    fn values() -> Vec<Self>;
+}
+
+impl QuirkValues for bool {
+    fn values() -> Vec<bool> {
+        vec![true, false]
+    }
+}
+
+impl QuirkValues for u64 {
+    fn values() -> Vec<u64> {
+        vec![1, 16, 128_000]
+    }
+}
+
+impl QuirkValues for ThinkingLevels {
+    fn values() -> Vec<ThinkingLevels> {
+        let levels =
+            [&["low"][..], &["minimal", "max"]].map(|levels| serde_json::from_value(serde_json::json!(levels)));
+        levels.into_iter().flatten().chain([ThinkingLevels::USUAL]).collect()
+    }
+}
+
+macro_rules! listed_values {
+    ($($name:ident),+) => { $(impl QuirkValues for $name {
+        fn values() -> Vec<$name> {
+            $name::ALL.to_vec()
+        }
+    })+ };
+}
+
+listed_values!(CallIdForm, ModelFamily, PastReasoning, ResponsesFor, SamplingForm, ThinkingForm, ThinkingOff);
+
+macro_rules! demanding {
+    ($($(#[doc = $about:literal])* $quirk:ident: $type:ty $(= $usual:expr)?;)+) => {
+        /// Upstreams of which each value of each quirk is demanded by one, and one that demands nothing unusual.
+        static DEMANDING: LazyLock<Vec<Quirks>> = LazyLock::new(|| {
+            let most = [$(<$type as QuirkValues>::values().len(),)+].into_iter().max().unwrap_or_default();
+            let at = |place: usize| {
+                QuirkSet { $($quirk: <$type as QuirkValues>::values().into_iter().cycle().nth(place),)+ }.settled()
+            };
+            (0..most).map(at).chain([Quirks::default()]).collect()
+        });
     };
-    [Quirks::default(), much]
-});
+}
+
+each_quirk!(demanding);
 
 fn gemini_requests(body: &[u8]) {
     request(Surface::Gemini, body);

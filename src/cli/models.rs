@@ -383,7 +383,7 @@ fn notes(host: &Offering) -> Option<Vec<String>> {
     (!notes.is_empty()).then(|| vec![host.upstream(), notes.join(", ")])
 }
 
-/// A gateway on this machine that takes longer is not waited for.
+/// How long `models` waits for a gateway on this machine.
 const ANSWER_FOR: Duration = Duration::from_secs(1);
 
 /// How the lists of providers differ from the configuration.

@@ -30,9 +30,9 @@ pub use output::write_known;
 
 pub const EXAMPLES: &str = include_str!("help/verify.txt").trim_ascii_end();
 
-/// What one call may cost, US dollars, unless the command line says otherwise.
+/// What one call of `verify` may cost, US dollars, unless the command line says otherwise.
 const COST_MAX: f64 = 0.5;
-/// Hosts in one call.
+/// Hosts in one call of `verify`.
 const HOSTS_MAX: usize = 32;
 
 /// What the command takes.

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import dataclasses
 import json
+import pathlib
 import subprocess
 import sys
 
@@ -14,9 +15,13 @@ import grammar
 from faults import ALL, FAULTS
 from speech import TEXT, USAGE_OUT
 
-SERIAL, BESIDE = ("fallback", "weighted"), ("race", "hedge", "adaptive")
+# What `config.schema.json` has: it is written from the declarations.
+SETTINGS = json.loads((pathlib.Path(__file__).parents[2] / "config.schema.json").read_text())["definitions"]["RaceSettings"]["properties"]
+POLICIES = tuple(choice["const"] for choice in SETTINGS["policy"]["anyOf"] if "const" in choice)
+# Those that ask one upstream after the other.
+SERIAL = ("fallback", "weighted")
+BESIDE = tuple(policy for policy in POLICIES if policy not in SERIAL)
 LOSERS = ("lost", "drained")  # cut, or read to the end
-POLICIES = SERIAL + BESIDE
 # Concurrent requests. More would measure the machine.
 AT_ONCE = 24
 # Timeouts of the config, in seconds: silence before the first token, silence after it, and the whole request; and the

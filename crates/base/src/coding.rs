@@ -16,10 +16,11 @@ use crate::named;
 pub const STEP_MAX: usize = 128 << 10;
 /// Members (gzip) or frames (Zstandard) of one body: each begins anew, which takes 5 µs, however little is in it.
 const MEMBERS_MAX: u32 = 10_000;
-/// Maximum window of a Zstandard frame, as a power of two: 8 MiB, the largest that a content coding may have (RFC 9659).
+/// The window of a Zstandard frame, as a power of two: 8 MiB, the largest that a content coding may have (RFC 9659).
 const ZSTD_WINDOW_MAX: u32 = 23;
-/// The same of Brotli (RFC 7932) and of gzip and deflate (RFC 1951).
+/// The same of Brotli (RFC 7932): 16 MiB.
 const BROTLI_WINDOW_MAX: u32 = 24;
+/// The same of gzip and deflate (RFC 1951): 32 KiB.
 const DEFLATE_WINDOW_MAX: u32 = 15;
 /// Bytes that Brotli decodes at once.
 const BROTLI_PIECE: usize = 16 << 10;

@@ -17,11 +17,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-/// For all files that one reader reads in a row, such as those of a configuration.
+/// How long all files may take that one reader reads in a row, such as those of a configuration.
 pub const ANSWER_FOR: Duration = Duration::from_secs(10);
 /// For each file behind one that has used up this time.
 const LATER_FOR: Duration = Duration::from_millis(200);
-/// Calls that run at once, those that hang included.
+/// Calls to the file system that run at once, those that hang included.
 const CALLS_MAX: usize = 32;
 
 /// How long a reader waits for its files, and what it may read.

@@ -12,8 +12,8 @@ use bytes::Bytes;
 /// The smallest growth of a lease, in bytes, so that many small reads do not each touch the shared counter.
 const STEP: usize = 4 << 10;
 
-/// The most that clients may hold by their connections: one part in four. So they alone never bring about that requests go
-/// without extra attempts, which begins at three quarters.
+/// The part of `memory` that clients may hold by their connections: one in four. So they alone never bring about that
+/// requests go without extra attempts, which begins at three quarters.
 const CLIENTS_MAX: usize = 4;
 
 /// There is no room for the requested bytes.

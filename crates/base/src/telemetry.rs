@@ -145,9 +145,9 @@ impl Visit for FieldVisitor<'_> {
 /// The name of the field that holds a line's message.
 const MESSAGE: &str = "message";
 
-/// Maximum equal lines per second. Time and context are not compared.
+/// Equal lines of the log per second. Time and context are not compared.
 const SAME_MAX: u32 = 20;
-/// Maximum lines per second from one place in the code, with any text.
+/// Lines of the log per second from one place in the code, with any text.
 const PLACE_MAX: u32 = 100;
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use photofinish_base::printable::printable;
 use photofinish_wire::Dialect;
 
-/// Bytes of an id. A list with a longer one is not read.
+/// Bytes of a model's id in a provider's list. A list with a longer one is not read.
 const ID_MAX: usize = 512;
 
 /// One page of a list.

@@ -11,7 +11,8 @@ use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{CancelBilling, Price, TokenCounts};
 use photofinish_wire::{PayloadKind, Surface};
 
-/// Assumed maximum decode speed. No model is faster: a faster stream was buffered by its provider.
+/// Tokens per second that a stopped loser may have generated. No model is faster: a faster stream was buffered by its
+/// provider.
 const TOKENS_PER_SECOND_MAX: f64 = 5_000.0;
 
 /// Assumed maximum ratio between the counts of two tokenizers for one prompt.

@@ -5,43 +5,43 @@ use photofinish_config::config::names::names;
 names! {
     /// The reason of one decision.
     pub enum DecisionReason {
-        /// The policy does not learn: as listed.
+        /// The policy does not learn, so the order is that of the configuration.
         Listed = "listed",
-        /// The best alone: no hedge is worth its cost.
+        /// The best one alone: another was not worth its cost.
         Best = "best",
-        /// A hedge is planned.
+        /// Another one was planned for when the first is late, at the time in `plan`.
         Hedge = "hedge",
-        /// A hedge is started.
+        /// The first was late, so another one was started.
         Hedged = "hedged",
-        /// The upstream that answered the session before goes first.
+        /// The upstream that answered the session before went first.
         Session = "session",
-        /// Some start at once because they have too few samples.
+        /// Too little is known of some upstreams, so they started at once or were tried first.
         Cold = "cold",
-        /// An upstream that used to lead runs in addition to the best, to find out whether it is as it was.
+        /// An upstream that used to lead was asked beside the best, to find out whether it is as it was.
         Revisit = "revisit",
-        /// The request drew an upstream to ask it too.
+        /// The request drew an upstream to ask it too, so that upstreams can be compared.
         Look = "look",
-        /// An attempt is late, so the next one starts.
+        /// An attempt was late, so the next one started.
         Overdue = "overdue",
-        /// An attempt is late, but too many rescues of this model started lately.
+        /// An attempt was late, but this model had too many such starts lately.
         Capped = "capped",
-        /// A hedge would pay, but the bucket does not hold it.
+        /// Another one would have paid, but the budget for extras did not hold its price.
         Budget = "budget",
-        /// Every hedge would go to an upstream that fails too often.
+        /// No extra was started: it would have gone to an upstream that fails too often.
         Throttled = "throttled",
-        /// There is one candidate, or one domain.
+        /// There was only one to choose, or only one `domain`.
         Alone = "alone",
-        /// The simple rule decided.
+        /// The simple rule decided: the budget is below 3 %.
         Rule = "rule",
-        /// A first token is held back for one that should finish sooner.
+        /// A first token was held back for one that should end sooner.
         Held = "held",
-        /// The gateway is crowded: no extras, whatever the policy says.
+        /// The gateway was crowded, so extras started only after a failure.
         Crowded = "crowded",
-        /// A budget of its caller has too little left for all that it would have started.
+        /// A budget of the caller had too little left for all that would have been started.
         Narrowed = "narrowed",
-        /// An upstream that answers worse than the others starts after them.
+        /// An upstream that answers worse than the others started after them.
         Quality = "quality",
-        /// No other candidate was left, so one was asked that answers worse than the others and was left out.
+        /// No other upstream was left, so one was asked that had been left out: its breaker is open, or it answers worse.
         LastResort = "last_resort",
     }
 }

@@ -20,7 +20,7 @@ const DEMAND_KEPT: f64 = 0.95;
 const DEMAND_GUESSED: f64 = 3.0;
 /// Demand of less than this is none.
 const DEMAND_LEAST: f64 = 0.01;
-/// Subjects that a gateway tells of, those with most demand. The limits of others are shared evenly.
+/// Limits of which a gateway tells the others, those with most demand. Further ones are shared evenly.
 const SUBJECTS_MAX: usize = 5_000;
 
 /// What a gateway heard.

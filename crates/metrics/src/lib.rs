@@ -34,11 +34,11 @@ use photofinish_facts::record::{
 use series::NamedSeries;
 pub use text::{MetricsFormat, MetricsText};
 
-/// Maximum models with a separate series, first by name; further ones share `other`.
+/// Models with metrics of their own, first by name; further ones share `other`.
 const MODELS_MAX: usize = 32;
-/// Maximum upstreams with a separate series, first by model; further ones share `other`.
+/// Upstreams with metrics of their own, first by model; further ones share `other`.
 const UPSTREAMS_MAX: usize = 64;
-/// Maximum users with a separate series, those of the configuration first, each by name; further ones share `other`.
+/// Users with metrics of their own, those of the configuration first, each by name; further ones share `other`.
 pub const USERS_MAX: usize = 64;
 
 /// Counts from rows since the start.

@@ -53,71 +53,90 @@ pub fn reminder(text: &str) -> String {
     format!("<system-reminder>\n{text}\n</system-reminder>")
 }
 
-/// Calls the macro `$then` with every quirk, written `/// What it means.` and `key: Type = usual;`, or `key: Type;` where no
+/// Calls the macro `$then` with every quirk, written `/// What it means (of which dialects).` and `key: Type = usual;`, or `key: Type;` where no
 /// value is usual. The keys of the configuration and the facts of the catalogue are made from it too.
 #[macro_export]
 macro_rules! each_quirk {
     ($then:ident) => {
         $then! {
-            /// It takes `stream_options` (dialect `openai`).
+            /// It takes `stream_options` (`openai`).
             stream_options: bool = true;
-            /// It wants `max_completion_tokens` instead of `max_tokens` (dialect `openai`).
+            /// It wants `max_completion_tokens`: a client's `max_tokens` gets this name (`openai`).
             max_completion_tokens: bool = false;
-            /// How it takes the reasoning of earlier turns (not dialects `responses` and `ollama`).
+            /// How it takes the reasoning of earlier turns. `loop`: with the calls of the running loop of tools;
+            /// `wanted`: with each turn that called a tool, in Messages too, and a placeholder where none is known;
+            /// `refused`: not in translations; `never`: nor in chats of clients (not `responses` and `ollama`).
             past_reasoning: PastReasoning = PastReasoning::Refused;
-            /// The ids of tool calls that it takes (dialect `openai`).
+            /// The ids of tool calls that it takes. `forty`: 40 letters, digits, `_` and `-` at most; `nine`: nine
+            /// letters and digits (`openai`).
             call_ids: CallIdForm = CallIdForm::Any;
-            /// The longest name of a tool, of letters, digits, `_` and `-`. Translations know the usual one of each dialect.
+            /// The longest name of a tool, in bytes. Longer ones, and those with other characters than letters, digits,
+            /// `_` and `-`, go up shortened with a checksum, and calls come back with the client's. Translations know
+            /// the usual bound: 128 for `anthropic` and `responses`, 64 for `openai`, `gemini` and `bedrock`.
             tool_name_max: u64;
-            /// What it takes on `/v1/responses` alone (dialect `openai`, of providers that speak `responses` too).
+            /// Which chats go up on `/v1/responses`, where the provider has it: those with tools and an effort, with
+            /// tools, all (`openai`).
             responses_for: ResponsesFor = ResponsesFor::Nothing;
-            /// It has `/v1/responses` (dialect `responses`, of providers that speak `openai` too).
+            /// It has `/v1/responses`; else requests of the Responses API go up as chats, where the provider has them
+            /// (`responses`).
             responses: bool = true;
-            /// It takes Codex's tools and items on `/v1/responses`; other ones go up as chats (as `responses`).
+            /// It takes what Codex sends on `/v1/responses` (free-form tools, namespaces, searches, tools among the
+            /// items); else such requests go up as chats, where the provider has them. Those with functions and hosted
+            /// tools alone do not (`responses`).
             codex_tools: bool = true;
-            /// It makes short forms of conversations (dialect `responses`). Else it is asked for a summary in words.
+            /// It makes short forms of conversations: it has `/v1/responses/compact` and knows `compaction_trigger`.
+            /// Else it is asked for a summary in words (`responses`).
             compaction: bool = true;
-            /// It takes `developer` turns (dialect `openai`).
+            /// It takes `developer` turns; else they become `system` (`openai`).
             developer_turns: bool = true;
-            /// It takes a user turn right after the result of a tool (dialect `openai`).
+            /// It takes a user turn right after the result of a tool; else an assistant's `OK.` is between (`openai`).
             user_after_tool: bool = true;
-            /// It takes pictures and files in the results of tools (dialect `openai`).
+            /// It takes pictures and files in the results of tools; else they follow in a user turn (`openai`).
             result_media: bool = true;
-            /// A tool call can be forced.
+            /// A tool call can be forced; else it becomes `auto`, and `x-photofinish-dropped` names `tool_choice`
+            /// (`openai`, `responses`, `anthropic`, `bedrock`).
             forced_tools: bool = true;
-            /// How thinking is asked for (dialects `anthropic`, `bedrock`, `gemini` and `ollama`).
+            /// How thinking is asked for (`anthropic`, `bedrock`, `gemini`; `effort` for `ollama`).
             thinking: ThinkingForm = ThinkingForm::Budget;
-            /// How thinking is switched off (dialects `anthropic`, `bedrock` and `gemini`).
+            /// How thinking is switched off. `never`: the wish is dropped and named, or becomes the least (`anthropic`,
+            /// `bedrock`, `gemini`).
             thinking_off: ThinkingOff = ThinkingOff::Disabled;
-            /// The efforts that it knows. Another becomes the next one above it, but nothing above `high` unasked.
+            /// The efforts that it knows. Another becomes the next one above it, but nothing above `high` unasked
+            /// (`anthropic`, `bedrock`, `gemini`, `ollama`).
             thinking_levels: ThinkingLevels = ThinkingLevels::USUAL;
-            /// The least tokens of a budget for thinking (dialect `gemini`).
+            /// The least tokens of a budget for thinking (`gemini`).
             thinking_min: u64;
-            /// The most tokens of a budget for thinking (dialect `gemini`).
+            /// The most tokens of a budget for thinking (`gemini`).
             thinking_max: u64;
-            /// Which sampling options it takes (dialects `anthropic` and `bedrock`).
+            /// Which sampling options it takes. `one`: `temperature` or `top_p`; `refused`: neither, nor `top_k`
+            /// (`anthropic`, `bedrock`).
             sampling: SamplingForm = SamplingForm::Free;
-            /// It takes a schema of the answer, and strict tools (dialects `anthropic` and `bedrock`).
+            /// It takes a schema of the answer, and strict tools (`anthropic`, `bedrock`).
             schemas: bool = true;
-            /// It takes a schema of the answer together with tools (dialect `gemini`).
+            /// It takes a schema of the answer together with tools (`gemini`).
             schemas_with_tools: bool = true;
-            /// It fetches files from public addresses (dialect `gemini`).
+            /// It fetches files from public addresses (`gemini`).
             fetches: bool = true;
-            /// Whose own members its requests have (dialect `bedrock`).
+            /// Whose own members its requests have (`bedrock`).
             family: ModelFamily = ModelFamily::Other;
-            /// It takes `system` turns in the middle of a conversation (dialects `openai`, where that is usual, and `anthropic`).
+            /// It takes `system` turns in the middle of a conversation; else a user turn says it (`openai`, where that
+            /// is usual, and `anthropic`).
             system_turns: bool;
-            /// It takes the beginning of its answer as the last turn (dialect `anthropic`).
+            /// It takes the beginning of its answer as the last turn (`anthropic`).
             prefill: bool = false;
-            /// It is a Claude: it takes the line that Claude Code puts first for billing, `context_management` and betas (dialect `anthropic`).
+            /// It is a Claude. Else what only Claude's own API has is left out and named: `context_management`, betas,
+            /// an effort (unless `thinking` takes one), the line that Claude Code puts first for Anthropic's billing,
+            /// which voids caches; adaptive thinking gets a budget (`anthropic`).
             claude: bool = false;
-            /// The most cache marks of a request: the first ones are left out (dialects `anthropic` and `bedrock`).
+            /// The most cache marks of a request: the first ones are left out (`anthropic`, `bedrock`).
             cache_marks: u64;
-            /// It takes letters, digits, `_` and `-` alone in `metadata.user_id` (dialect `anthropic`).
+            /// It takes letters, digits, `_` and `-` alone in `metadata.user_id`: other characters become dashes
+            /// (`anthropic`).
             plain_user_ids: bool = false;
-            /// It takes cache marks that last an hour (dialect `bedrock`).
+            /// It takes cache marks that last an hour (`bedrock`).
             long_cache: bool = false;
-            /// The longest answer in tokens: a request for more is cut to it (dialects `anthropic`, `bedrock` and `openai`).
+            /// The longest answer in tokens: a request for more is cut to it, and `max_tokens` is named (`anthropic`,
+            /// `bedrock`, `openai`).
             max_output: u64;
         }
     };
@@ -334,7 +353,7 @@ impl Quirks {
 #[serde(try_from = "Vec<ModelRule>")]
 pub struct ModelRules(Vec<ModelRule>);
 
-/// Each upstream of a configuration is compared with all of them.
+/// Names in the rules of models: each upstream of a configuration is compared with all of them.
 const RULE_NAMES_MAX: usize = 1_000;
 
 impl TryFrom<Vec<ModelRule>> for ModelRules {

@@ -15,6 +15,7 @@ use photofinish_lab::bench::prompt::TOKENS_MAX;
 pub const USERS_MAX: usize = 100_000;
 /// Arrivals per second at most.
 pub const RATE_MAX: f64 = 100_000.0;
+/// How long a stage of a benchmark may take.
 const DURATION_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// How much worse counts as the same, if it is not said.
 const MARGIN: f64 = 0.05;

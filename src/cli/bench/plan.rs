@@ -29,8 +29,9 @@ const STAGE_MAX: Duration = Duration::from_secs(3_600);
 const HOSTED_USERS: usize = 10;
 /// Descriptors that the program needs besides those of its requests.
 const OWN_DESCRIPTORS: usize = 64;
-/// Lines and bytes of a file of prompts.
+/// Lines of a file of prompts or conversations.
 const PROMPTS_MAX: usize = 100_000;
+/// Bytes of one of its lines.
 const LINE_MAX: usize = 8 << 20;
 
 /// The levels of a run.

@@ -36,7 +36,7 @@ use photofinish_serve::app::LocalGateway;
 const BLOCK_PROMPTS: u64 = 10_000_000;
 /// First requests of each target: the second has the length that the first taught.
 pub(super) const FIRST_REQUESTS: usize = 2;
-/// How long losers that run on are awaited at the end.
+/// How long a benchmark awaits losers that run on at its end.
 const LOSERS_FOR: Duration = Duration::from_secs(10);
 /// How long rows are written after a signal. The rest goes to the spill file.
 const INTERRUPTED_FLUSH_FOR: Duration = Duration::from_secs(5);
@@ -373,7 +373,7 @@ fn median_error(measured: Vec<f64>, sent: Vec<f64>) -> Option<f64> {
     Some((measured? - sent?).abs())
 }
 
-/// A first request is waited for as long as a stage takes, and then as long as one that was sent at the end of a stage.
+/// How long the first request of a run is waited for, unless its stage is shorter.
 const FIRST_WITHIN_MAX: Duration = Duration::from_secs(600);
 
 impl<E: Write + Send> BenchSession<'_, E> {

@@ -30,15 +30,15 @@ use photofinish_history::store::Record;
 use photofinish_serve::app::LocalGateway;
 use photofinish_wire::Surface;
 
-/// Upstreams that get a request at the same time.
+/// Upstreams that `check --live` asks at the same time.
 const ASKED_MAX: usize = 16;
-/// An upstream without an answer after this time has failed.
+/// How long it waits for an answer.
 const ANSWER_FOR: Duration = Duration::from_secs(30);
 /// The length of an answer; some providers accept no smaller number.
 const TOKENS: u32 = 16;
 /// The length of a request, at most.
 const INPUT_TOKENS: u32 = 32;
-/// Bytes of an answer or an error.
+/// Bytes of an answer or an error there.
 const BODY_MAX: usize = 1 << 20;
 
 /// An upstream that gets a request.

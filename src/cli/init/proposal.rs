@@ -118,9 +118,9 @@ fn known_models(found: &Surroundings<'_>) -> Vec<(String, Vec<String>)> {
     models
 }
 
-/// A server on this machine that takes longer does not run.
+/// How long `init` waits for a server on this machine.
 const ANSWER_MAX: Duration = Duration::from_millis(1_500);
-/// Bytes of a list of models.
+/// Bytes of its list of models.
 const BODY_MAX: usize = 1 << 20;
 
 /// A model server that answers.

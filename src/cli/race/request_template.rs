@@ -168,7 +168,7 @@ fn models(config: &Config) -> String {
     format!("the models of the configuration: {}", names.join(", "))
 }
 
-/// Races of one command.
+/// Races of one call of `race`.
 pub const TIMES_MAX: u16 = 1_000;
 
 /// What the command takes.

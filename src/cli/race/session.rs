@@ -24,13 +24,13 @@ use photofinish_wire::Surface;
 
 /// From one picture to the next.
 const FRAME: Duration = Duration::from_millis(50);
-/// How long losers that run on, to be audited or because they are billed in full anyway, are awaited at the end.
+/// How long `race` awaits losers that run on, to be audited or because they are billed in full anyway.
 const RUN_ON_FOR: Duration = Duration::from_secs(10);
 /// Bytes of an answer. A longer one is cut: nothing else would end a server that never stops.
 const ANSWER_MAX: usize = 8 << 20;
-/// The time of an answer, whatever the configuration allows.
+/// How long an answer may take there, whatever the configuration allows.
 const ANSWER_FOR: Duration = Duration::from_secs(600);
-/// Of an error's body; the gateway keeps no more of one.
+/// Bytes of an error's body; the gateway keeps no more of one.
 const ERROR_MAX: usize = 1 << 20;
 
 /// Everything that the command holds while it runs.

@@ -17,11 +17,11 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::Listen;
 use photofinish_transport::upstream::{Endpoint, Outgoing, Response, UpstreamClient};
 
-/// A gateway takes a connection within this, or is taken for none.
+/// How long a command waits until a gateway takes its connection, or is taken for none.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
-/// From the question to the end of the answer.
+/// How long a command waits for the whole answer of a gateway.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
-/// Bytes of an answer.
+/// Bytes of that answer.
 const BODY_MAX: usize = 32 << 20;
 
 /// A gateway, and how it was written.

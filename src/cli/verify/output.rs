@@ -10,7 +10,7 @@ use crate::cli::text::{RED, write_columns, write_folded, write_shaded};
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::HostFact;
 use photofinish_facts::estimate::cost::Cost;
-use photofinish_history::report::verdicts::{age, members};
+use photofinish_history::report::verdicts::{age, verdict};
 use photofinish_history::store::{StoreReader, VerdictRow};
 use photofinish_lab::verify::Verification;
 
@@ -38,7 +38,7 @@ pub(super) fn write(
 ) -> io::Result<()> {
     if as_json {
         let hosts = shown.done.iter().map(|done| {
-            let own = rows.iter().filter(|row| row.host == done.host).map(members);
+            let own = rows.iter().filter(|row| row.host == done.host).map(verdict);
             json!({ "host": done.host, "requests": done.requests, "given_up": done.given_up, "facts": own.collect::<Vec<_>>() })
         });
         let hosts: Vec<Value> = hosts.collect();

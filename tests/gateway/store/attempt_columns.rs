@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use photofinish_config::config::Policy;
 use serde_json::{Value, json};
 
 use crate::harness::answer::{first_text, read_response};
@@ -241,7 +242,7 @@ async fn an_error_s_rate_limit_headers_are_recorded() {
 
 #[tokio::test]
 async fn each_policy_says_with_what_probability_it_chose() {
-    for policy in ["race", "hedge", "fallback", "weighted"] {
+    for policy in Policy::ALL.into_iter().filter(|policy| !policy.learns()).map(Policy::as_str) {
         let a = FakeProvider::start(vec![Script::status(500, &[], "{}")]).await;
         let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
         let setup = Setup::over(&[&a, &b]).race(&format!("policy = \"{policy}\"\nhedge_after = \"1h\"\naudit = 0.25"));

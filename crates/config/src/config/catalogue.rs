@@ -13,10 +13,8 @@ use super::names::NamedChoice;
 use super::request::QuirkValue as _;
 use super::{Auth, CancelBilling};
 use photofinish_wire::each_quirk;
-use photofinish_wire::quirks::{
-    CallIdForm, ModelFamily, PastReasoning, ProviderRequests, QuirkSet, ResponsesFor, SamplingForm, ThinkingForm,
-    ThinkingLevels, ThinkingOff,
-};
+// With the types of all quirks.
+use photofinish_wire::quirks::*;
 use photofinish_wire::{Dialect, Prefix};
 
 /// The facts about one provider.

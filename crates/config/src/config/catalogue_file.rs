@@ -15,7 +15,7 @@ use photofinish_base::files::{self, FileLimits, FileStamp};
 
 /// The catalogue's file, in the directory of the store. The name is our own: that directory may have files of other programs.
 const CATALOGUE_FILE: &str = "photofinish.catalogue.json";
-/// Bytes of the largest catalogue.
+/// Bytes of the largest catalogue of models.
 pub const CATALOGUE_MAX: usize = 16 << 20;
 
 /// Where the catalogue that counts comes from.

@@ -15,7 +15,7 @@ use super::problem::LocatedProblem;
 use super::reader::{Located, ReaderScope, TomlTable};
 use photofinish_base::files;
 
-/// Bytes; the largest PEM file that is read.
+/// Bytes of the largest file with certificates or a private key.
 const PEM_MAX: u64 = 1 << 20;
 
 /// The certificate of the listeners, and its key.

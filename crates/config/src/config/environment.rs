@@ -9,9 +9,9 @@ use photofinish_base::files::{self, FileLimits};
 const DIRECTORY: &str = "CREDENTIALS_DIRECTORY";
 /// A credential of a directory of the same name, as systemd names it: `LoadCredential=keys:/etc/photofinish/keys`.
 const OF_DIRECTORY: &str = "keys_";
-/// Bytes of one credential.
+/// Bytes of one credential of the service manager.
 const CREDENTIAL_MAX: u64 = 64 << 10;
-/// Credentials that are read.
+/// Credentials of the service manager that are read.
 const CREDENTIALS_MAX: usize = 256;
 
 #[derive(Default)]

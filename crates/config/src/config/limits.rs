@@ -16,7 +16,9 @@ use super::reader::{TomlTable, as_table};
 const REQUESTS_MAX: u64 = 1_000_000_000;
 /// Tokens a minute, or their burst.
 const TOKENS_MAX: u64 = 1_000_000_000_000;
+/// Requests at once.
 const STREAMS_MAX: u32 = 1_000_000;
+/// Patterns of models in one list.
 const PATTERNS_MAX: usize = 1_000;
 /// Bytes of one pattern.
 const PATTERN_MAX: usize = 256;

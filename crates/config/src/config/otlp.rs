@@ -77,7 +77,7 @@ keys! {
 const PATH: &str = "/v1/traces";
 /// Attributes of `OTEL_RESOURCE_ATTRIBUTES`, or headers of a variable.
 const PAIRS_MAX: usize = 64;
-/// Bytes of one of their values.
+/// Bytes of one of the values there.
 const PAIR_MAX: usize = 8 << 10;
 
 fn read_endpoint(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<HttpAddress> {

@@ -9,9 +9,9 @@ use super::reader::{Located, ReaderScope, TomlTable};
 use super::text::ExpandedText;
 
 const HOUR: Duration = Duration::from_secs(3_600);
-/// Names in one list.
+/// Names in one list of `[probes]`.
 const NAMES_MAX: usize = 256;
-/// Characters of the place where the gateway runs.
+/// Characters of `from`, the place where the gateway runs, and of a workload's name.
 const PLACE_MAX: usize = 64;
 
 keys! {

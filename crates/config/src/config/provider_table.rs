@@ -98,10 +98,11 @@ pub(super) struct RawProvider {
 
 /// A part of an address or a path.
 const PART: &str = "[A-Za-z0-9._:-]{1,128}";
-/// Bytes of such a part.
+/// Bytes of a part of an address: `region`, `project`, `location`, `api_version`.
 const PART_MAX: usize = 128;
+/// Names in `forward_headers`.
 const HEADERS_MAX: usize = 64;
-/// Bytes of the name of a data centre.
+/// Bytes of `domain`, the name of a data centre.
 const DOMAIN_MAX: usize = 64;
 
 const DOMAIN: ParsedText<String> = ParsedText {
@@ -294,6 +295,7 @@ fn read_forward_headers(table: &mut TomlTable<'_, '_>, key: &'static str) -> Opt
     Some(headers)
 }
 
+/// Keys of a provider.
 const KEYS_MAX: usize = 256;
 /// Words of a token's command.
 const WORDS_MAX: usize = 64;

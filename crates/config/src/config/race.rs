@@ -10,12 +10,12 @@ use super::units::{DURATION_MAX, format_duration, parse_duration};
 
 /// Attempts that may run at once by choice.
 pub const MAX_ATTEMPTS: usize = 16;
-/// As many as a request may name upstreams: all.
+/// Upstreams that may replace a failed or a late one: as many as a request may name, so all.
 const FAILOVERS_MAX: usize = 64;
 
 /// Bytes read from one drained loser.
 const DRAIN_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
-/// Losers drained at the same time.
+/// Losers that `drains.running` lets be read at the same time.
 const RUNNING_MAX: usize = 10_000;
 const BREAKER_FAILURES: RangeInclusive<u32> = 0..=10_000;
 
@@ -155,16 +155,17 @@ impl BreakerSettings {
 }
 
 names! {
+    /// Which upstreams a race starts, and when.
     pub enum Policy {
-        /// All at once; the first token wins.
+        /// The first `max_attempts` usable upstreams start at once, as listed.
         Race = "race",
-        /// The next one starts `hedge_after` the one before.
+        /// The next upstream starts `hedge_after` the one before, as listed.
         Hedge = "hedge",
-        /// The best by what was learned, and extra attempts within `budget`.
+        /// The best upstream by what was learnt starts, and extras that pay, within `budget`.
         Adaptive = "adaptive",
-        /// In the listed order, after a failure or when one is late.
+        /// The next upstream starts after a failure or when an attempt is late, as listed.
         Fallback = "fallback",
-        /// One drawn by its weight; the others after a failure or when it is late.
+        /// One upstream that is drawn by its weight starts; the others after a failure or when it is late.
         Weighted = "weighted",
     }
 }
@@ -330,8 +331,11 @@ impl Timeouts {
     /// How long its answer may be silent, if a silent one `is_rescued`, or else if `others` may replace it. Servers that hold a
     /// whole call back are silent for minutes, and so are models between thinking and answer.
     pub fn silence(self, is_rescued: bool, others: bool) -> Duration {
+        /// The default of `idle` with `rescue = "continue"`.
         const RESCUED_FOR: Duration = Duration::from_secs(30);
+        /// The same where another attempt may replace it.
         const REPLACED_FOR: Duration = Duration::from_secs(300);
+        /// The same of the last attempt that is alive.
         const ALONE_FOR: Duration = Duration::from_secs(600);
         self.idle.unwrap_or(match (is_rescued, others) {
             (true, _) => RESCUED_FOR,

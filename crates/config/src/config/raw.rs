@@ -171,6 +171,7 @@ pub(super) struct RawUpstream {
     pub(super) keys: UpstreamKeys,
 }
 
+/// Providers in `exclude`.
 const EXCLUDED_MAX: usize = 64;
 /// None of the requests would be a shadow without use.
 const SHADOW_SHARE: RangeInclusive<f64> = 0.001..=1.0;

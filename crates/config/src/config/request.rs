@@ -13,10 +13,8 @@ use super::reader::{Located, ReaderScope, TomlTable, one_of};
 use super::{Auth, ProviderDialect, text};
 use photofinish_wire::conversation::Effort;
 use photofinish_wire::each_quirk;
-use photofinish_wire::quirks::{
-    CallIdForm, ModelFamily, ModelRequests, PastReasoning, QuirkSet, RequestChanges, ResponsesFor, SamplingForm,
-    ThinkingForm, ThinkingLevels, ThinkingOff,
-};
+// With the types of all quirks.
+use photofinish_wire::quirks::*;
 
 macro_rules! request_keys {
     ($($(#[doc = $about:literal])* $quirk:ident: $type:ty $(= $usual:expr)?;)+) => {
@@ -46,13 +44,13 @@ macro_rules! request_keys {
 
 each_quirk!(request_keys);
 
-/// Members or headers in one table.
+/// Members of `request`, or headers in one table.
 const MEMBERS_MAX: usize = 64;
-/// No model answers with more tokens.
+/// Tokens of `max_output`: no model answers with more.
 const OUTPUT_MAX: u64 = 1_000_000_000;
-/// Patterns of models of one provider.
+/// Patterns of models in `request_for` of one provider.
 const PATTERNS_MAX: usize = 64;
-/// Levels of lists and tables in a value.
+/// Levels of lists and tables in a value of `request`.
 const DEPTH_MAX: usize = 16;
 /// What the gateway sets itself, and what holds the conversation.
 const NOT_CHANGED: [&str; 20] = [

@@ -80,16 +80,20 @@ impl NamedChoice for LogFormat {
     }
 }
 
+/// Addresses in `listen`.
 const LISTENERS_MAX: usize = 16;
+/// Addresses in `trusted_proxies`.
 const PROXIES_MAX: usize = 256;
+/// Origins in `cors`.
 const ORIGINS_MAX: usize = 256;
+/// Names in `hosts`.
 const HOSTS_MAX: usize = 256;
-/// Bytes; less would refuse an ordinary prompt, several of a larger size would not fit into memory.
+/// Bytes of `body_max`: less would refuse an ordinary prompt, several of a larger size would not fit into memory.
 const BODY_MAX: RangeInclusive<usize> = 1024..=(1 << 30);
 /// Bytes; less would refuse ordinary prompts.
 const MEMORY: RangeInclusive<usize> = (1 << 20)..=(1 << 40);
 const MAX_IN_FLIGHT: RangeInclusive<usize> = 1..=1_000_000;
-/// Bytes; less would break ordinary answers, more is no event.
+/// Bytes of `event_max`: less would break ordinary answers, more is no event.
 const EVENT_MAX: RangeInclusive<usize> = (16 << 10)..=(64 << 20);
 
 /// `stored = { for, size }`: what is kept of answers of the Responses API.
@@ -107,6 +111,7 @@ impl Default for StoredLimits {
     }
 }
 
+/// `stored.for`: how long answers of the Responses API are kept.
 const STORED_FOR: RangeInclusive<Duration> = Duration::from_secs(1)..=DURATION_MAX;
 /// Bytes; less would hold no ordinary conversation.
 const STORED_SIZE: RangeInclusive<usize> = (1 << 20)..=(1 << 40);

@@ -256,7 +256,7 @@ impl<'r> Row<'r> {
     }
 }
 
-/// Bytes of the longest text in a row.
+/// Bytes of the longest text in a row of the catalogue.
 const TEXT_MAX: usize = 512;
 /// USD per million tokens; no model costs more.
 const PRICE_MAX: f64 = 100_000.0;

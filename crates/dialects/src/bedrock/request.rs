@@ -23,8 +23,9 @@ use photofinish_wire::quirks::{
     ModelFamily, PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingOff, TranslationOptions,
 };
 
-/// Limits of `requestMetadata`.
+/// Pairs of Bedrock's `requestMetadata`.
 const METADATA_MAX: usize = 16;
+/// Characters of a name or a value there.
 const METADATA_LENGTH_MAX: usize = 256;
 
 /// Writes a conversation as a request.
@@ -299,8 +300,9 @@ fn effort(reasoning: &Reasoning) -> Effort {
 
 // Writes the turns of a conversation as Converse messages, and reports what cannot be written.
 
-/// Maximum characters of a tool use's id and of a document's name.
+/// Characters of the id of a tool use at Bedrock.
 const ID_MAX: usize = 64;
+/// Characters of a document's name at Bedrock.
 const NAME_MAX: usize = 200;
 
 /// Writes the turns of a conversation.

@@ -14,7 +14,7 @@ use photofinish_wire::json::surrogates::HalfCharacters;
 use photofinish_wire::json::values::{list, text};
 use photofinish_wire::stream::sse::SseEvent;
 
-/// Maximum candidates that are read. A request asks for one.
+/// Candidates of Gemini that are read. A request asks for one.
 const CANDIDATES_MAX: usize = 64;
 
 /// Reads one stream.

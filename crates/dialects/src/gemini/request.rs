@@ -16,7 +16,7 @@ use photofinish_wire::conversation::{
 use photofinish_wire::json::values::{PutMember, json};
 use photofinish_wire::quirks::{PastReasoning, Quirks, ThinkingForm, ThinkingOff, TranslationOptions};
 
-/// Maximum stop sequences.
+/// Stop sequences that Gemini takes.
 const STOPS_MAX: usize = 5;
 
 /// Writes a conversation as a request.

@@ -11,6 +11,7 @@ pub type FirstTokens = BTreeMap<u64, f64>;
 
 /// Days that are needed before a day can be compared, and the newest that it is compared with.
 const PAST_MIN: usize = 5;
+/// Days that a fingerprint is compared with.
 const PAST_MAX: usize = 14;
 /// How much further than usual, as total variation and in standard deviations.
 const APART: f64 = 0.2;

@@ -7,7 +7,7 @@
 /// Buckets an octave, as a power of two.
 const FINENESS: u32 = 5;
 const PER_OCTAVE: i64 = 1 << FINENESS;
-/// Larger values count as this one: 50 days in microseconds.
+/// A larger value in a roll-up counts as this one: 50 days in microseconds.
 const VALUE_MAX: i64 = (1 << 42) - 1;
 /// Weights are stored in steps of 1/16.
 const WEIGHT_STEPS: f64 = 16.0;

@@ -44,7 +44,7 @@ const WATCHED: [IncidentKind; 5] = [
     IncidentKind::WeekSlower,
     IncidentKind::WeekTokS,
 ];
-/// Upstreams that are watched.
+/// Upstreams that are watched for incidents.
 const UPSTREAMS_MAX: usize = 1_000;
 
 /// What became of an incident.

@@ -70,11 +70,15 @@ names! {
     /// How a race ended.
     #[derive(Hash)]
     pub enum RaceOutcome {
+        /// The client got a whole answer.
         Ok = "ok",
+        /// The client got an error, or an answer that broke off.
         Error = "error",
+        /// The client left.
         ClientGone = "client_gone",
         /// The gateway itself refused the request, after authentication.
         Rejected = "rejected",
+        /// The gateway was shut down.
         Shutdown = "shutdown",
     }
 }
@@ -83,6 +87,7 @@ names! {
     /// Who asked for a race.
     #[derive(Hash)]
     pub enum RaceSource {
+        /// A client.
         Client = "client",
         /// A probe: a standard request at a planned time.
         Probe = "probe",
@@ -151,7 +156,9 @@ names! {
         Refused = "refused",
         /// Connect or first-token timeout, or the total deadline.
         Timeout = "timeout",
+        /// The client left.
         ClientGone = "client_gone",
+        /// The gateway was shut down.
         Shutdown = "shutdown",
         /// Ended by the gateway because descriptors or memory ran out. It says nothing about its upstream.
         Shed = "shed",
@@ -162,10 +169,15 @@ names! {
     /// Why an attempt was started.
     #[derive(Hash)]
     pub enum StartReason {
+        /// At the start.
         First = "first",
+        /// Those before were late.
         Hedge = "hedge",
+        /// One before had failed.
         Fallback = "fallback",
+        /// The same upstream again after a failure.
         Retry = "retry",
+        /// The answer had broken off.
         Rescue = "rescue",
     }
 }

@@ -25,7 +25,7 @@ const DATA_CHARS: i64 = 65_536;
 const TIMES_ASKED: i64 = 4;
 /// Without `max_tokens` it is endless beyond this multiple of the model's longest answer.
 const TIMES_LONGEST: i64 = 2;
-/// Without both it is endless beyond this many tokens: several times the longest answer of any model of 2026.
+/// Tokens after which an answer of unknown length is endless: several times the longest answer of any model of 2026.
 const TOKENS_MAX: i64 = 1_000_000;
 /// A smaller `max_tokens` counts as this: Responses takes none below it.
 const ASKED_LEAST: i64 = 16;

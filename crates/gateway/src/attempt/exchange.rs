@@ -26,16 +26,17 @@ use photofinish_wire::AnswerForm;
 use photofinish_wire::answer::{error, headers};
 use photofinish_wire::stream::framing::Framing;
 
-/// Bytes held back before the first payload.
+/// Bytes of an answer that are held back before its first payload.
 const PRELUDE_MAX: usize = 1 << 20;
-/// The same if reasoning is held back too.
+/// The same with `first_token = "answer"`, where reasoning is held back too, in bytes.
 const REASONING_MAX: usize = 16 << 20;
 /// Bytes of an answer that is not streamed.
 const WHOLE_MAX: usize = 64 << 20;
 /// Bytes of an error body that are kept.
 const ERROR_BODY_MAX: usize = 64 << 10;
-/// Time to read an error body; the second if the status alone decides.
+/// How long the body of an error is read.
 const ERROR_BODY_FOR: Duration = Duration::from_millis(500);
+/// The same where the status alone decides.
 const KNOWN_BODY_FOR: Duration = Duration::from_millis(50);
 
 /// Runs until the first token or a failure.

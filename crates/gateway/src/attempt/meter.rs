@@ -355,10 +355,12 @@ impl Meter {
 
 /// With fewer tokens the answer is not judged as buffered.
 const TOKENS_MIN: i64 = 16;
+/// Events of a burst: 16 tokens in no more of them were buffered by the provider.
 const EVENTS_MAX: i64 = 2;
 /// Share of the characters within one window that makes an answer buffered.
 const SHARE: f64 = 0.9;
 const WINDOW_MS: usize = 10;
+/// Tokens per second up to which an answer is no burst.
 const TOKENS_PER_SECOND_MAX: f64 = 5_000.0;
 
 /// Characters in a sliding window of ten milliseconds, and its maximum.

@@ -17,9 +17,9 @@ use photofinish_config::keyring::HashedKey;
 use photofinish_dialects::model_list::NoModelList;
 use photofinish_transport::upstream::{Endpoint, GetError, GetLimits, Outgoing, UpstreamClient};
 
-/// Bytes of all pages of a list.
+/// Bytes of all pages of a provider's list of models.
 const LIST_MAX: usize = 8 << 20;
-/// Pages of a list. A list with more changes nothing: a cut list would say that models are gone.
+/// Pages of such a list. A list with more changes nothing: a cut list would say that models are gone.
 const PAGES_MAX: usize = 20;
 
 /// Whom to ask for a list, and where.

@@ -32,7 +32,7 @@ use photofinish_wire::{Dialect, PassedCall, SseEvent, Surface};
 
 /// Bytes that the buffers of both directions take.
 const BUFFERS: usize = 256 << 10;
-/// A longer answer is not read for its usage.
+/// Bytes of an answer of a provider's path that is read for its usage; a longer one is not.
 const READ_MAX: usize = 1 << 20;
 
 /// How far the client's body is.

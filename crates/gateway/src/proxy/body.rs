@@ -23,7 +23,7 @@ use photofinish_translation::ApiRequest;
 use photofinish_translation::request::as_chat;
 use photofinish_wire::Surface;
 
-/// The longest pause of a body; the minimum rate applies after this time.
+/// The longest pause of a request's body; after this time it must come with 2 KiB/s on average.
 pub const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// The minimum average rate of a body, bytes per second, once [`PAUSE_MAX`] is over. A poor mobile network is several
 /// times faster; a client that sends a byte now and then is slower.

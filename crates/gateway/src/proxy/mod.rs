@@ -23,6 +23,7 @@ pub use crate::proxy::lists::models::{gemini_list, gemini_one, list, one};
 pub use crate::proxy::lists::ollama::{running, show, tags, version};
 pub use crate::proxy::pass::{UPLOAD_MAX, pass};
 pub use crate::proxy::prepare::AskedBy;
+pub use crate::proxy::refusals::code::{CODES, ErrorCode};
 pub use crate::proxy::refusals::rejection::Rejection;
 pub use crate::proxy::request::message::SocketMessage;
 pub use crate::proxy::state::gateway::{Acceptance, Gateway, RefusedConfiguration, Totals};

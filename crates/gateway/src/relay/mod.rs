@@ -37,6 +37,9 @@ pub fn without_usage(events: Bytes) -> Bytes {
     })
 }
 
+/// The code of the event that ends a broken stream.
+pub const STREAM_BROKEN: &str = "photofinish_stream_broken";
+
 /// The event that ends a broken stream, in the caller's dialect.
 fn error_event(stream: &mut EventStream, failure: &Failure) -> Bytes {
     broken_off(failure, |error| stream.error_event(error))
@@ -46,7 +49,7 @@ fn broken_off(failure: &Failure, write: impl FnOnce(&ErrorShape<'_>) -> Bytes) -
     write(&ErrorShape {
         status: 500,
         kind: "server_error",
-        code: "photofinish_stream_broken",
+        code: STREAM_BROKEN,
         message: &format!("the answer broke off: {}", failure.message),
         param: None,
         attempts: None,

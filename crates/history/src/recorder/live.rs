@@ -19,9 +19,9 @@ use super::race_rows::AttemptStep;
 use photofinish_base::clock::Instant;
 use photofinish_facts::record::{AttemptRecord, RaceRecord};
 
-/// Watchers at the same time; a further one is refused.
+/// Watchers of `/api/live` at the same time; a further one is refused.
 pub const WATCHERS_MAX: usize = 32;
-/// Maximum number of races per second that send all their events.
+/// Races per second that send all their events there.
 const LANES_MAX: u32 = 60;
 /// Events kept for a watcher who is behind.
 const KEPT_MAX: usize = 1_024;

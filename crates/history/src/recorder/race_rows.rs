@@ -12,7 +12,7 @@ use photofinish_facts::bill::{self, BillBounds};
 use photofinish_facts::record::AttemptRecord;
 use photofinish_metrics::{Metrics, UpstreamSeries};
 
-/// Records that may wait in memory; about 50 MB at most.
+/// Rows that may wait in memory; about 50 MB at most.
 pub(super) const QUEUE_MAX: usize = 65_536;
 
 /// Shared by all code that records rows of one race. The last drop sends the rows: no further row can arrive then.

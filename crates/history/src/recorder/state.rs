@@ -30,7 +30,7 @@ names! {
     }
 }
 
-/// Rows in memory from which on a batch is written although rows are held: half of the queue.
+/// Rows in memory from which on a batch is written although a benchmark's block holds rows: half of the queue.
 const HELD_MAX: usize = 32_768;
 
 /// What happens before each batch of rows.

@@ -23,7 +23,7 @@ use photofinish_facts::estimate::racing::{RACING, RacingKind};
 use photofinish_facts::estimate::summary::Summary;
 use photofinish_facts::record::RaceSource;
 
-/// Groups of one answer, those with most attempts.
+/// Groups of one answer on costs, those with most attempts.
 pub const GROUPS_MAX: usize = 500;
 
 names! {
@@ -187,21 +187,28 @@ pub const COST_KEYS: [MemberField; 5] = [
     text("source", "`client`, `probe`, `bench` or `shadow`").if_known(),
 ];
 
+members! {
+    /// What attempts cost: in all, and of each group.
+    pub COSTS: costs_object(of: &Costs, config: &Config) {
+        total: Object("CostParts") = cost_parts(&of.total);
+        groups: List("CostParts", GROUPS_MAX) = of.groups.iter().map(|(key, parts)| {
+            let mut group = Map::from_iter([(of.by.as_str().to_owned(), json!(key))]);
+            group.extend(cost_parts(parts));
+            group
+        }).collect::<Vec<_>>();
+        /// further groups; of days, the oldest
+        left_out: Integer = of.left_out;
+        /// which attempts are racing
+        about_racing: Text = format!("Racing is {RACING}.");
+        /// why most of the range of the total is not known, and how to find out: the providers that do not say what a cancelled
+        /// request costs
+        about_range: Text or_null = of.cancelled.about_range(&of.total.all, config);
+    }
+}
+
 impl Costs {
     pub fn json(&self, config: &Config) -> Value {
-        let group = |(key, parts): &(Option<String>, CostParts)| {
-            let mut group = Map::from_iter([(self.by.as_str().to_owned(), json!(key))]);
-            group.extend(cost_parts(parts));
-            Value::from(group)
-        };
-        let groups: Vec<Value> = self.groups.iter().map(group).collect();
-        json!({
-            "total": cost_parts(&self.total),
-            "groups": groups,
-            "left_out": self.left_out,
-            "about_racing": format!("Racing is {RACING}."),
-            "about_range": self.cancelled.about_range(&self.total.all, config),
-        })
+        costs_object(self, config).into()
     }
 }
 

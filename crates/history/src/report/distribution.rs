@@ -3,7 +3,7 @@
 //! Not for the estimate: see `estimate::curve`.
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::dimension::NameIndex;
 use super::members::members;
@@ -15,11 +15,11 @@ use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
 use photofinish_facts::estimate::spread::Times;
 use photofinish_facts::estimate::summary::absorb_ttft;
 
-/// Points of one curve.
+/// Points of one curve of a distribution.
 pub const POINTS_MAX: usize = 256;
 /// Points of the curve of the first tokens alone.
 pub const ALONE_MAX: usize = 64;
-/// Upstreams of one answer, those with most attempts.
+/// Upstreams of one answer on distributions, those with most attempts.
 pub const CURVES_MAX: usize = 16;
 
 /// The attempts.
@@ -94,10 +94,18 @@ impl UpstreamCurve {
     }
 }
 
+members! {
+    /// The upstreams with most attempts first.
+    pub DISTRIBUTION: distribution_object(of: &Distribution) {
+        upstreams: List("Curve", CURVES_MAX) = of.curves.iter().map(curve_object).collect::<Vec<_>>();
+        /// further upstreams
+        left_out: Integer = of.left_out;
+    }
+}
+
 impl Distribution {
     pub fn json(&self) -> Value {
-        let curves: Vec<_> = self.curves.iter().map(curve_object).collect();
-        json!({ "upstreams": curves, "left_out": self.left_out })
+        distribution_object(self).into()
     }
 }
 

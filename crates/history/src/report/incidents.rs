@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::members::{MemberField, text};
+use super::members::{MemberField, members, text};
 use super::question::{TimePoint, moment, span, time};
 use crate::store::{AttemptFilter, Gather, IncidentFilter, ReadError, Record, RollupCell, Selection, StoreReader};
 use photofinish_base::clock::{DAY_US, HOUR_US, SECOND_US};
@@ -20,7 +20,7 @@ use photofinish_facts::estimate::spread::Times;
 use photofinish_facts::estimate::summary::{Summary, absorb_ttft};
 use photofinish_facts::record::{IncidentKind, IncidentRecord, IncidentState};
 
-/// Incidents of an answer: the newest.
+/// Incidents of an answer, the newest.
 const LISTED_MAX: usize = 1_000;
 /// Attempts of the last hours that a watch begins with.
 const RECENT_MAX: usize = 200_000;
@@ -94,13 +94,31 @@ pub const OF_INCIDENT: [MemberField; 4] = [
     text("words", "what happened, for people, without the upstream's name"),
 ];
 
+members! {
+    /// Incidents, newest first.
+    pub INCIDENT_LIST: listed(of: &Incidents) {
+        incidents: List("Incident", usize::MAX) =
+            of.incidents.iter().map(|incident| object(incident, of.now_us)).collect::<Vec<_>>();
+        /// upstreams with fewer than 20 first tokens or cut attempts in the last hour, and at least one attempt
+        not_watched: List("NotWatched", usize::MAX) =
+            of.not_watched.iter().map(|(upstream, attempts)| not_watched(upstream, *attempts)).collect::<Vec<_>>();
+    }
+}
+
+members! {
+    /// An upstream that is asked too seldom to be watched for slowness.
+    pub NOT_WATCHED: not_watched(name: &str, count: u64) {
+        /// `PROVIDER/MODEL`
+        upstream: Text = name;
+        /// in the last hour
+        attempts: Integer = count;
+    }
+}
+
 impl Incidents {
     /// For programs.
     pub fn json(&self) -> Value {
-        let few =
-            self.not_watched.iter().map(|(upstream, attempts)| json!({ "upstream": upstream, "attempts": attempts }));
-        let incidents: Vec<_> = self.incidents.iter().map(|incident| object(incident, self.now_us)).collect();
-        json!({ "incidents": incidents, "not_watched": few.collect::<Vec<_>>() })
+        listed(self).into()
     }
 
     /// Those that are no part of another one of these.

@@ -35,6 +35,10 @@ pub enum MemberKind {
     /// An object of the schema with this name.
     Object(&'static str),
     Texts,
+    /// An object whose members are not described.
+    Open,
+    /// Such objects.
+    OpenList,
     /// A text, or a list of texts.
     TextOrTexts,
     /// At most this many objects of the schema with this name.

@@ -6,13 +6,13 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::members::{MemberField, integer, number, text};
+use super::members::{MemberField, integer, members, number, text};
 use super::question::{RaceWindow, choice};
 use crate::store::{ExportRow, RaceFilter, ReadError, StoreReader};
 use photofinish_facts::estimate::racing::{CostedAttempt, CostedRequest, RacingKind};
 use photofinish_facts::record::{AttemptOutcome, RaceOutcome, RaceSource, StartReason, left_out};
 
-/// Most races on a page.
+/// Races, or other entries, on a page of `/api`.
 pub const PAGE_MAX: u16 = 1_000;
 const RACES_BY_DEFAULT: u16 = 50;
 
@@ -51,9 +51,18 @@ pub struct Page {
     pub next: Option<String>,
 }
 
+members! {
+    /// Races, newest first.
+    pub RACE_PAGE: page_object(of: &Page) {
+        races: List("Race", usize::MAX) = of.races;
+        /// the value of `before` for the next page; null on the last page
+        next: Text or_null = of.next;
+    }
+}
+
 impl Page {
-    pub fn json(self) -> Value {
-        json!({ "races": self.races, "next": self.next })
+    pub fn json(&self) -> Value {
+        page_object(self).into()
     }
 }
 

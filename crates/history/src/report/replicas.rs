@@ -1,7 +1,8 @@
 //! The gateways of a database, for `photofinish replicas` and `/api/replicas`. Not for how they are told apart: see `store::replicas`.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
+use super::members::members;
 use crate::store::{MISSED_AFTER_US, ReadError, ReplicaRow, StoreReader};
 
 /// Those that told something within a day, newest first.
@@ -64,14 +65,39 @@ impl ReplicaList {
 
     /// For `/api` and programs.
     pub fn json(&self) -> Value {
-        let replica = |of: &ReplicaRow| {
-            json!({
-                "name": of.report.name, "number": of.number, "state": self.state(of), "version": of.report.version,
-                "started_at_ms": of.started_at / 1_000, "heard_ms_ago": (self.now_us - of.beat_at).max(0) / 1_000,
-                "running": of.report.running, "clock_ms": of.report.clock_us / 1_000,
-                "configuration": of.report.configuration, "configuration_differs": self.differs(of),
-            })
-        };
-        json!({ "replicas": self.replicas.iter().map(replica).collect::<Vec<_>>() })
+        replicas(self).into()
+    }
+}
+
+members! {
+    /// Gateways, newest first.
+    pub REPLICAS: replicas(of: &ReplicaList) {
+        replicas: List("Replica", usize::MAX) =
+            of.replicas.iter().map(|one| replica(of, one)).collect::<Vec<Map<String, Value>>>();
+    }
+}
+
+members! {
+    /// One gateway, from its start on.
+    pub REPLICA: replica(list: &ReplicaList, of: &ReplicaRow) {
+        /// of its machine or container
+        name: Text = of.report.name;
+        /// another one after each start
+        number: Integer = of.number;
+        /// `alive`, `draining` or `gone`
+        state: Text = list.state(of);
+        version: Text = of.report.version;
+        /// since 1970, UTC, by the clock of the database
+        started_at_ms: Integer ["ms"] = of.started_at / 1_000;
+        /// since it told something
+        heard_ms_ago: Integer ["ms"] = (list.now_us - of.beat_at).max(0) / 1_000;
+        /// requests
+        running: Integer = of.report.running;
+        /// how far its clock is ahead of the database's
+        clock_ms: Integer ["ms"] = of.report.clock_us / 1_000;
+        /// a digest of its providers, models and users
+        configuration: Text = of.report.configuration;
+        /// from that of the newest that lives
+        configuration_differs: Boolean = list.differs(of);
     }
 }

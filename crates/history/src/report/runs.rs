@@ -6,7 +6,7 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::members::{MemberField, text};
+use super::members::{MemberField, members, text};
 use super::races::{limit, race_id};
 use crate::store::{ExportRow, ReadError, RunFilter, RunSearch, StoreReader};
 use photofinish_config::config::nearest;
@@ -40,9 +40,18 @@ pub struct RunsPage {
     pub next: Option<String>,
 }
 
+members! {
+    /// Runs, newest first.
+    pub RUN_PAGE: page_object(of: &RunsPage) {
+        runs: List("Run", usize::MAX) = of.runs;
+        /// the value of `before` for the next page; null on the last page
+        next: Text or_null = of.next;
+    }
+}
+
 impl RunsPage {
-    pub fn json(self) -> Value {
-        json!({ "runs": self.runs, "next": self.next })
+    pub fn json(&self) -> Value {
+        page_object(self).into()
     }
 }
 

@@ -84,7 +84,7 @@ pub fn ask(reader: &StoreReader, question: &SeriesQuestion, now_us: i64) -> Resu
     Ok(series)
 }
 
-/// Most steps of one answer.
+/// Steps of one answer of `history`.
 pub const STEPS_MAX: i64 = 2_000;
 names! {
     /// The figure of a series.
@@ -254,7 +254,7 @@ fn step(text: &str) -> Result<Duration, String> {
         .to_owned())
 }
 
-/// Most series of one answer, the ones with most attempts. As many as there are letters for them.
+/// Series of one answer of `history`, those with most attempts. As many as there are letters for them.
 pub const SERIES_MAX: usize = 62;
 
 /// The answer.

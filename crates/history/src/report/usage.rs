@@ -19,7 +19,7 @@ use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
 use photofinish_facts::estimate::summary::Summary;
 use photofinish_facts::record::AttemptOutcome;
 
-/// Groups of one answer, the dearest.
+/// Groups of one answer on usage, the dearest.
 pub const USAGE_MAX: usize = 10_000;
 
 names! {
@@ -120,16 +120,26 @@ pub const USAGE_KEYS: [MemberField; 4] = [
     text("model", "the model that the app asked for").or_null().if_known(),
 ];
 
+members! {
+    /// What attempts used: in all, and of each group.
+    pub USAGE: usage_object(of: &UsageAnswer, config: &Config) {
+        total: Object("UsedAmounts") = used(&of.total);
+        /// the dearest first
+        groups: List("UsageGroup", USAGE_MAX) = of.groups.iter().map(|(keys, amounts)| {
+            let names = of.by.iter().map(|by| by.as_str().to_owned());
+            names.zip(keys.iter().map(|key| json!(key))).chain(used(amounts)).collect::<Map<String, Value>>()
+        }).collect::<Vec<_>>();
+        /// further groups
+        left_out: Integer = of.left_out;
+        /// as of `GET /api/costs`
+        about_range: Text or_null = of.cancelled.about_range(&of.total.cost, config);
+    }
+}
+
 impl UsageAnswer {
     /// For programs.
     pub fn json(&self, config: &Config) -> Value {
-        let group = |(keys, of): &(Vec<Option<String>>, AttemptUse)| {
-            let names = self.by.iter().map(|by| by.as_str().to_owned());
-            names.zip(keys.iter().map(|key| json!(key))).chain(used(of)).collect::<Map<String, Value>>()
-        };
-        let groups: Vec<Map<String, Value>> = self.groups.iter().map(group).collect();
-        let about_range = self.cancelled.about_range(&self.total.cost, config);
-        json!({ "total": used(&self.total), "groups": groups, "left_out": self.left_out, "about_range": about_range })
+        usage_object(self, config).into()
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
+use super::members::members;
 use crate::store::{ReadError, StoreReader, VerdictRow};
 
 const MINUTE_US: i64 = 60_000_000;
@@ -49,18 +50,47 @@ pub fn ask(reader: &StoreReader) -> Result<Vec<HostVerdicts>, ReadError> {
     Ok(hosts.into_values().collect())
 }
 
-/// The members of one verdict.
-pub fn members(row: &VerdictRow) -> Value {
-    json!({ "fact": row.fact, "answer": row.answer, "reference": row.reference, "detail": row.detail, "wrong": row.wrong })
+members! {
+    /// A fact in which a host differs from the reference.
+    pub VERDICT: verdict(row: &VerdictRow) {
+        fact: Text = row.fact;
+        /// `no` or `differs`
+        answer: Text = row.answer;
+        /// what the reference says
+        reference: Text = row.reference;
+        /// figures
+        detail: Text = row.detail;
+        /// it differs from the reference
+        wrong: Boolean = row.wrong;
+    }
+}
+
+members! {
+    /// One host of a model.
+    pub HOST_VERDICTS: host_verdicts(of: &HostVerdicts, now_us: i64) {
+        model: Text = of.model;
+        /// `PROVIDER/MODEL`
+        upstream: Text = of.host;
+        /// the newest verdict, since 1970, UTC
+        at_ms: Integer ["ms"] = of.at / 1_000;
+        /// the same in words
+        age: Text = age(of.at, now_us);
+        /// facts about which something could be said
+        said: Integer = of.said;
+        /// facts that differ from the reference
+        wrong: List("Verdict", usize::MAX) = of.wrong.iter().map(verdict).collect::<Vec<_>>();
+    }
+}
+
+members! {
+    /// Hosts that were verified, by model.
+    pub VERDICTS: verdicts(hosts: &[HostVerdicts], now_us: i64) {
+        verdicts: List("HostVerdicts", usize::MAX) =
+            hosts.iter().map(|host| host_verdicts(host, now_us)).collect::<Vec<Map<String, Value>>>();
+    }
 }
 
 /// For `/api` and the dashboard.
 pub fn json(hosts: &[HostVerdicts], now_us: i64) -> Value {
-    let host = |host: &HostVerdicts| {
-        json!({
-            "model": host.model, "upstream": host.host, "at_ms": host.at / 1_000, "age": age(host.at, now_us), "said": host.said,
-            "wrong": host.wrong.iter().map(members).collect::<Vec<_>>(),
-        })
-    };
-    json!({ "verdicts": hosts.iter().map(host).collect::<Vec<_>>() })
+    verdicts(hosts, now_us).into()
 }

@@ -125,7 +125,7 @@ fn runs(starts: &[i64], span_us: i64) -> impl Iterator<Item = (i64, i64)> {
     starts.chunk_by(move |a, b| b - a == span_us).filter_map(|run| Some((*run.first()?, *run.last()?)))
 }
 
-/// Maximum cells of one hour or day. Further combinations share one cell per provider.
+/// Combinations in the roll-up of one hour or day. Further ones share one per provider.
 const CELLS_MAX: usize = 10_000;
 
 /// `model_sent` of such a shared cell.

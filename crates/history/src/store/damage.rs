@@ -12,7 +12,8 @@ use crate::store::open;
 use crate::store::symptom::{Symptom, of_file};
 use photofinish_base::clock::Instant;
 
-/// Time limit of one check. It reads about 250 MB per second from memory, and rests half of the time.
+/// How long one check of a damaged file may take. It reads about 250 MB per second from memory, and rests half of the
+/// time.
 const EXAMINE_FOR: Duration = Duration::from_secs(300);
 
 /// Pages, or virtual machine steps, between two rests: a few milliseconds of work.
@@ -62,7 +63,7 @@ fn first_problem(path: &Path, stop: impl Fn() -> bool + Send + 'static) -> rusql
     connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
 }
 
-/// Time limit of one look.
+/// How long one look at a damaged file may take.
 const LOOK_FOR: Duration = Duration::from_secs(10);
 
 /// Virtual machine steps of SQLite between two checks of the clock.

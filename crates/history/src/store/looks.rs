@@ -7,7 +7,8 @@ use crate::store::selection::AttemptFilter;
 use photofinish_config::config::TokenCounts;
 use photofinish_facts::record::{AttemptOutcome, CensorCause};
 
-/// Looks of one answer. Of more, every second one counts, or every third, and so on, so that they are of the whole window.
+/// Looks of one comparison. Of more, every second one counts, or every third, and so on, so that they are of the whole
+/// window.
 pub(crate) const LOOKS_MAX: i64 = 10_000;
 /// Looks around which the requests of clients are read, of all models together, and how many requests of a model at each.
 const AROUND_MAX: usize = 1_000;

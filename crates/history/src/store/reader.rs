@@ -19,17 +19,17 @@ use crate::store::selection::{Coverage, Gather, Selection, SourceFilter};
 use crate::store::symptom::symptom;
 use crate::store::{cells, scan};
 
-/// Time limit of one question.
+/// How long one question to the history may take.
 const QUERY_FOR: Duration = Duration::from_secs(30);
 
-/// A window with at most this many attempts is read as rows, so it is exact. A larger one is read from roll-ups, except
-/// its newest hour. A question about 233,000 rows took 0.66 s, and a page asks several.
+/// Attempts of a window that is read as rows, so that it is exact. A larger one is read from roll-ups, except its newest
+/// hour. A question about 233,000 rows took 0.66 s, and a page asks several.
 pub const EXACT_MAX: u64 = 150_000;
 
 /// Threads that read rows for one question.
 const THREADS_MAX: usize = 4;
 
-/// The same over connections to a server, which has others to answer.
+/// Connections to Postgres that read rows for one question: the server has others to answer.
 const CONNECTIONS_MAX: usize = 2;
 
 /// Virtual machine steps of SQLite between two checks of the clock; well under a millisecond.
@@ -285,7 +285,7 @@ fn helping(path: &Path, deadline: Instant, stop: &Arc<AtomicBool>) -> database::
     Ok(Some(opened))
 }
 
-/// Rows that are counted one by one.
+/// Rows that `check` counts one by one.
 const COUNTED_MAX: i64 = 100_000;
 
 /// The size and content of a database.

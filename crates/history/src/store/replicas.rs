@@ -16,7 +16,7 @@ use crate::store::write::WriteError;
 use photofinish_base::clock::wall_micros;
 use photofinish_facts::record::recorded::Recorded;
 
-/// How long one exchange may take: longer, and the others miss this gateway.
+/// How long one exchange with the other gateways may take: longer, and these miss this gateway.
 const EXCHANGE_FOR: Duration = Duration::from_secs(2);
 /// Requests that are read of one other gateway at once. Of more than that only the number is known.
 const READ_MAX: i64 = 2_000;
@@ -30,7 +30,7 @@ const LISTED_FOR_US: i64 = 86_400_000_000;
 const KEPT_FOR_US: i64 = 63 * DAY_US;
 /// Of what others record, requests that began at most this long ago are read, µs.
 const RECENT_US: i64 = 7_200_000_000;
-/// Gateways that are read and listed at most.
+/// Gateways of one database that are read and listed.
 const REPLICAS_MAX: i64 = 100;
 
 /// What a gateway tells of itself.

@@ -43,7 +43,7 @@ const OF_PREFIX: &str = "SELECT * FROM run WHERE run_id >= ?1 AND run_id < ?2 OR
 
 const NAMES: &str = "SELECT run_id, label FROM run ORDER BY run_id DESC LIMIT ?1";
 
-/// Runs that a search lists at most.
+/// Runs of one name that a search lists.
 const LISTED_MAX: u8 = 10;
 /// Runs whose names are read at most: the newest.
 const NAMES_MAX: u16 = 500;

@@ -14,8 +14,8 @@ use crate::store::write::WriteError;
 use crate::store::{OpenError, Store, open};
 use photofinish_base::clock::wall_micros;
 
-/// Maximum number of damaged files in the directory of a database. No further one is moved, so that whatever damages them
-/// does not fill the disk.
+/// Damaged files in the directory of a database. No further one is moved, so that whatever damages them does not fill the
+/// disk.
 const ASIDE_MAX: usize = 10;
 
 /// Entries of the directory that are looked through for them.

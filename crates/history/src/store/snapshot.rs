@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::store::accounts::{AccountEntry, AccountKind};
 use photofinish_config::config::postgres_url::local_file;
 
-/// Largest size of the file that is read, in bytes: about a hundred thousand keys.
+/// Bytes of the file of known keys that is read: about a hundred thousand keys.
 const BYTES_MAX: u64 = 64 << 20;
 
 fn file_of(store: &Path) -> PathBuf {

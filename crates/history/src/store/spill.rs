@@ -20,8 +20,7 @@ use photofinish_config::config::postgres_url::local_file;
 use photofinish_facts::record::table::{CellValue, Column, Table as _};
 use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 
-/// Largest size of the file in bytes: about two million rows. Further rows wait in memory, and are lost once memory is
-/// full.
+/// Bytes of the spill file: about two million rows. Further rows wait in memory, and are lost once memory is full.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Races that are moved back in one transaction.

@@ -7,9 +7,9 @@ use crate::store::database::{AnswerRow, params};
 use crate::store::reader::{ReadError, StoreReader};
 use crate::store::write::WriteError;
 
-/// Verdicts are kept for so many days.
+/// Days that verdicts of `verify` are kept.
 const VERDICT_DAYS_MAX: i64 = 400;
-/// Rows in one answer.
+/// Verdicts in one answer.
 const VERDICTS_MAX: usize = 20_000;
 
 /// The fact of a host that says how it begins its answers: hashes and shares in `detail`, the key of the hashes in `reference`.

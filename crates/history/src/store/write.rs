@@ -328,7 +328,7 @@ pub(super) const CAME: &str = "\
     ON CONFLICT (hours, start) DO UPDATE SET batches = rollup_span.batches + 1, \
         state = CASE rollup_span.state WHEN 2 THEN 2 ELSE 0 END";
 
-/// Largest size of the file in bytes: about ten thousand rows. Further rows are lost.
+/// Bytes of the file of refused rows: about ten thousand rows. Further ones are lost.
 const BYTES_MAX: u64 = 16 << 20;
 
 /// The file of the database at this path.

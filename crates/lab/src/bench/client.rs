@@ -365,7 +365,7 @@ pub fn answer_tokens(members: &Map<String, Value>) -> f64 {
 
 /// Time for a whole answer at least, however short it is to be.
 const ANSWER_LEAST: Duration = Duration::from_secs(30);
-/// Time for a whole answer at most, however long it is to be.
+/// How long a whole answer of a benchmark may take, however long it is to be.
 const ANSWER_FOR: Duration = Duration::from_secs(24 * 3_600);
 /// Tokens per second of an answer that is not waited for to its end. A model at this speed is of no use to a reader.
 const OUTPUT_PER_SECOND: f64 = 5.0;

@@ -41,7 +41,7 @@ pub enum AddedMessages {
     },
 }
 
-/// The longest pause before a turn, seconds.
+/// Seconds of the longest pause before a turn.
 const DELAY_MAX: f64 = 3_600.0;
 
 /// Members of a row that are no part of its message.
@@ -142,7 +142,7 @@ fn output_tokens(row: &Map<String, Value>) -> Result<Option<u32>, String> {
 const AGENT_TURNS: (f64, f64) = (20.0, 200.0);
 /// Tokens of its first prompt: instructions, tools and a task.
 const AGENT_BEGIN: u32 = 5_000;
-/// A session ends before a prompt of more tokens.
+/// Tokens of the longest prompt of an agent's session, which ends before.
 const AGENT_INPUT_MAX: u32 = 131_000;
 /// Mean tokens of what a tool returns. With it the mean prompt has 27,000 tokens.
 const AGENT_RESULT: f64 = 192.0;

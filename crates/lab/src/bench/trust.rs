@@ -23,9 +23,9 @@ const WAKE_LEAST_US: f64 = 2_000.0;
 pub const ERROR_SHARE: f64 = 0.02;
 /// Wake-ups of the client from a dispatch to a first token: to send, at the answer's head and at its first event.
 const WAKES: f64 = 3.0;
-/// Of the machine's cores that the client may use.
+/// The share of the machine's cores that a benchmark's client may use.
 const CPU_MAX: f64 = 0.8;
-/// Of the time that a hypervisor gave to others.
+/// The share of the time that a hypervisor may give to others.
 const STEAL_MAX: f64 = 0.1;
 
 /// The load of the client during a stage.

@@ -32,9 +32,9 @@ use photofinish_history::report::incidents::words;
 use photofinish_history::store::{FIRST_TOKENS, Store, StoreReader, VerdictRow};
 use photofinish_metrics::ProbeOutcome;
 
-/// Time for the whole answer to a ping: a server of one's own may have to load the model first.
+/// How long the whole answer to a ping of a probe may take: a server of one's own may have to load the model first.
 const PING_FOR: Duration = Duration::from_secs(60);
-/// Bytes of an answer of one token.
+/// Bytes of the answer to a fingerprint, which has one token.
 const FIRST_MAX: usize = 64 << 10;
 
 /// Sends probes, one after the other, through one gateway.

@@ -20,7 +20,7 @@ const RESAMPLES: usize = 200;
 const WARM_UP: usize = 500;
 /// A window is resampled in about this number of stretches, of an hour at most and a minute at least.
 const BLOCKS: i64 = 30;
-/// Threads that play.
+/// Threads of a replay.
 const THREADS_MAX: usize = 8;
 
 /// One policy to replay.

@@ -11,7 +11,7 @@ use photofinish_facts::record::{AttemptOutcome, RaceOutcome};
 use photofinish_routing::money::tariff::{PromptTokens, Tariff, tariffs};
 use photofinish_routing::quality::JudgedAnswers;
 
-/// Requests that are played again: the newest.
+/// Requests that are played again, the newest.
 pub const REQUESTS_MAX: usize = 200_000;
 /// An upstream of which fewer attempts were watched is left out.
 pub const ENOUGH: u64 = 30;

@@ -12,7 +12,7 @@ use photofinish_history::report::question::{RaceWindow, TimePoint, choice, momen
 use photofinish_history::store::SourceFilter;
 use photofinish_routing::policy::{PolicySetting, rules};
 
-/// Policies of one run.
+/// Policies of one replay.
 const POLICIES_MAX: usize = 16;
 /// Least share of the requests that the model's present policy planned, for "the same, replayed" to be shown.
 const MOSTLY: f64 = 0.9;

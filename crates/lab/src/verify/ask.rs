@@ -16,7 +16,7 @@ pub const REASONING_TOKENS: u32 = 512;
 pub const LENGTH_TOKENS: u32 = 5;
 /// Bytes of a token at least: an estimate for what is told before.
 const BYTES_PER_TOKEN: usize = 3;
-/// The longest prompt that `--context` sends, in bytes.
+/// Bytes of the longest prompt that `verify --context` sends.
 const CONTEXT_MAX: usize = 4 << 20;
 /// Share of the declared context that the long prompt fills.
 pub const CONTEXT_SHARE: f64 = 0.9;

@@ -23,14 +23,15 @@ use photofinish_facts::record::{RaceSource, RequestOrigin};
 pub const WORKLOAD: &str = "verify:facts";
 /// That of samples.
 const SAMPLE_WORKLOAD: &str = "verify:sample";
-/// Requests a minute to one hosted provider.
+/// Requests a minute of `verify` to one hosted provider.
 const RATE_MAX: u32 = 30;
-/// Bytes of an answer that are read.
+/// Bytes of an answer that `verify` reads.
 const ANSWER_MAX: usize = 1 << 20;
 /// Tries of one request that meets a rate limit or a failure.
 const TRIES_MAX: usize = 3;
-/// The pause before the next try, at a hosted provider and at a server of one's own.
+/// The pause before the next try at a hosted provider.
 const AGAIN_FOR: Duration = Duration::from_secs(2);
+/// The same at a server of one's own.
 const AGAIN_OWN_FOR: Duration = Duration::from_millis(100);
 /// Requests in a row without an answer, after which a host is given up.
 const UNANSWERED_MAX: usize = 3;

@@ -16,23 +16,25 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 pub const ACCOUNT_RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
 /// The wait after a 429 without Retry-After, doubled with each further one.
 const BACK_OFF_FIRST: Duration = Duration::from_secs(1);
+/// The longest cool-down without a Retry-After.
 const BACK_OFF_MAX: Duration = Duration::from_secs(60);
-/// Time after the end of a back-off until the next one starts small again.
+/// How long after its end a cool-down still makes the next one longer.
 const STRIKES_FOR: Duration = Duration::from_secs(120);
 /// The longest wait for a used-up rate limit: a limit that refills steadily has room long before its reset.
 pub const EXHAUSTED_MAX: Duration = Duration::from_secs(10);
 /// Cool-down of a refused key or an upstream that the provider does not serve, while others serve: doubled with each further
 /// refusal. A reload of the configuration ends it.
 const REFUSED_FIRST: Duration = Duration::from_secs(10);
+/// The longest cool-down of a key, model or account that a provider refused.
 pub const REFUSED_MAX: Duration = Duration::from_secs(600);
-/// If no other upstream is left, one request in this time may try a refused one. Equal to the breakers' default wait: a
+/// The time in which one request may try a refused upstream if no other is left. Equal to the breakers' default wait: a
 /// repair is found as soon, and twelve requests a minute are far below any provider's limit.
 pub const ASK_AGAIN_FOR: Duration = Duration::from_secs(5);
 /// Different request bodies that must meet a doubtful refusal, with no good answer in between, before it counts.
 const BODIES: usize = 3;
-/// Refusals kept for one upstream.
+/// Doubtful refusals that are kept for one upstream.
 const WITNESSES_MAX: usize = 16;
-/// Time after the latest refusal until earlier ones no longer count.
+/// How long after the latest one they count.
 const SUSPECTED_FOR: Duration = Duration::from_secs(600);
 /// Entries of each table. Only the table of keys and models from callers can reach it.
 const ENTRIES_MAX: usize = 10_000;

@@ -12,9 +12,9 @@ use photofinish_wire::Surface;
 
 /// Refusals in a row until an upstream goes last.
 pub const REFUSALS: u32 = 5;
-/// How long nothing of the kind is sent there; then one request tries.
+/// How long nothing of a kind of requests is sent to an upstream that refuses them; then one tries.
 const RESTS_FOR: Duration = Duration::from_secs(600);
-/// How long refusals are remembered.
+/// How long such refusals are remembered.
 const REMEMBERED_FOR: Duration = Duration::from_secs(3_600);
 /// Upstreams, each by caller.
 const REMEMBERED_MAX: usize = 10_000;

@@ -26,7 +26,8 @@ use photofinish_wire::Surface;
 
 /// Ways in which upstreams stream, and upstreams with what their refusals taught; both by surface.
 const REMEMBERED_MAX: usize = 10_000;
-/// How long they are remembered: the next version of a server may accept it.
+/// How long it is remembered how an upstream streams, and what its refusals taught: the next version of a server may
+/// accept it.
 const REMEMBERED_FOR: Duration = Duration::from_secs(3_600);
 
 /// Sets of members that one upstream is remembered to refuse to stream.

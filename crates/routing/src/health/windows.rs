@@ -10,7 +10,7 @@ use photofinish_base::clock::Instant;
 
 /// Maximum number of upstreams with a learnt window.
 const REMEMBERED_MAX: usize = 10_000;
-/// How long a learnt window is used: a server may be restarted with a larger one.
+/// How long a context window that was learnt from a refusal is used: a server may be restarted with a larger one.
 const BELIEVED_FOR: Duration = Duration::from_secs(3_600);
 /// Assumed maximum of characters per token, for a lower bound of a prompt's tokens: English prose has 5 to 6 with its blanks,
 /// other languages fewer. Only a list of very long words has more.

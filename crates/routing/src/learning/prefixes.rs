@@ -15,7 +15,7 @@ use photofinish_base::clock::micros;
 pub(super) const BLOCK: usize = 4_096;
 /// Blocks of one prompt that are looked at.
 const BLOCKS_MAX: usize = 128;
-/// How long providers keep a prefix at least.
+/// How long a provider is expected to keep a prompt's prefix.
 const KEPT_FOR: Duration = Duration::from_secs(300);
 /// Blocks that are remembered, by upstream; 32 bytes each.
 const REMEMBERED_MAX: usize = 200_000;

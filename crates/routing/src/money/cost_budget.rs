@@ -14,7 +14,7 @@ use photofinish_base::clock::SECOND_US;
 const BURST: f64 = 200.0;
 /// The least capacity in mean costs, at any budget: the longest waits come together, in an outage.
 const BURST_LEAST: f64 = 20.0;
-/// Requests within which a debt is paid back, and that the mean cost and the usual answer remember.
+/// Requests within which the debt of a budget is paid back, and that the mean cost and the usual answer remember.
 const OWED_FOR: f64 = 1_000.0;
 /// Step of ln p99 for a request beyond it: the first one, and the least. In between it is the first one over the number of requests.
 const STEP_FIRST: f64 = 2.0;

@@ -6,7 +6,7 @@ use photofinish_base::clock::micros;
 use photofinish_config::config::{Objective, RaceSettings};
 use photofinish_facts::reason::DecisionReason;
 
-/// Candidates of one question; more are not looked at.
+/// Candidates of one decision; more are not looked at.
 pub const CANDIDATES_MAX: usize = 16;
 
 /// What the rest of an answer counts for a client that reads it as it comes: most write faster than people read.

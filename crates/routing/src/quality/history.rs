@@ -11,7 +11,7 @@ use photofinish_history::store::{ReadError, StoreReader};
 
 /// Attempts of an upstream that are read, the newest. Older ones would have almost no weight.
 pub const REMEMBERED_MAX: usize = 4_000;
-/// A fact of `photofinish verify` counts for this long: a host may have been mended since.
+/// How long a fact of `photofinish verify` counts: a host may have been mended since.
 const FACTS_FOR: Duration = Duration::from_secs(30 * 86_400);
 
 impl Quality {

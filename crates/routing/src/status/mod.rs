@@ -26,9 +26,9 @@ use photofinish_config::config::{RaceSettings, UpstreamConfig};
 use photofinish_config::keyring::{HashedKey, KeyOrder};
 use ranking::{Obstacles, RankedUpstream, rank};
 
-/// Upstreams in one answer.
+/// Upstreams in one answer of `/api/routing`.
 const UPSTREAMS_MAX: usize = 1_000;
-/// Models in one answer, aliases included.
+/// Models there, aliases included.
 const MODELS_MAX: usize = 1_000;
 
 /// The whole status, or that of one `model`: a name, an alias, or upstreams separated by commas.

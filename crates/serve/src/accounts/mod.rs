@@ -5,6 +5,7 @@
 
 pub(crate) mod budgets;
 mod keeper;
+pub mod members;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use AccountRefusal::{Away, Conflict, Unknown, Wrong};
 use http::Method;
 pub use keeper::AccountKeeper;
+pub use members::AccountAction;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::ExposeSecret as _;
 use serde_json::{Map, Value, json};
@@ -26,26 +28,13 @@ use photofinish_history::store::{
 };
 use photofinish_routing::health::{MadeCallers, MadeKey};
 
-/// Entries of one kind that may be there; of keys also revoked ones.
+/// Keys, users or teams that may be there, revoked keys too.
 const ACCOUNTS_MAX: u64 = 200_000;
-/// Entries of a list.
+/// Keys, users or teams in a list.
 const LISTED_MAX: usize = 10_000;
 /// How long a key counts beside the one that replaces it, unless the request says.
 const GRACE: &str = "24h";
 const MICROS: i64 = 1_000_000;
-
-/// What is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccountAction {
-    List,
-    Show,
-    Make,
-    Set,
-    /// Of a key: it is revoked.
-    Remove,
-    /// Of a key alone.
-    Rotate,
-}
 
 /// A request about teams, users or keys.
 #[derive(Clone, Debug)]
@@ -234,12 +223,7 @@ impl AccountDesk<'_> {
     }
 
     fn make(&self, members: &Map<String, Value>) -> Done {
-        let given: &[&str] = match self.kind {
-            AccountKind::Team => &["name"],
-            AccountKind::User => &["name", "admin", "team"],
-            AccountKind::Key => &["user", "name", "expires"],
-        };
-        self.check(members, given)?;
+        self.check(members, AccountAction::Make)?;
         if self.reader.account_count(self.kind)? >= ACCOUNTS_MAX {
             let kind = self.kind.as_str();
             return Err(Conflict(format!("there are {ACCOUNTS_MAX} {kind}s, the most that are kept")));
@@ -272,13 +256,8 @@ impl AccountDesk<'_> {
     }
 
     fn set(&self, id: &str, members: &Map<String, Value>) -> Done {
-        let given: &[&str] = match self.kind {
-            AccountKind::Team => &["version"],
-            AccountKind::User => &["admin", "team", "version"],
-            AccountKind::Key => &["name", "expires", "version"],
-        };
         let before = self.entry_as_known(id, members)?;
-        self.check(members, given)?;
+        self.check(members, AccountAction::Set)?;
         if !members.contains_key("version") {
             return Err(Wrong("\"version\" is missing: of what you looked at, so that nobody's change is lost".into()));
         }
@@ -293,7 +272,7 @@ impl AccountDesk<'_> {
     }
 
     fn remove(&self, id: &str, members: &Map<String, Value>) -> Done {
-        self.only(members, &["version"])?;
+        self.only(members, &members::names_of(self.kind, AccountAction::Remove))?;
         let before = self.entry_as_known(id, members)?;
         let mut changes = Vec::new();
         match self.kind {
@@ -328,7 +307,7 @@ impl AccountDesk<'_> {
 
     /// Makes a key that replaces this one, which counts on for the grace.
     fn rotate(&self, id: &str, members: &Map<String, Value>) -> Done {
-        self.only(members, &["grace", "expires", "version"])?;
+        self.only(members, &members::names_of(self.kind, AccountAction::Rotate))?;
         let before = self.entry_as_known(id, members)?;
         self.not_revoked(&before)?;
         if is_expired(&before.settings, self.now_us) {
@@ -411,9 +390,10 @@ impl AccountDesk<'_> {
         shown.into()
     }
 
-    /// That each member is known and right. `given`: besides limits.
-    fn check(&self, members: &Map<String, Value>, given: &[&'static str]) -> Result<(), AccountRefusal> {
-        limits_of(members, given, &format!("the {}", self.kind.as_str())).map_err(Wrong)?;
+    /// That each member is known and right.
+    fn check(&self, members: &Map<String, Value>, action: AccountAction) -> Result<(), AccountRefusal> {
+        limits_of(members, &members::names_of(self.kind, action), &format!("the {}", self.kind.as_str()))
+            .map_err(Wrong)?;
         if members.get("admin").is_some_and(|admin| !admin.is_boolean()) {
             return Err(Wrong("\"admin\": expected true or false".to_owned()));
         }
@@ -514,21 +494,9 @@ pub fn take_over(made: &mut MadeCallers, changes: &[AccountChange]) {
 
 /// One whose limits cannot be read is left out: it would have none.
 fn put(made: &mut MadeCallers, entry: &AccountEntry) {
-    const STORED: [&str; 11] = [
-        "name",
-        "admin",
-        "team",
-        "user",
-        "expires_at",
-        "created_at",
-        "revoked_at",
-        "replaces",
-        "replaced_by",
-        "first",
-        "version",
-    ];
     let AccountEntry { kind, id, settings, sha256, .. } = entry;
-    let limits = match limits_of(settings, &STORED, &entry.subject()) {
+    let stored = members::MEMBERS.map(|member| member.field.name);
+    let limits = match limits_of(settings, &stored, &entry.subject()) {
         Ok(limits) => Arc::<Limits>::new(limits),
         Err(problem) => {
             tracing::error!(problem, "its limits cannot be read, so it does not count");

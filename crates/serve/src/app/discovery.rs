@@ -21,9 +21,9 @@ use photofinish_transport::upstream::Endpoint;
 
 /// Providers asked at the same time.
 const ASKED_MAX: usize = 8;
-/// For a whole list, from the first byte sent.
+/// How long a provider's whole list of models may take, from the first byte sent.
 const LIST_FOR: Duration = Duration::from_secs(5);
-/// Until a list is asked for again. A model is used on the day that it comes out.
+/// How long a list is used before it is asked for again. A model is used on the day that it comes out.
 const KEPT_FOR: Duration = Duration::from_secs(3_600);
 /// The same after a failure.
 const AGAIN_AFTER: Duration = Duration::from_secs(600);

@@ -53,7 +53,7 @@ const CANCEL_FOR: Duration = Duration::from_secs(3);
 /// How long the recorder may take to write queued rows.
 const FLUSH_FOR: Duration = Duration::from_secs(30);
 
-/// How long the collector of traces may take for the last ones.
+/// How long the collector of traces may take for the last spans.
 const TRACES_FOR: Duration = Duration::from_secs(2);
 
 /// After a second signal: how long cancelled tasks may take to end, and then how long the recorder may take to write.

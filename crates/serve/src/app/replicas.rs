@@ -32,7 +32,7 @@ const EXCHANGE_EVERY: Duration = Duration::from_millis(500);
 const AWAY_AFTER: Duration = Duration::from_secs(3);
 /// How long it is known which hints of a gateway were taken over, after it was heard last: longer than most cool-downs.
 const HINTED_FOR: Duration = Duration::from_secs(600);
-/// Gateways of which it is known: twice as many as are heard at once.
+/// Gateways whose hints are known: twice as many as are heard at once.
 const HINTED_MAX: usize = 200;
 /// A clock that differs from the database's by more than this is named in the log, in microseconds.
 const CLOCK_US: i64 = 2_000_000;

@@ -195,7 +195,7 @@ fn step(roller: &mut Roller, now_us: i64, keep_from: Option<i64>, steady_for: Du
     }
 }
 
-/// The wall clock is trusted once it has agreed with the monotonic clock for this long.
+/// How long the wall clock must have agreed with the monotonic clock before rows are removed.
 const STEADY_FOR: Duration = Duration::from_secs(86_400);
 /// The wall clock has jumped if it gains or loses more than this against the monotonic clock between two checks;
 /// microseconds. Ordinary corrections are smaller. Sleep of the machine counts as a jump, but then the history has rows

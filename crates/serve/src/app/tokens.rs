@@ -20,14 +20,15 @@ use photofinish_base::files::{self, FileLimits};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Config, CredentialSource, Keys, Token};
 
-/// A command that has not printed a token within this time is killed.
+/// How long a command may take to print a token before it is killed.
 const COMMAND_FOR: Duration = Duration::from_secs(10);
-/// Maximum length of a token and of a command's error output, in bytes.
+/// Bytes of a token and of a command's error output.
 const OUTPUT_MAX: u64 = 64 << 10;
 /// Maximum length of an error output in the log, in characters.
 const COMPLAINT_MAX: usize = 200;
 /// Pause after a failure. It doubles with each further failure.
 const AGAIN: Duration = Duration::from_secs(1);
+/// The longest pause after a command that failed.
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 /// Minimum pause between two reads of a token that upstreams refuse.
 const EARLY: Duration = Duration::from_secs(5);

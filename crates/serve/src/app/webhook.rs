@@ -18,7 +18,7 @@ use photofinish_history::report::question::time;
 use photofinish_limits::{BudgetWarning, Calendar, NearEnd};
 use photofinish_transport::upstream::{Endpoint, GetLimits, UpstreamClient};
 
-/// Calls that wait; further ones are not made.
+/// Calls of webhooks that wait; further ones are not made.
 const WAITING_MAX: usize = 64;
 /// What one call may take. Nobody reads the answer.
 const LIMITS: GetLimits = GetLimits { time: Duration::from_secs(5), bytes: 64 << 10 };

@@ -42,11 +42,11 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_gateway::proxy::{self, Client, Rejection};
 use photofinish_routing::health::LiveConfig;
 
-/// The maximum time for a client to send the head of its request.
+/// How long a client may take to send the head of its request.
 const HEAD_FOR: Duration = Duration::from_secs(30);
 /// Concurrent requests on one HTTP/2 connection, once one of them had a valid token.
 const STREAMS_MAX: u32 = 1_024;
-/// Maximum bytes of a head over HTTP/1.1, and of an answer that its client does not read.
+/// Bytes of a head over HTTP/1.1, and of an answer that its client does not read.
 const BUFFER_MAX: usize = 64 * 1024;
 /// How long a client has to read the final event after a shutdown cancels its stream.
 const LAST_WORDS: Duration = Duration::from_secs(1);

@@ -38,16 +38,17 @@ const SMALL_ANSWER: usize = 1 << 10;
 /// Requests at once over an HTTP/2 connection of which none had a valid token. A server should allow as many (RFC 9113,
 /// section 6.5.2).
 pub(super) const UNKNOWN_STREAMS_MAX: usize = 100;
-/// Refused requests after which such a connection is closed: a client that reads the refusals sends no more.
+/// Refused requests after which an HTTP/2 connection without a valid token is closed: a client that reads the refusals
+/// sends no more.
 const REFUSED_MAX: usize = 100;
 
-/// After this time, an HTTP/2 connection without a request is asked to close. A connection of HTTP/1.1 waits `HEAD_FOR`
-/// for its next head.
+/// How long an HTTP/2 connection may be without a request before it is asked to close. A connection of HTTP/1.1 waits
+/// `HEAD_FOR` for its next head.
 pub(super) const IDLE_FOR: Duration = Duration::from_secs(60);
-/// A client that reads nothing for this long while data waits for it counts as gone.
+/// How long a client may read nothing while data waits for it; then it counts as gone.
 pub(super) const TAKE_FOR: Duration = Duration::from_secs(300);
-/// A client that takes no byte of a whole answer for this long, over an HTTP/2 connection that it reads, does not want
-/// it. To ask cost it a few bytes.
+/// The same of a whole answer over an HTTP/2 connection that the client reads: it does not want it. To ask cost it a few
+/// bytes.
 pub(super) const TAKE_WHOLE_FOR: Duration = Duration::from_secs(10);
 
 /// The state of one connection, shared by its requests.

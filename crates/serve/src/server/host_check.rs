@@ -22,7 +22,7 @@ const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 /// Characters allowed in a host name (RFC 3986, reg-name) in addition to letters and digits.
 const NAME_MARKS: &[u8] = b"-._~%!$&'()*+,;=";
-/// Maximum bytes of a host name, as in DNS.
+/// Bytes of a name in `Host`, as in DNS.
 const NAME_MAX: usize = 255;
 
 /// Who sent a request, as far as its headers say.

@@ -40,7 +40,7 @@ use photofinish_gateway::proxy::Gateway;
 pub use routes::paths;
 pub use served_paths::ReloadCall;
 
-/// Maximum client connections. When they run short, idle ones are closed.
+/// Client connections. When they run short, idle ones are closed.
 pub const CONNECTIONS_MAX: usize = 16_384;
 /// The part of them that is reserved for health checks and admins: see `connection_slots`.
 const RESERVE_MAX: usize = 256;

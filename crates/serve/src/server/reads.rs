@@ -24,9 +24,9 @@ use photofinish_history::report::members::write_json;
 use photofinish_history::report::question::{BadParameter, from_pairs, time};
 use photofinish_history::store::{OpenError, ReadError, StoreReader};
 
-/// Maximum number of concurrent reads.
+/// Questions to `/api` that are read at once.
 const READS_MAX: usize = 4;
-/// The maximum wait for a free read.
+/// How long a further one waits.
 const WAIT_FOR: Duration = Duration::from_secs(5);
 
 /// Answers questions to one database. Cheap to clone; all clones share one state.

@@ -22,7 +22,8 @@ use super::connection_place::{ConnectionPlace, TAKE_FOR};
 use photofinish_base::clock::Instant;
 use photofinish_base::shutdown::Shutdown;
 
-/// The same while only a whole answer waits. With [`UNSENT_MAX`] it demands what a request's body is held to: 2 KiB/s.
+/// How long a client may take no byte while only a whole answer waits. With [`UNSENT_MAX`] it demands what a request's
+/// body is held to: 2 KiB/s.
 pub(super) const TAKE_WHOLE_FOR: Duration = Duration::from_secs(30);
 /// Bytes that the system may keep unsent. Without this bound it keeps megabytes for a client that reads nothing, and
 /// reports room only after a third of them has left: a client that reads slowly would look like one that does not.

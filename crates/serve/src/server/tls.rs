@@ -20,7 +20,7 @@ use super::socket::{ClientPresence, Socket, quiet};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_gateway::proxy::Rejection;
 
-/// The maximum time for a handshake.
+/// How long a TLS handshake may take.
 pub(super) const HANDSHAKE_FOR: Duration = Duration::from_secs(10);
 /// The first byte of a TLS connection: the type of a handshake record.
 const HANDSHAKE_RECORD: u8 = 22;

@@ -35,11 +35,11 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use super::connection_slots::ConnectionSlot;
 use super::frame_socket::{FrameSocket, SocketEnd, SocketHeard};
 
-/// How often the gateway pings. A client that says nothing for three of them has left.
+/// How often the gateway pings a WebSocket. A client that says nothing for three of them has left.
 const PING_FOR: Duration = Duration::from_secs(30);
-/// How long a socket may be without a response.
+/// How long a WebSocket may be without a response.
 const SOCKET_IDLE_FOR: Duration = Duration::from_secs(600);
-/// How long a socket lives at most: the vendor's own limit, after which its clients open another one.
+/// How long a WebSocket lives: the vendor's own limit, after which its clients open another one.
 const SOCKET_FOR: Duration = Duration::from_secs(3_600);
 /// Bytes of the key of a handshake.
 const KEY_LENGTH: usize = 16;

@@ -23,7 +23,7 @@ use photofinish_config::config::Config;
 use photofinish_gateway::proxy::{Gateway, RaceTrace, SpanSink};
 use photofinish_history::recorder::EndedRace;
 
-/// Bytes of the spans that wait, as [`spans::size`] counts them; a race that comes when there is no room is dropped.
+/// Bytes of the spans that wait; a race that comes when there is no room is dropped.
 const WAITING_MAX: usize = 16 << 20;
 /// Spans in one request to the collector, as the SDK has it.
 const BATCH_MAX: usize = 512;

@@ -67,7 +67,7 @@ pub struct RefusedRequest<'a> {
     pub conversation: u64,
 }
 
-/// Values of members that are remembered: a longer one is refused by its name.
+/// Bytes of a refused value that is remembered: a longer one is refused by its name.
 const VALUE_MAX: usize = 64;
 /// Places of a request that a message is compared with.
 const PLACES_MAX: usize = 256;

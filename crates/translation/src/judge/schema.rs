@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::{Map, Value};
 
-/// Bytes of a schema.
+/// Bytes of a schema that answers are checked by.
 const SCHEMA_BYTES_MAX: usize = 64 << 10;
-/// Nesting of what is checked.
+/// Nesting of an answer that is checked.
 pub(super) const VALUE_DEPTH_MAX: u8 = 32;
 /// Schemas inside each other, with references followed: the stack that a check may take.
 const HEIGHT_MAX: u32 = 256;

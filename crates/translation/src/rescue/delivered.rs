@@ -10,8 +10,8 @@ use photofinish_wire::client_error::ErrorShape;
 use photofinish_wire::conversation::{AnswerPiece, ReadPieces, WritePieces};
 use photofinish_wire::dialect::Surface;
 
-/// Maximum bytes of stored text, and of stored reasoning: more than the longest answers (128,000 tokens) have. A longer
-/// answer is not continued.
+/// Bytes of text, and of reasoning, that are kept for a rescue: more than the longest answers (128,000 tokens) have. A
+/// longer answer is not continued.
 const DELIVERED_MAX: usize = 1 << 20;
 
 /// Bytes of events that are kept unread: few answers break, so most are never read here.

@@ -11,7 +11,7 @@ use memchr::memmem::Finder;
 use photofinish_wire::conversation::{AnswerPiece, ReadPieces};
 use photofinish_wire::dialect::{Dialect, Surface};
 
-/// Bytes of calls that are held. Longer ones are given out as they come, and not rescued.
+/// Bytes of calls that are held until they are whole. Longer ones are given out as they come, and not rescued.
 const HELD_MAX: usize = 1 << 20;
 
 /// What events of a dialect have that begin a call, by dialect. Made once: to make a searcher costs more than to search.

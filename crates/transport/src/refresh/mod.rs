@@ -24,7 +24,7 @@ pub use replace::UpdateError;
 pub use signature::CatalogueSigner;
 use signature::{ENDING, SIGNATURE_MAX, verify};
 
-/// How long one look at an address may take, redirects included.
+/// How long one look for a newer catalogue may take, redirects included.
 const FETCH_FOR: Duration = Duration::from_secs(30);
 /// Share of the rows that may vanish without consent.
 const VANISHED_SHARE: f64 = 0.2;

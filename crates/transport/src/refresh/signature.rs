@@ -7,7 +7,7 @@ use photofinish_config::config::Config;
 
 /// What the name of a signature's file adds to that of the catalogue.
 pub(super) const ENDING: &str = ".minisig";
-/// Bytes of a signature's file; it has about 300.
+/// Bytes of the file with the catalogue's signature; it has about 300.
 pub(super) const SIGNATURE_MAX: u16 = 4 << 10;
 /// The word for catalogues that nobody has to sign.
 const NOBODY: &str = "none";

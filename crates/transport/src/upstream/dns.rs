@@ -18,9 +18,9 @@ use tokio::sync::{Notify, Semaphore};
 use photofinish_base::clock::Instant;
 use photofinish_base::shutdown::Shutdown;
 
-/// An answer up to this age is used without a new look-up.
+/// The age up to which an answer of DNS is used without a new look-up.
 const FRESH_FOR: Duration = Duration::from_secs(30);
-/// An older answer is used while a new look-up runs, up to this age.
+/// The age up to which it is used while a new look-up runs.
 const STALE_FOR: Duration = Duration::from_secs(600);
 /// Look-ups of all names at once. A runtime has 512 blocking threads.
 const LOOKUPS_MAX: usize = 64;

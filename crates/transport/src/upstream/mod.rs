@@ -46,7 +46,7 @@ use upload::{Held, RequestBody};
 
 /// Interval of the check for idle connections that have expired, and for warm ones that are missing.
 const SWEEP: Duration = Duration::from_secs(10);
-/// Resends of one request that no peer has processed.
+/// Times that one request is sent again that no peer has processed.
 const RESENDS_MAX: usize = 3;
 
 /// Sends requests. Cheap to clone.

@@ -17,9 +17,10 @@ use super::http2::{ConnectionQueue, DIAL_PATIENCE, HTTP2_MAX, Http2, STREAMS_MAX
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 
-/// Maximum idle HTTP/1.1 connections; a further one is closed.
+/// Idle HTTP/1.1 connections per address; a further one is closed.
 const IDLE_MAX: usize = 256;
-/// Shorter than the keep-alive of common servers, so that a reused connection is rarely dead.
+/// How long an idle HTTP/1.1 connection is kept: shorter than the keep-alive of common servers, so that a reused
+/// connection is rarely dead.
 const IDLE_FOR: Duration = Duration::from_secs(50);
 /// Idle HTTP/1.1 connections, with those being made, from which on a closed one is not replaced.
 const REPLACED_MAX: usize = 8;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::stream::service_tier::ServiceTier;
 
-/// Maximum plausible price of one request, in USD. Other values, and negative ones, are ignored.
+/// The largest plausible price of one request, in USD. Other values, and negative ones, are ignored.
 pub const COST_MAX: f64 = 1e6;
 
 /// Token counts and times as the provider reports them.

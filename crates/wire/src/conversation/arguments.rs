@@ -5,9 +5,9 @@
 
 use crate::json::is_scalar;
 
-/// Maximum nesting, that of `serde_json`. Deeper arguments are not JSON for readers of a whole answer.
+/// Nesting of a call's arguments, that of `serde_json`. Deeper arguments are not JSON for readers of a whole answer.
 const DEPTH_MAX: u32 = 127;
-/// Maximum bytes of a number.
+/// Bytes of a number there.
 const SCALAR_MAX: usize = 1_024;
 
 /// The state of scanning the arguments of one call.

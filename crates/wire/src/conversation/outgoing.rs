@@ -221,6 +221,7 @@ pub fn effort_of(reasoning: &Reasoning) -> Option<Effort> {
 
 /// The end user for OpenAI, unless the name is too long for it.
 pub fn openai_user<'a>(conversation: &'a Conversation, losses: &mut Losses) -> Option<&'a str> {
+    /// Characters of an end user's name at OpenAI.
     const CHARACTERS_MAX: usize = 64;
     let user = conversation.user.as_deref()?;
     let fits = user.chars().count() <= CHARACTERS_MAX;

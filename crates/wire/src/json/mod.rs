@@ -12,9 +12,9 @@ pub mod values;
 
 use std::borrow::Cow;
 
-/// Default maximum nesting.
+/// Nesting of JSON, unless another bound says otherwise.
 const DEPTH_MAX: u32 = 64;
-/// Maximum nesting of `serde_json`.
+/// Nesting of a request, and in items of the Responses API: that of `serde_json`.
 pub const SERDE_DEPTH_MAX: u32 = 128;
 
 /// The text is not JSON, or is nested too deeply.

@@ -13,7 +13,7 @@ use super::{InvalidJson, Json, unescape};
 /// The members of an object in order, with duplicates, and the text of each value.
 pub type MemberTexts<'a> = Vec<(Cow<'a, str>, &'a str)>;
 
-/// Members of one object. Each takes more room than the text of a short one.
+/// Members of one JSON object. Each takes more room than the text of a short one.
 const MEMBERS_MAX: usize = 65_536;
 
 /// The members of an object. Walks the text, which costs a quarter of what serde_json takes to skip a long value.

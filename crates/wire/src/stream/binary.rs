@@ -11,7 +11,7 @@ use super::sse::{EventBuffer, EventTooLong, FrameError, SseEvent};
 /// Two lengths and their checksum, in bytes.
 const PRELUDE: usize = 12;
 const CHECKSUM: usize = 4;
-/// Bytes of a frame. AWS sends far smaller ones.
+/// Bytes of a frame of AWS's event stream. AWS sends far smaller ones.
 const FRAME_MAX: usize = 8 << 20;
 /// Type of a header that is text with a length before it.
 const TEXT: u8 = 7;

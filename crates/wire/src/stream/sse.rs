@@ -9,12 +9,12 @@ use std::borrow::Cow;
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr2;
 
-/// An event of more bytes may have only [`SIGNS_MAX`] signs: one long text, such as an image, takes the memory of its bytes when it
-/// is read, and millions of values many times that.
+/// Bytes of an event with many values. A larger one may have only [`SIGNS_MAX`] signs: one long text, such as an image,
+/// takes the memory of its bytes when it is read, and millions of values many times that.
 const VALUES_MAX: usize = 8 << 20;
-/// Bytes of such an event that are neither letters nor digits nor the signs of base64.
+/// Bytes of a larger event that are neither letters nor digits nor the signs of base64.
 const SIGNS_MAX: usize = 1 << 20;
-/// Events of more bytes are no part of a stream: who reads them has bounded them already.
+/// Bytes of an event of a stream. Who reads larger ones has bounded them already.
 const STREAMED_MAX: usize = 64 << 20;
 
 /// An event, or an unterminated line, exceeds a bound.

@@ -26,7 +26,7 @@ use photofinish_config::config::User;
 use photofinish_config::keyring::HashedKey;
 use photofinish_routing::health::{CallerId, FoundCaller, LiveConfig};
 
-/// Keys in one request; more are refused.
+/// Provider keys that one request may bring; more are refused.
 const BROUGHT_MAX: usize = 32;
 /// The part after [`PREFIX`] in the name of a header with a key.
 const KEY: &str = "key-";

@@ -26,7 +26,7 @@ const VERSION: &str = "0.12.11";
 const UNKNOWN_TIME: &str = "1970-01-01T00:00:00Z";
 /// As Ollama says of a model that stays loaded.
 const NEVER: &str = "2318-01-01T00:00:00Z";
-/// Maximum body of a request about a model, in bytes.
+/// Bytes of the body of `/api/show`.
 const QUESTION_MAX: usize = 64 << 10;
 
 /// `GET /api/tags`: all models of the caller.

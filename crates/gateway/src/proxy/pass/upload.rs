@@ -17,7 +17,7 @@ use crate::proxy::refusals::rejection::Rejection;
 use photofinish_base::clock::Instant;
 use photofinish_transport::upstream::{BodyError, Upload};
 
-/// Bytes of one body that is passed on: four times the largest file that a vendor takes at once.
+/// Bytes of one body that is passed on to a provider's path: four times the largest file that a vendor takes at once.
 pub const UPLOAD_MAX: usize = 2 << 30;
 
 /// How far an upload is. Shared by the body and by those who wait for its answer.

@@ -12,7 +12,8 @@ use photofinish_base::failure::FailureKind;
 use photofinish_base::printable::quoted;
 use photofinish_limits::{BudgetRefusal, Calendar, LevelName, LimitRefusal, OverBudget, RefusedBy, usd};
 
-/// How long a request waits: as long as clients hear nothing from an upstream either, before the first keep-alive.
+/// How long a request waits for what other answers hold of a budget: as long as clients hear nothing from an upstream
+/// either, before the first keep-alive.
 pub const HELD_FOR: Duration = Duration::from_secs(5);
 
 /// How soon to ask again for a stream, which may end at any time.

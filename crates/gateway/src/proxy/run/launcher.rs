@@ -46,8 +46,8 @@ use photofinish_wire::answer::error::too_long;
 use photofinish_wire::quirks::QuirkSet;
 use photofinish_wire::{AnswerForm, Dialect, Surface};
 
-/// An answer that should end this soon is read on, for twice as long at most: a handshake takes two or three round trips, and one to
-/// another continent takes some 100 ms.
+/// A loser that should end this soon is read on, for twice as long at most: a handshake takes two or three round trips,
+/// and one to another continent takes some 100 ms.
 const SHORT_REST_MAX: Duration = Duration::from_millis(100);
 
 pub struct Launcher {

@@ -19,7 +19,7 @@ use photofinish_config::config::{User, token_hash};
 
 /// The name of the cookie.
 pub const COOKIE_NAME: &str = "photofinish-session";
-/// How long a session lasts.
+/// How long a session of the dashboard lasts.
 pub const SESSION_FOR: Duration = Duration::from_secs(12 * 3_600);
 /// Sessions at the same time; the oldest ends for a further one.
 const SESSIONS_MAX: usize = 1_000;

@@ -19,7 +19,7 @@ const OWNERS: TableLimits = TableLimits { kept_for: Duration::from_secs(30 * 86_
 const MEMORY_SHARE: usize = 4;
 /// Owners of one id: callers, and upstreams that number what they make.
 const OWNERS_MAX: usize = 16;
-/// Bytes of an id that is looked up. Vendors use some 50.
+/// Bytes of the id of an answer that is looked up. Vendors use some 50.
 const ID_MAX: usize = 128;
 
 /// Shared by all requests; a reload keeps it.

@@ -17,7 +17,8 @@ use photofinish_base::clock::Instant;
 const PROMPT_MAX: u32 = 3;
 /// Wrong tokens from one address within a minute; further ones are refused.
 const WRONG_MAX: u32 = 10;
-/// How long an answer is held back. Shorter than the second that health checks wait, because one may have an old token.
+/// How long the answer to a further one is held back. Shorter than the second that health checks wait, because one may
+/// have an old token.
 const SLOWED_FOR: Duration = Duration::from_millis(500);
 /// Answers that are held back at the same time; further ones are sent at once.
 const SLOWED_MAX: i64 = 1_024;

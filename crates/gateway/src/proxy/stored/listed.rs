@@ -11,6 +11,7 @@ use photofinish_wire::json::{InvalidJson, Json, SERDE_DEPTH_MAX};
 
 /// Items in a page, unless the client asks for fewer.
 const PAGE: usize = 20;
+/// Stored items on a page.
 const PAGE_MAX: usize = 100;
 
 /// Walks the items of a JSON text without brackets, as the SDKs can read them. `base`: the common part of the ids of those without

@@ -11,9 +11,9 @@ use crate::store::{ReadError, RunFilter, StoreReader};
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_facts::estimate::interval::{InsufficientSample, insufficient_for_p99};
 
-/// Runs that are looked through, newest first.
+/// Runs that `report` looks through, newest first.
 const RUNS_MAX: usize = 200;
-/// Runs in the report: the newest of each target and workload.
+/// Runs that `report` shows: the newest of each target and workload.
 const LOADS_MAX: usize = 20;
 
 /// One run.

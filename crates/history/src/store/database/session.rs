@@ -31,7 +31,7 @@ pub(in crate::store) const READING: &str = "\
 /// How one begins that writes.
 pub(in crate::store) const WRITING: &str = "BEGIN; SET LOCAL statement_timeout = '5s'; SET LOCAL lock_timeout = '2s'";
 
-/// How long a connection may take to be made, and a statement of a writer.
+/// How long a connection to Postgres may take to be made, and a statement of a writer.
 const WAIT_FOR: Duration = Duration::from_secs(5);
 
 type Stop = Box<dyn Fn() -> bool + Send>;
@@ -234,7 +234,9 @@ struct IdleSession {
     since: Instant,
 }
 
+/// Connections to Postgres that are kept idle.
 const IDLE_MAX: usize = 3;
+/// How long they are kept.
 const IDLE_FOR: Duration = Duration::from_secs(30);
 
 impl Drop for PostgresSession {

@@ -36,7 +36,7 @@ const TABLE: &str = "_photofinish_migrations";
 /// PostgreSQL 15.
 const OLDEST_VERSION: i64 = 150_000;
 
-/// How long the migrations may take, and how long they wait for another process that runs them.
+/// How long migrations of Postgres may take, and how long they wait for another process that runs them.
 const MIGRATE_FOR: Duration = Duration::from_secs(120);
 
 /// Opens for writing. Makes the schema, or brings it up to date, unless the configuration says that this is done apart.

@@ -19,7 +19,7 @@ const AHEAD_DAYS: i64 = 7;
 const OLDEST_DAYS: i64 = if cfg!(test) { 10_000 } else { 400 };
 const NEWEST_DAYS: i64 = 8;
 
-/// How long detaching may wait for those who read.
+/// How long detaching a day in Postgres may wait for those who read.
 const DETACH_FOR: Duration = Duration::from_secs(60);
 
 /// One at a time makes partitions.

@@ -303,7 +303,8 @@ fn a_look_draws_each_upstream_with_the_same_chance_and_costs_a_fifth_of_the_budg
 #[test]
 fn the_drawn_one_starts_beside_the_leader_and_the_leader_alone() {
     let learning = taught(by_streams);
-    for policy in ["adaptive", "fallback", "weighted", "hedge"] {
+    let one_first = Policy::ALL.into_iter().filter(|policy| policy.order() != UpstreamOrder::AllAtOnce);
+    for policy in one_first.map(Policy::as_str) {
         for (look, pinned) in [(None, None), (Some(0), None), (Some(1), None), (Some(1), Some(0))] {
             let mut driver = driver(&learning, &format!("policy = \"{policy}\""), &[], false);
             let parts = &mut driver.state.parts;
@@ -365,7 +366,7 @@ fn lately(learning: &Learning) -> SpentLately {
 #[test]
 fn an_upstream_that_answers_worse_starts_after_the_others() {
     let learning = taught(TEACHERS[0].1);
-    for policy in ["adaptive", "race", "fallback", "weighted", "hedge"] {
+    for policy in Policy::ALL.map(Policy::as_str) {
         let race = format!("policy = \"{policy}\"");
         let planned = |worse: &[usize]| {
             let mut driver = driver(&learning, &race, &[], false);

@@ -15,14 +15,15 @@ use crate::accounts::{AccountAction, AccountAnswer, AccountRefusal, AccountReque
 use crate::server::reads::{json as json_answer, pairs, refused, unread, with_source};
 use crate::server::served_paths::ServedPaths;
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::{Limits, ModelPattern};
+use photofinish_config::config::{Limits, ModelPattern, User};
 use photofinish_gateway::proxy::{self, Client, Rejection};
+use photofinish_history::report::members::members;
 use photofinish_history::report::question::time;
 use photofinish_history::report::usage::{self, UsageQuestion};
 use photofinish_history::store::{AccountKind, AuditLine, Author, ReadError, StoreReader};
 use photofinish_limits::{Calendar, LevelName, LevelUse, LimitClock, RateLeft};
 
-/// Bytes of a request.
+/// Bytes of a request that makes or changes a key, user or team.
 const BODY_MAX: usize = 64 << 10;
 /// Lines of the audit in one answer.
 const AUDIT_MAX: u16 = 1_000;
@@ -138,16 +139,24 @@ pub async fn me(State(site): State<ServedPaths>, client: Client) -> Response<Bod
                 let of = book.usage_of(level.name(), level.limits(), now);
                 standing(level.name(), level.limits(), &of)
             });
-            let told = json!({
-                "user": user.map(|user| &user.name),
-                "admin": user.is_none_or(|user| user.admin),
-                "team": user.and_then(|user| user.team.as_ref()),
-                "key": user.and_then(|user| user.key.as_ref()).map(|key| &key.id),
-                "limits": levels.collect::<Vec<Value>>(),
-            });
-            json_answer(told.to_string())
+            json_answer(Value::from(caller(user, levels.collect::<Vec<Value>>())).to_string())
         }
         Err(rejection) => rejection.into_response(),
+    }
+}
+
+members! {
+    /// A caller, and its limits.
+    pub CALLER: caller(user: Option<&User>, levels: Vec<Value>) {
+        /// null without users
+        user: Text or_null = user.map(|user| &user.name);
+        /// it may ask for everything
+        admin: Boolean = user.is_none_or(|user| user.admin);
+        team: Text or_null = user.and_then(|user| user.team.as_ref());
+        /// the id of its key
+        key: Text or_null = user.and_then(|user| user.key.as_ref()).map(|key| &key.id);
+        /// each level that limits it: what it allows, what is left, and when it comes back
+        limits: OpenList = levels;
     }
 }
 
@@ -210,10 +219,28 @@ impl AuditQuestion {
     }
 }
 
+members! {
+    /// A line of the audit.
+    pub AUDIT_LINE: audit_members(line: &AuditLine) {
+        id: Integer = line.id;
+        /// in the format of RFC 3339
+        at: Text = time(line.at);
+        /// the user, and the key that was sent
+        who: Text = line.by.who;
+        /// the address of the client, or the command
+        origin: Text = line.by.origin;
+        /// `key:ID`, `user:NAME` or `team:NAME`
+        subject: Text = line.subject;
+        /// its settings before, without its hash; null if it was made
+        before: Open or_null = line.before;
+        /// its settings after; null if it was removed
+        after: Open or_null = line.after;
+    }
+}
+
 /// One line, for programs.
 pub fn audit_line(line: &AuditLine) -> Value {
-    let AuditLine { id, at, by, subject, before, after } = line;
-    json!({ "id": id, "at": time(*at), "who": by.who, "origin": by.origin, "subject": subject, "before": before, "after": after })
+    audit_members(line).into()
 }
 
 pub async fn audit(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {

@@ -19,7 +19,7 @@ use photofinish_config::offerings::InputKind;
 use photofinish_gateway::proxy::{self, Client};
 use photofinish_history::report::members::members;
 
-/// Models of the answer; with a catalogue there may be thousands.
+/// Models in an answer of `/api/config`; with a catalogue there may be thousands.
 const MODELS_MAX: usize = 1_000;
 
 pub async fn config(State(site): State<ServedPaths>, client: Client) -> Response<Body> {

@@ -5,6 +5,9 @@
 //! operation without `default` gets the default answer of `server::routes::edge`. Parameters follow from the command line's
 //! arguments, schemas from field lists. A test writes those of types, `routing.json`: code that makes them would be a hundred kilobytes.
 
+mod accounts;
+mod schemas;
+
 use std::any::TypeId;
 use std::sync::LazyLock;
 
@@ -16,19 +19,15 @@ use clap::{Arg, Args, Command};
 use http::Response;
 use serde_json::{Map, Value, json};
 
+use self::schemas::{of_schema, schemas};
 use super::accounts::AuditQuestion;
-use super::config;
 use super::questions::{ReloadQuestion, RoutingQuestion};
 use crate::dashboard::unpacked;
 use crate::server::reads::json as json_answer;
 use crate::server::served_paths::ServedPaths;
-use photofinish_facts::record::table::Table as _;
-use photofinish_facts::record::{AttemptRecord, IncidentRecord, LeftOutReason, RaceRecord, RunRecord};
 use photofinish_gateway::proxy::{self, Client};
-use photofinish_history::report::figures::{FIGURES, KEYS};
-use photofinish_history::report::incidents::{self, IncidentsQuestion};
-use photofinish_history::report::members::{MemberField, MemberKind, of_columns};
-use photofinish_history::report::{compare, costs, distribution, races, runs, series, stats, usage};
+use photofinish_history::report::incidents::IncidentsQuestion;
+use photofinish_history::report::{costs, distribution, races, runs, series, stats, usage};
 use photofinish_lab::replay::ReplayQuestion;
 
 /// The refusals that every path can send before it reads the request.
@@ -72,9 +71,14 @@ pub fn openapi() -> Value {
         document["paths"][path]["get"]["parameters"] = parameters.into();
     }
     document["paths"]["/api/reload"]["post"]["parameters"] = parameters::<ReloadQuestion>().into();
-    for (name, schema) in schemas() {
+    let routing: Map<String, Value> = serde_json::from_slice(&unpacked(ROUTING)).unwrap_or_default();
+    document["paths"].as_object_mut().into_iter().for_each(|paths| paths.extend(accounts::paths()));
+    for (name, schema) in schemas().into_iter().chain(accounts::schemas()).chain(routing) {
         document["components"]["schemas"][name] = schema;
     }
+    // An upstream may send another one.
+    let code = &mut document["components"]["schemas"]["Error"]["properties"]["error"]["properties"]["code"];
+    code["anyOf"] = json!([of_schema("ErrorCode"), { "type": "string" }]);
     let fragments = document.as_object_mut().and_then(|document| document.remove("fragments")).unwrap_or_default();
     let paths = document["paths"].as_object_mut().into_iter().flat_map(Map::values_mut);
     for operation in paths.filter_map(Value::as_object_mut).flat_map(Map::values_mut) {
@@ -115,150 +119,10 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-/// One of `left_out`, which is text in the database.
-fn left_out_upstream() -> Value {
-    let reasons: Vec<&str> = LeftOutReason::ALL.iter().map(|reason| reason.as_str()).collect();
-    json!({
-        "type": "object",
-        "properties": {
-            "upstream": { "type": "string", "description": "`provider` / `model_sent`" },
-            "reason": { "type": "string", "enum": reasons },
-        },
-        "required": ["upstream", "reason"],
-        "additionalProperties": false,
-    })
-}
-
-/// A run: `spec` and `result` are text in the database, and objects here.
-fn run() -> Value {
-    let mut run = object("A run of a benchmark.", &[&of_columns(RunRecord::COLUMNS), &runs::OF_RUN]);
-    for (name, kind) in [("spec", json!("object")), ("result", json!(["object", "null"]))] {
-        run["properties"][name]["type"] = kind;
-        // Each command writes its own.
-        run["properties"][name]["additionalProperties"] = json!(true);
-    }
-    if let Some(required) = run["required"].as_array_mut() {
-        required.retain(|name| name != "result");
-    }
-    run
-}
-
-/// The schemas that follow from declarations, by name.
-fn schemas() -> Map<String, Value> {
-    let mut event = object("Something that happened in a race.", &[&races::EVENT]);
-    let events: Vec<&str> = [races::BEGIN].into_iter().chain(races::ATTEMPT_EVENTS).chain(races::RACE_EVENTS).collect();
-    event["properties"]["event"]["enum"] = json!(events);
-    let mut race =
-        object("A client's request: the row and its figures.", &[&of_columns(RaceRecord::COLUMNS), &races::OF_RACE]);
-    let left_out = &mut race["properties"]["left_out"];
-    left_out["type"] = json!(["array", "null"]);
-    left_out["items"] = left_out_upstream();
-    let figures: Vec<MemberField> = FIGURES.iter().map(|figure| figure.field).collect();
-    let fields = [
-        ("Group", object("The figures of a group of attempts, and the keys of the group.", &[&KEYS, &figures])),
-        ("ModelComparison", object("A model's upstreams compared by looks.", &[compare::MODEL_COMPARISON])),
-        ("UpstreamComparison", object("How long an upstream alone would have taken.", &[compare::UPSTREAM_COMPARISON])),
-        ("Point", object("A figure of one step or class; its member has the name of `metric`.", &[&series::POINT])),
-        ("Race", race),
-        (
-            "Attempt",
-            object(
-                "An attempt at a provider: the row and its figures. Times are since its own dispatch unless the member says otherwise.",
-                &[&of_columns(AttemptRecord::COLUMNS), &races::OF_ATTEMPT],
-            ),
-        ),
-        ("Event", event),
-        (
-            "Incident",
-            object(
-                "A stretch of time in which an upstream failed or was slow.",
-                &[&of_columns(IncidentRecord::COLUMNS), &incidents::OF_INCIDENT],
-            ),
-        ),
-        ("Run", run()),
-        (
-            "Configuration",
-            object(
-                "The configuration in force: names, numbers and states, without keys, tokens, hashes and the paths of addresses.",
-                &[config::CONFIGURATION],
-            ),
-        ),
-        ("ConfiguredServer", object("The table `[server]`.", &[config::SERVER])),
-        ("ConfiguredProvider", object("A provider.", &[config::PROVIDER])),
-        ("ConfiguredModel", object("A model.", &[config::MODEL])),
-        ("ConfiguredUpstream", object("An upstream of a model.", &[config::UPSTREAM])),
-        ("ConfiguredPrice", object("A price.", &[config::PRICE])),
-        ("ConfiguredUser", object("A user.", &[config::USER])),
-        ("CurvePoint", object("A point of a curve.", &[distribution::CURVE_POINT])),
-        ("PointAlone", object("A point of the curve of the first tokens alone.", &[distribution::POINT_ALONE])),
-        ("Curve", object("The distribution of one upstream's time to first token.", &[distribution::CURVE])),
-        ("CostSum", object("A sum of costs, exact or between bounds.", &[costs::COST_SUM])),
-        (
-            "CostParts",
-            object(
-                "What attempts cost, by what they were for. A group has the member that `by` names.",
-                &[&costs::COST_KEYS, costs::COST_PARTS],
-            ),
-        ),
-    ];
-    let fields = fields.map(|(name, schema)| (name.to_owned(), schema)).into_iter();
-    let routing: Map<String, Value> = serde_json::from_slice(&unpacked(ROUTING)).unwrap_or_default();
-    fields.chain(usage_schemas()).chain(routing).collect()
-}
-
-fn usage_schemas() -> impl Iterator<Item = (String, Value)> {
-    let group = [&usage::USAGE_KEYS, usage::USED];
-    let schemas = [
-        ("UsedAmounts", object("What attempts used.", &[usage::USED])),
-        ("UsageGroup", object("What the attempts of a group used, and the members that `by` names.", &group)),
-    ];
-    schemas.map(|(name, schema)| (name.to_owned(), schema)).into_iter()
-}
-
 /// The arguments of a question as query parameters.
 fn parameters<Q: Args>() -> Vec<Value> {
     let command = Q::augment_args(Command::new("query").disable_help_flag(true));
     command.get_arguments().filter_map(parameter).collect()
-}
-
-/// An object with these members and no others.
-fn object(about: &str, fields: &[&[MemberField]]) -> Value {
-    let fields = || fields.iter().copied().flatten();
-    let properties: Map<String, Value> = fields().map(|field| (field.name.to_owned(), member(field))).collect();
-    let required: Vec<&str> = fields().filter(|field| !field.optional).map(|field| field.name).collect();
-    json!({
-        "type": "object",
-        "description": about,
-        "properties": properties,
-        "required": required,
-        "additionalProperties": false,
-    })
-}
-
-fn member(field: &MemberField) -> Value {
-    let of_schema = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
-    let mut schema = match field.kind {
-        MemberKind::Integer => json!({ "type": "integer" }),
-        MemberKind::Number => json!({ "type": "number" }),
-        MemberKind::Text => json!({ "type": "string" }),
-        MemberKind::Boolean => json!({ "type": "boolean" }),
-        MemberKind::Counts => json!({ "type": "object", "additionalProperties": { "type": "integer" } }),
-        MemberKind::Object(name) if field.nullable => json!({ "oneOf": [of_schema(name), { "type": "null" }] }),
-        MemberKind::Object(name) => of_schema(name),
-        MemberKind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
-        MemberKind::TextOrTexts => json!({ "type": ["string", "array"], "items": { "type": "string" } }),
-        MemberKind::List(name, usize::MAX) => json!({ "type": "array", "items": of_schema(name) }),
-        MemberKind::List(name, most) => json!({ "type": "array", "items": of_schema(name), "maxItems": most }),
-    };
-    if let Some(kind) = schema.get("type").filter(|_| field.nullable).cloned() {
-        schema["type"] = json!([kind, "null"]);
-    }
-    for (name, text) in [("description", field.about), ("x-unit", field.unit)] {
-        if !text.is_empty() {
-            schema[name] = json!(text);
-        }
-    }
-    schema
 }
 
 fn parameter(argument: &Arg) -> Option<Value> {

@@ -7,7 +7,7 @@ use jsonschema::paths::Location;
 use jsonschema::{Keyword, ValidationError, ValidationOptions};
 use serde_json::{Map, Value};
 
-/// Bytes of a compiled pattern.
+/// Bytes of a compiled pattern of a schema.
 pub(super) const PATTERN_MAX: usize = 64 << 10;
 /// How often a match may go back.
 const BACKTRACKS_MAX: usize = 1_000;

@@ -12,9 +12,9 @@ const COMPLAINTS: [&str; 10] =
 /// What quotes the request.
 const QUOTES: [&str; 3] = ["input", "ctx", "body"];
 
-/// Places that are read of one body.
+/// Places that are read of one refusal.
 const PLACES_MAX: usize = 8;
-/// Levels of objects and lists.
+/// Levels of objects and lists of a refusal that are read.
 const DEPTH_MAX: usize = 8;
 
 /// What a body says.

@@ -58,5 +58,5 @@ export function Choice({ name, title, values, usual }) {
   const [choices, choose] = useChoices();
   return html`<label>${title}<select value=${choices.get(name) ?? usual}
     onChange=${(/** @type {any} */ event) => choose({ [name]: event.target.value === usual ? "" : event.target.value, before: "" })}>
-    ${values.map(([value, text]) => html`<option value=${value}>${text}</option>`)}</select></label>`;
+    ${!values.some(([value]) => value === (choices.get(name) ?? usual)) && html`<option>${choices.get(name) ?? usual}</option>`}${values.map(([value, text]) => html`<option value=${value}>${text}</option>`)}</select></label>`;
 }

@@ -31,16 +31,16 @@ function List() {
   const columns = [
     { name: "label", title: "Run", cell: (/** @type {any} */ run) => html`<a href=${link(`benchmarks/${run.run_id}`)}>${run.label ?? run.run_id.slice(0, 13)}</a>` },
     { name: "target", title: "Target", cell: (/** @type {any} */ run) => html`<span class="mono">${run.target}</span>` },
-    { name: "began", title: "Began (UTC)", cell: (/** @type {any} */ run) => moment(run.started_at) },
+    { name: "started_at", title: "Began (UTC)", cell: (/** @type {any} */ run) => moment(run.started_at) },
     { name: "trust", title: "Trust", cell: (/** @type {any} */ run) => html`<${Trust} run=${run} />` },
-    { name: "cost", title: "Cost", number: true, cell: (/** @type {any} */ run) => html`<${Cost} least=${run.cost_usd_min} most=${run.cost_usd_max} />` },
+    { name: "cost_usd_max", title: "Cost", number: true, cell: (/** @type {any} */ run) => html`<${Cost} least=${run.cost_usd_min} most=${run.cost_usd_max} />` },
   ];
   const none = html`No run yet. A benchmark is a command; it costs what its requests cost:<pre class="command">photofinish bench PROVIDER/MODEL --max-cost 1</pre>`;
   const to = (/** @type {string} */ place) => link("benchmarks", { before: place });
   return html`<h1>Benchmarks</h1>
     <p>Their races count in no figure of clients. Over time: <a href=${link("time", { source: "probe", since: "7d" })}>probes by upstream</a>; <a href=${link("leaderboard", { source: "probe", since: "7d" })}>the whole distribution of probes</a>.</p>
     <${Answer} asked=${asked} empty=${runs.length === 0} none=${before ? "There are no older runs." : none}>
-      <${Table} caption=${before ? "Older runs" : "The newest runs"} columns=${columns} rows=${runs} id=${(/** @type {any} */ run) => run.run_id} /><//>
+      <${Table} of="Run" caption=${before ? "Older runs" : "The newest runs"} columns=${columns} rows=${runs} id=${(/** @type {any} */ run) => run.run_id} /><//>
     <p class="more">${before && html`<a href=${to("")}>Newest</a>`}${asked.data?.next && html`<a href=${to(asked.data.next)}>Older</a>`}</p>`;
 }
 

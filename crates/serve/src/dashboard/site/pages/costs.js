@@ -7,26 +7,19 @@ import { Cost, dollars, Figure, shareOf, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { Upstream } from "../lib/names.js";
 import { Plot } from "../lib/plot.js";
+import { explained, useSchemas } from "../lib/schemas.js";
 import { Answer, Source } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 
 /** Days that are drawn, the newest. */
 const DAYS = 92;
 const BY = [["day", "day"], ["model", "model"], ["user", "user"], ["upstream", "upstream"]];
-/** Members of the answer, what they are called, and what they are; all but the first are racing. @type {[string, string, string][]} */
-const PARTS = [
-  ["answers", "Answers", "attempts that were the answer, and those of requests that nobody answered"],
-  ["cut", "Extras at once", "racing: started with the first, and cut off"],
-  ["late", "Extras later", "racing: started because others were late or failed, and cut off"],
-  ["looks", "Looks", "racing: drawn by the request, so that upstreams can be compared"],
-  ["audits", "Audits", "racing: ran on to be measured: audits, revisits and trials"],
-  ["drains", "Drains", "racing: read to the end, because the provider bills a cancelled answer in full"],
-  ["failed", "Failed", "racing: failed, and another attempt answered"],
-  ["shadows", "Shadows", "racing: the request once more at a newcomer"],
-];
+/** Members of the answer and what they are called; all but the first are racing. @type {[string, string][]} */
+const PARTS = [["answers", "Answers"], ["cut", "Extras at once"], ["late", "Extras later"], ["looks", "Looks"], ["audits", "Audits"], ["drains", "Drains"], ["failed", "Failed"], ["shadows", "Shadows"]];
 
 export function Costs() {
   const [choices, choose] = useChoices();
+  const schema = useSchemas().CostParts;
   const by = choices.get("by") ?? "day";
   const asked = useApi("/api/costs", { ...windowOf(choices), by }, 30);
   const gains = useApi("/api/stats", { ...windowOf(choices), compare: "true" }, 30);
@@ -40,7 +33,7 @@ export function Costs() {
       ${known && html`<p class="lead">Attempts cost <strong><${Sum} sum=${total.all} /></strong>; <span title=${asked.data?.about_racing}><strong><${Sum} sum=${total.racing} /></strong> of it was racing${share(total) && html` (${share(total)})`}</span>.</p>
         <p class="quiet">${asked.data?.about_racing}</p>`}
       ${asked.data?.about_range && html`<p class="note">${asked.data.about_range}</p>`}
-      <dl class="facts">${parts.map(([name, title, about]) => html`<div class="fact" title=${about}><dt><i class=${`dot b${hue(name)}`}></i>${title}</dt><dd><${Sum} sum=${total[name]} /></dd></div>`)}</dl>
+      <dl class="facts">${parts.map(([name, title]) => html`<div class="fact" title=${explained(schema, name)}><dt><i class=${`dot b${hue(name)}`}></i>${title}</dt><dd><${Sum} sum=${total[name]} /></dd></div>`)}</dl>
       ${!known && html`<p class="note">No attempt of this range has a price, so nothing can be said of its cost. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code> in the configuration. Simulated providers cost nothing.</p>`}
       ${known && by === "day" && html`<${Days} groups=${groups} parts=${parts} />`}
       <${Parts} groups=${groups} by=${by} parts=${parts} known=${known} sort=${choices.get("sort") ?? (by === "day" ? "" : "-all")} onSort=${(/** @type {string} */ sort) => choose({ sort })} />
@@ -101,24 +94,24 @@ function Parts({ groups, by, parts, known, sort, onSort }) {
   const columns = [
     { name: by, title: by[0].toUpperCase() + by.slice(1), order: (/** @type {any} */ row) => row[by], cell: (/** @type {any} */ row) => html`${row[by] === null ? "unknown" : html`<a href=${racesOf(choices, by, row)}>${row[by]}</a>`}${known && by !== "day" && bar(row)}` },
     { name: "attempts", title: "Attempts", number: true, order: (/** @type {any} */ row) => row.attempts, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.attempts} />` },
-    ...[/** @type {[string, string, string]} */ (["all", "All", "every attempt"]), /** @type {[string, string, string]} */ (["racing", "Racing", "every attempt that was not the answer"]), ...parts].map(([name, title, about]) => ({
-      name, title, about, number: true, order: (/** @type {any} */ row) => amount(row[name]), cell: (/** @type {any} */ row) => html`<${Sum} sum=${row[name]} />`,
+    .../** @type {[string, string][]} */ ([["all", "All"], ["racing", "Racing"], ...parts]).map(([name, title]) => ({
+      name, title, number: true, order: (/** @type {any} */ row) => amount(row[name]), cell: (/** @type {any} */ row) => html`<${Sum} sum=${row[name]} />`,
     })),
   ];
-  return html`<${Table} caption="A range has the bounds of what it can have cost; the title of each has every digit" columns=${columns} rows=${groups} id=${(/** @type {any} */ row) => String(row[by])} sort=${sort} onSort=${onSort} />`;
+  return html`<${Table} of="CostParts" caption="A range has the bounds of what it can have cost; the title of each has every digit" columns=${columns} rows=${groups} id=${(/** @type {any} */ row) => String(row[by])} sort=${sort} onSort=${onSort} />`;
 }
 
 /** @param {{ models: Api.ModelComparison[] }} props */
 function Gains({ models }) {
   const columns = [
     { name: "model", title: "Model", cell: (/** @type {any} */ row) => row.model },
-    { name: "best", title: "Best alone", about: "the upstream with the least median, by looks", cell: (/** @type {any} */ row) => (row.best_upstream === null ? "–" : html`<${Upstream} name=${row.best_upstream} />`) },
-    { name: "clients50", title: "Clients p50 (ms)", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.client_p50_ms} unit="ms" />` },
-    { name: "gain50", title: "At p50", cell: (/** @type {any} */ row) => gain(row, "p50") },
-    { name: "clients95", title: "Clients p95 (ms)", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.client_p95_ms} unit="ms" />` },
-    { name: "gain95", title: "At p95", cell: (/** @type {any} */ row) => gain(row, "p95") },
+    { name: "best_upstream", title: "Best alone", cell: (/** @type {any} */ row) => (row.best_upstream === null ? "–" : html`<${Upstream} name=${row.best_upstream} />`) },
+    { name: "client_p50_ms", title: "Clients p50 (ms)", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.client_p50_ms} unit="ms" />` },
+    { name: "gain_p50_ms", title: "At p50", cell: (/** @type {any} */ row) => gain(row, "p50") },
+    { name: "client_p95_ms", title: "Clients p95 (ms)", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.client_p95_ms} unit="ms" />` },
+    { name: "gain_p95_ms", title: "At p95", cell: (/** @type {any} */ row) => gain(row, "p95") },
   ];
-  return html`<${Table} caption="Against the best upstream alone, by looks; between the bounds of 95 %" columns=${columns} rows=${models} id=${(/** @type {any} */ row) => String(row.model)} />`;
+  return html`<${Table} of="ModelComparison" caption="Against the best upstream alone, by looks; between the bounds of 95 %" columns=${columns} rows=${models} id=${(/** @type {any} */ row) => String(row.model)} />`;
 }
 
 /** @param {any} row @param {"p50" | "p95"} at */

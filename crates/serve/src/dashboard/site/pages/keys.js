@@ -5,7 +5,7 @@ import { send, useApi } from "../lib/api.js";
 import { Cost, costText, Figure } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { Answer, Source } from "../lib/states.js";
-import { Table } from "../lib/table.js";
+import { Table, useNumbers } from "../lib/table.js";
 
 const BY = [["user", "user"], ["team", "team"], ["key", "key"], ["model", "model"]];
 
@@ -74,27 +74,27 @@ function Listed({ keys, groups, again, sort, onSort }) {
     { name: "name", title: "Key", cell: (/** @type {any} */ row) => html`${row.name} <span class="mono quiet">${row.id}</span>`, order: (/** @type {any} */ row) => row.name },
     { name: "user", title: "User", cell: (/** @type {any} */ row) => row.user, order: (/** @type {any} */ row) => row.user },
     { name: "state", title: "State", cell: (/** @type {any} */ row) => html`<span class=${row.state === "active" ? "good" : "quiet"}>${row.state === "active" ? "● " : "○ "}${row.state}</span>`, order: (/** @type {any} */ row) => row.state },
-    { name: "expires", title: "Until", cell: (/** @type {any} */ row) => row.expires_at ?? "–", order: (/** @type {any} */ row) => row.expires_at },
+    { name: "expires_at", title: "Until", cell: (/** @type {any} */ row) => row.expires_at ?? "–", order: (/** @type {any} */ row) => row.expires_at },
     { name: "answers", title: "Answers", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${used.get(row.id)?.answers ?? 0} />`, order: (/** @type {any} */ row) => used.get(row.id)?.answers ?? 0 },
     { name: "cost", title: "Cost", number: true, cell: (/** @type {any} */ row) => html`<${Cost} least=${used.get(row.id)?.cost_usd_min ?? 0} most=${used.has(row.id) ? used.get(row.id).cost_usd_max : 0} />`, order: (/** @type {any} */ row) => used.get(row.id)?.cost_usd_min ?? 0 },
     { name: "revoke", title: "Take back", cell: (/** @type {any} */ row) => row.state === "active" && (asks === row.id ? html`<button type="button" onClick=${() => revoke(row.id)}>For good</button> <button type="button" onClick=${() => ask("")}>Keep</button>` : html`<button type="button" onClick=${() => ask(row.id)} aria-label=${`Revoke ${row.name}`}>Revoke</button>`) },
   ];
   if (keys.length === 0) return html`<p class="quiet">No key was made yet.</p>`;
   return html`${problem && html`<p class="note bad" role="alert">${problem}</p>`}
-    <${Table} caption="Answers and cost are of the range below" columns=${columns} rows=${keys} id=${(/** @type {any} */ row) => row.id} sort=${sort} onSort=${onSort} />`;
+    <${Table} of="Key" caption="Answers and cost are of the range below" columns=${columns} rows=${keys} id=${(/** @type {any} */ row) => row.id} sort=${sort} onSort=${onSort} />`;
 }
 
 /** @param {{ by: string, usage: any, sort: string, onSort: (sort: string) => void }} props */
 function Used({ by, usage, sort, onSort }) {
-  const number = (/** @type {string} */ name, /** @type {string} */ title) => ({ name, title, number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row[name]} />`, order: (/** @type {any} */ row) => row[name] });
-  const money = (/** @type {string} */ name, /** @type {string} */ title, /** @type {string} */ about) => ({ name, title, about, number: true, cell: (/** @type {any} */ row) => html`<${Cost} least=${row[`${name}_min`]} most=${row[`${name}_max`]} />`, order: (/** @type {any} */ row) => row[`${name}_min`] });
+  const number = useNumbers("UsageGroup");
+  const money = (/** @type {string} */ name, /** @type {string} */ title) => ({ name, title, member: `${name}_min`, number: true, cell: (/** @type {any} */ row) => html`<${Cost} least=${row[`${name}_min`]} most=${row[`${name}_max`]} />`, order: (/** @type {any} */ row) => row[`${name}_min`] });
   const columns = [
     { name: by, title: by[0].toUpperCase() + by.slice(1), cell: (/** @type {any} */ row) => row[by] ?? html`<span class="quiet">none</span>`, order: (/** @type {any} */ row) => row[by] },
     number("answers", "Answers"),
     number("attempts", "Attempts"),
     number("output_tokens", "Tokens out"),
-    money("cost_usd", "Cost", "all attempts, with the bounds of what they can have cost"),
-    money("extra_cost_usd", "Racing", "part of it: attempts that were not the answer, and shadows"),
+    money("cost_usd", "Cost"),
+    money("extra_cost_usd", "Racing"),
   ];
-  return html`${usage.about_range && html`<p class="note">${usage.about_range}</p>`}<${Table} caption=${`In all ${costText(usage.total.cost_usd_min, usage.total.cost_usd_max)}, of it racing ${costText(usage.total.extra_cost_usd_min, usage.total.extra_cost_usd_max)}`} columns=${columns} rows=${usage.groups} id=${(/** @type {any} */ row) => String(row[by])} sort=${sort} onSort=${onSort} />`;
+  return html`${usage.about_range && html`<p class="note">${usage.about_range}</p>`}<${Table} of="UsageGroup" caption=${`In all ${costText(usage.total.cost_usd_min, usage.total.cost_usd_max)}, of it racing ${costText(usage.total.extra_cost_usd_min, usage.total.extra_cost_usd_max)}`} columns=${columns} rows=${usage.groups} id=${(/** @type {any} */ row) => String(row[by])} sort=${sort} onSort=${onSort} />`;
 }

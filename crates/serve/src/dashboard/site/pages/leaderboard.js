@@ -10,7 +10,7 @@ import { ModelSwitch, useModel } from "../lib/model.js";
 import { colour, shortened, Upstream } from "../lib/names.js";
 import { MOST, MULTIPLES, Plot, Plots } from "../lib/plot.js";
 import { Answer, Source } from "../lib/states.js";
-import { Folded, Table } from "../lib/table.js";
+import { Folded, Table, useNumbers } from "../lib/table.js";
 
 /** A quantile may stand without a mark with ten samples beyond it, as in \`stats\`. @param {number} samples @param {number} p */
 const firm = (samples, p) => samples * Math.min(p, 1 - p) >= 10 - 1e-6;
@@ -74,7 +74,7 @@ function Ranked({ model }) {
   const best = first.length === 1 && known.length === all.length && all.length > 1 ? first[0] : null;
   const rows = [...all].sort((a, b) => (ranks.get(a) ?? 99) - (ranks.get(b) ?? 99) || (a.ttft_p50_ms ?? 1e12) - (b.ttft_p50_ms ?? 1e12));
   const took = (/** @type {"p50" | "p95"} */ at, /** @type {string} */ title) => ({
-    name: at, title, number: true,
+    name: at, member: `ttft_${at}_ms`, title, number: true,
     cell: (/** @type {Looked} */ row) => row[`ttft_${at}_ms`] === null
       ? html`<span class="quiet">too few looks</span>`
       : html`<${Figure} value=${row[`ttft_${at}_ms`]} unit="ms" /> ms <small class="quiet">${short(row[`ttft_${at}_low_ms`] ?? 0)} to ${short(row[`ttft_${at}_high_ms`] ?? 0)}</small>
@@ -89,12 +89,12 @@ function Ranked({ model }) {
       },
     },
     took("p50", "TTFT p50"), took("p95", "p95"),
-    { name: "failed", title: "Failed", number: true, about: "of its looks", cell: (/** @type {Looked} */ row) => html`<span title=${`${row.failed} of ${row.looks} looks`}>${percent(row.looks > 0 ? row.failed / row.looks : null)}</span>` },
+    { name: "failed", title: "Failed", number: true, cell: (/** @type {Looked} */ row) => html`<span title=${`${row.failed} of ${row.looks} looks`}>${percent(row.looks > 0 ? row.failed / row.looks : null)}</span>` },
     { name: "looks", title: "Looks", number: true, cell: (/** @type {Looked} */ row) => html`<${Figure} value=${row.looks} />` },
-    { name: "out", title: "Not started", about: "draws while its breaker was open, it cooled down, or the budget was used up", number: true, cell: (/** @type {Looked} */ row) => html`<${Figure} value=${row.out} />` },
+    { name: "out", title: "Not started", number: true, cell: (/** @type {Looked} */ row) => html`<${Figure} value=${row.out} />` },
   ];
   const said = best ? html`<strong>${labels.get(best.upstream)}</strong> is the fastest, beyond what chance explains.` : first.length > 1 ? html`Of <strong>${first.map((one) => labels.get(one.upstream)).join(", ")}</strong> none is surely the fastest: what they differ by may be chance.${known.length < all.length ? ` ${all.length - known.length} more have too few looks.` : ""}` : "Too few looks to say who is fastest.";
-  return html`<p class="lead">${said}</p><${Table} caption="For the requests that the model got, from looks; small: the bounds of 95 %. Upstreams share a place (=) where their bounds overlap." columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => row.upstream} />`;
+  return html`<p class="lead">${said}</p><${Table} of="UpstreamComparison" caption="For the requests that the model got, from looks; small: the bounds of 95 %. Upstreams share a place (=) where their bounds overlap." columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => row.upstream} />`;
 }
 
 /** @param {{ groups: Api.Group[] }} props */
@@ -108,7 +108,7 @@ function Board({ groups }) {
     return link("races", own);
   };
   const quantile = (/** @type {string} */ name, /** @type {string} */ title, /** @type {number} */ p, seen = "ttft_effective") => ({
-    name, title, number: true,
+    name, member: `${name}_ms`, title, number: true,
     order: (/** @type {any} */ row) => row[`${name}_ms`] ?? (row[`${name}_over_ms`] === undefined ? null : row[`${name}_over_ms`] + 1e9),
     cell: (/** @type {any} */ row) => html`${(row[`${name}_ms`] ?? null) !== null && !firm(row[seen], p) ? html`<span title="few samples">~</span>` : ""}<${Quantile} group=${row} name=${`${name}_ms`} />`,
   });
@@ -120,7 +120,7 @@ function Board({ groups }) {
   const all = [
     { name: "upstream", title: "Upstream", order: (/** @type {any} */ row) => row.upstream, cell: (/** @type {any} */ row) => html`<${Upstream} name=${row.upstream ?? null} href=${races(row.upstream ?? "")} />` },
     ...(groups.some((/** @type {any} */ group) => group.common_input)
-      ? [{ name: "common", title: "Mostly", about: "the most common size of its requests, in tokens", cell: (/** @type {any} */ row) => (row.common_input ? html`${row.common_input} <small class="quiet">${percent(row.common_input_share)}</small>` : "–") }]
+      ? [{ name: "common_input", title: "Mostly", cell: (/** @type {any} */ row) => (row.common_input ? html`${row.common_input} <small class="quiet">${percent(row.common_input_share)}</small>` : "–") }]
       : []),
     quantile("ttft_p50", "TTFT p50 (ms)", 0.5),
     quantile("ttft_p95", "p95", 0.95),
@@ -132,17 +132,17 @@ function Board({ groups }) {
     more && speed("tok_s_p5", "p5", 0.05),
     { name: "failure_share", title: "Failures", number: true, order: (/** @type {any} */ row) => row.failure_share, cell: (/** @type {any} */ row) => html`<${Failures} row=${row} />` },
     ...(groups.some((group) => group.judged !== undefined)
-      ? [{ name: "broken_share", title: "Broken calls", about: "of the answers to tools or a schema that were checked; small: the bounds of 95 %", number: true, order: (/** @type {any} */ row) => row.broken_share ?? null, cell: (/** @type {any} */ row) => html`<${Broken} row=${row} />` }]
+      ? [{ name: "broken_share", title: "Broken calls", number: true, order: (/** @type {any} */ row) => row.broken_share ?? null, cell: (/** @type {any} */ row) => html`<${Broken} row=${row} />` }]
       : []),
     { name: "attempts", title: "Attempts", number: true, order: (/** @type {any} */ row) => row.attempts, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.attempts} />` },
     { name: "win_share", title: "Wins", number: true, order: (/** @type {any} */ row) => row.win_share, cell: (/** @type {any} */ row) => html`<data value=${row.wins} title=${`${row.wins} of ${row.attempts}`}>${percent(row.win_share)}</data>` },
-    { name: "cost", title: "Cost", number: true, order: (/** @type {any} */ row) => row.cost_usd_min, cell: (/** @type {any} */ row) => html`<${Cost} least=${row.cost_usd_min} most=${row.cost_usd_max} />` },
-    more && { name: "extra", title: "of it racing", about: "attempts that were not the answer, and shadows", number: true, order: (/** @type {any} */ row) => row.extra_cost_usd_min, cell: (/** @type {any} */ row) => html`<${Cost} least=${row.extra_cost_usd_min} most=${row.extra_cost_usd_max} />` },
-    more && { name: "goodput", title: "Goodput", about: "requests within 1 s to the first token and 50 ms for each further one", number: true, order: (/** @type {any} */ row) => row.goodput, cell: (/** @type {any} */ row) => (row.goodput === null ? "–" : html`<data value=${String(row.goodput)} title=${`${row.goodput} requests/s`}>${rate(row.goodput)}</data>`) },
-    more && { name: "censored", title: "Cut off", about: "attempts that were cut off before their first token", number: true, order: (/** @type {any} */ row) => row.censored, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.censored} />` },
+    { name: "cost", member: "cost_usd_min", title: "Cost", number: true, order: (/** @type {any} */ row) => row.cost_usd_min, cell: (/** @type {any} */ row) => html`<${Cost} least=${row.cost_usd_min} most=${row.cost_usd_max} />` },
+    more && { name: "extra", member: "extra_cost_usd_min", title: "of it racing", number: true, order: (/** @type {any} */ row) => row.extra_cost_usd_min, cell: (/** @type {any} */ row) => html`<${Cost} least=${row.extra_cost_usd_min} most=${row.extra_cost_usd_max} />` },
+    more && { name: "goodput", title: "Goodput", number: true, order: (/** @type {any} */ row) => row.goodput, cell: (/** @type {any} */ row) => (row.goodput === null ? "–" : html`<data value=${String(row.goodput)} title=${`${row.goodput} requests/s`}>${rate(row.goodput)}</data>`) },
+    more && { name: "censored", title: "Cut off", number: true, order: (/** @type {any} */ row) => row.censored, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.censored} />` },
   ];
   const columns = /** @type {import("../lib/table.js").Column<any>[]} */ (all.filter(Boolean));
-  return html`<${Table} caption="In the order of the attempts; a title sorts" columns=${columns} rows=${groups}
+  return html`<${Table} of="Group" caption="In the order of the attempts; a title sorts" columns=${columns} rows=${groups}
     id=${(/** @type {any} */ row) => String(row.upstream)} sort=${choices.get("sort") ?? "-attempts"} onSort=${(/** @type {string} */ sort) => choose({ sort })} />
     <p class="more"><button type="button" aria-pressed=${more} onClick=${() => choose({ more: more ? "" : "true" })}>${more ? "Fewer columns" : "More columns"}</button></p>`;
 }
@@ -192,9 +192,9 @@ function Curves({ curves, alone, axis, open, left }) {
 
 /** @param {{ curve: Curve }} props */
 function Points({ curve }) {
-  const number = (/** @type {string} */ name, /** @type {string} */ title) => ({ name, title, number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row[name]} />` });
+  const number = useNumbers("CurvePoint");
   const columns = [number("ms", "ms"), number("waiting", "Still waiting"), number("low", "Band from"), number("high", "to"), number("at_risk", "At risk"), number("events", "First tokens"), number("cut", "Cut off")];
-  return html`<${Table} caption=${`${curve.upstream}: ${curve.ttft_samples} first tokens, ${curve.censored} cut off`} columns=${columns} rows=${curve.points} id=${(/** @type {any} */ row) => String(row.ms)} />`;
+  return html`<${Table} of="CurvePoint" caption=${`${curve.upstream}: ${curve.ttft_samples} first tokens, ${curve.censored} cut off`} columns=${columns} rows=${curve.points} id=${(/** @type {any} */ row) => String(row.ms)} />`;
 }
 
 /** Speed against price: what each alone would take and cost. @param {{ upstreams: Looked[], open: (name: string | null) => void }} props */

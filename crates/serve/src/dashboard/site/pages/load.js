@@ -8,12 +8,11 @@ import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { ModelSwitch, useModel } from "../lib/model.js";
 import { Upstream } from "../lib/names.js";
 import { MULTIPLES, Plots } from "../lib/plot.js";
+import { unitOf, useSchemas, withSchema } from "../lib/schemas.js";
 import { Answer, Source } from "../lib/states.js";
 import { Folded, Table } from "../lib/table.js";
 
 const METRICS = [["ttft_p50_ms", "TTFT p50"], ["ttft_p95_ms", "TTFT p95"], ["tok_s_p50", "tok/s p50"], ["tok_s_p5", "tok/s p5"], ["failure_share", "share of failures"]];
-/** @type {Record<string, string>} */
-const UNITS = { ttft_p50_ms: "ms", ttft_p95_ms: "ms", tok_s_p50: "tokens/s", tok_s_p5: "tokens/s", failure_share: "" };
 
 export function Load() {
   const [choices] = useChoices();
@@ -34,13 +33,14 @@ function order(name) {
 /** @param {{ by: "concurrency" | "input", title: string, metric: string, model: string }} props */
 function Over({ by, title, metric, model }) {
   const [choices] = useChoices();
-  const asked = useApi("/api/stats", { ...windowOf(choices), model, by: `upstream,${by}` }, 30);
+  const schema = useSchemas().Group;
+  const asked = withSchema(useApi("/api/stats", { ...windowOf(choices), model, by: `upstream,${by}` }, 30), schema);
   const groups = /** @type {any[]} */ (asked.data ?? []);
   const names = [...new Set(groups.map((group) => String(group.upstream ?? "unknown")))].sort();
   const classes = [...new Set(groups.map((group) => String(group[by] ?? "unknown")))].sort((a, b) => order(a) - order(b) || a.localeCompare(b));
   const drawn = heaviest(names, (name) => groups.reduce((sum, group) => sum + ((group.upstream ?? "unknown") === name ? group.attempts : 0), 0), MULTIPLES);
   const over = `${metric.replace(/_ms$/, "")}_over_ms`;
-  const unit = UNITS[metric] ?? "";
+  const unit = unitOf(schema, metric);
   const lines = drawn.map((name) => ({
     name,
     points: classes.map((one, at) => /** @type {[number, number | null]} */ ([at, groups.find((group) => (group.upstream ?? "unknown") === name && String(group[by] ?? "unknown") === one)?.[metric] ?? null])),
@@ -59,6 +59,6 @@ function Over({ by, title, metric, model }) {
       open=${(/** @type {number} */ _, /** @type {string | null} */ name) => go(link("races", { ...windowOf(choices), model, upstream: name ?? "" }))} />
       <figcaption>${METRICS.find(([name]) => name === metric)?.[1]}${unit && unit !== "ms" ? `, ${unit}` : ""}. A missing point: no attempt, or the quantile was not reached.</figcaption></figure>
     <${Source} rolled=${asked.rolled} />
-    <${Folded} summary="The figures as a table">${() => html`<${Table} caption="> later than this" columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => `${row.upstream} ${row[by]}`} />`}<//>
+    <${Folded} summary="The figures as a table">${() => html`<${Table} of="Group" caption="> later than this" columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => `${row.upstream} ${row[by]}`} />`}<//>
   <//>`;
 }

@@ -9,9 +9,9 @@ import { Choice } from "../lib/filters.js";
 import { Id } from "../lib/id.js";
 import { LEGEND, Lanes } from "../lib/lanes.js";
 import { Dot } from "../lib/names.js";
+import { namesOf, useSchemas } from "../lib/schemas.js";
 import { empty, take } from "./live.js";
 
-const POLICIES = [["", "the model's own"], ["race", "race"], ["hedge", "hedge"], ["fallback", "fallback"], ["adaptive", "adaptive"]];
 /** Characters of an answer that are shown. */
 const SHOWN = 200_000;
 
@@ -20,6 +20,7 @@ let typed = "";
 
 export function Playground() {
   const config = useApi("/api/config");
+  const schemas = useSchemas();
   const [choices, choose] = useChoices();
   const [prompt, setPrompt] = useState(typed);
   typed = prompt;
@@ -77,7 +78,7 @@ export function Playground() {
     <form onSubmit=${ask}>
       <div class="filters"><label class="long">Model, or upstreams with commas between<input list="playground-models" value=${model} required onChange=${(/** @type {any} */ event) => choose({ model: event.target.value.trim() })} />
         <datalist id="playground-models">${models.map((one) => html`<option value=${one.model} />`)}</datalist></label>
-        <${Choice} name="policy" title="Policy" values=${POLICIES} usual="" />
+        <${Choice} name="policy" title="Policy" values=${[["", "the model's own"], ...namesOf(schemas, "Policy").map(([name]) => [name, name])]} usual="" />
         <label>Most tokens<input type="number" min="1" max="100000" value=${most} onChange=${(/** @type {any} */ event) => choose({ max: event.target.value === "200" ? "" : event.target.value })} /></label></div>
       <label>Prompt<textarea rows="4" required value=${prompt} onInput=${(/** @type {any} */ event) => setPrompt(event.target.value)}></textarea></label>
       <p class="lead">${price(models.find((one) => one.model === model || one.aliases.includes(model)), prompt, most)}</p>

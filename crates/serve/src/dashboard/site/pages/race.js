@@ -7,9 +7,10 @@ import { Cost, Figure, moment } from "../lib/figures.js";
 import { Id } from "../lib/id.js";
 import { ending, LEGEND, Lanes } from "../lib/lanes.js";
 import { Upstream } from "../lib/names.js";
+import { marked, meaning, useSchemas } from "../lib/schemas.js";
 import { Answer } from "../lib/states.js";
 import { story } from "../lib/story.js";
-import { Folded, Table } from "../lib/table.js";
+import { Folded, Table, useNumbers } from "../lib/table.js";
 
 /** @param {{ id: string }} props */
 export function Race({ id }) {
@@ -61,7 +62,7 @@ function Whole({ whole, id }) {
     ${race?.plan && html`<${Planned} race=${race} attempts=${attempts} />`}
     ${race && html`<${Why} race=${race} attempts=${attempts} />`}
     <${Attempts} attempts=${attempts} lanes=${lanes} />
-    <${Folded} summary=${`Every event (${events.length})`}>${() => html`<${Table} caption="Milliseconds since the request was read" columns=${EVENTS} rows=${events} id=${(/** @type {any} */ event) => String(event.at)} />`}<//>
+    <${Folded} summary=${`Every event (${events.length})`}>${() => html`<${Table} of="Event" caption="Milliseconds since the request was read" columns=${EVENTS} rows=${events} id=${(/** @type {any} */ event) => String(event.at)} />`}<//>
     <${Folded} summary="The same elsewhere">${() => html`<pre class="command">curl '${location.origin}/api/races/${id}'</pre>
       <pre class="command">sqlite3 '${config.data?.store ?? "photofinish.db"}' "SELECT * FROM attempt WHERE race_id = '${id}' ORDER BY ordinal"</pre>`}<//>`;
 }
@@ -94,7 +95,7 @@ function came(attempt) {
 }
 
 const EVENTS = [
-  { name: "at", title: "At (ms)", cell: (/** @type {any} */ event) => html`<data class="number" value=${event.at_ms}>${event.at_ms}</data>` },
+  { name: "at", member: "at_ms", title: "At (ms)", cell: (/** @type {any} */ event) => html`<data class="number" value=${event.at_ms}>${event.at_ms}</data>` },
   { name: "event", title: "Event", cell: (/** @type {any} */ event) => event.event.replaceAll("_", " ") },
   { name: "attempt", title: "Attempt", number: true, cell: (/** @type {any} */ event) => event.attempt ?? "–" },
   { name: "upstream", title: "Upstream", cell: (/** @type {any} */ event) => html`<span class="mono">${event.upstream ?? "client"}</span>` },
@@ -102,71 +103,40 @@ const EVENTS = [
 
 /** @param {{ attempts: any[], lanes: import("../lib/lanes.js").Lane[] }} props */
 function Attempts({ attempts, lanes }) {
-  const number = (/** @type {string} */ name, /** @type {string} */ title, unit = "", scale = 1) => ({
-    name, title, number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row[name] === null ? null : row[name] / scale} unit=${unit} />`,
-  });
+  const number = useNumbers("Attempt");
+  const schemas = useSchemas();
   const columns = [
     { name: "upstream", title: "Attempt", cell: (/** @type {any} */ row) => html`<${Upstream} name=${row.upstream} />` },
-    { name: "start", title: "Why started", cell: (/** @type {any} */ row) => STARTS[row.start_reason] ?? row.start_reason },
+    { name: "start_reason", title: "Why started", cell: (/** @type {any} */ row) => meaning(schemas, "StartReason", row.start_reason) },
     { name: "outcome", title: "What became of it", cell: (/** @type {any} */ row) => ending(lanes[attempts.indexOf(row)]) },
-    number("dispatch_us", "Started (ms)", "ms", 1000),
-    { name: "ttft", title: "TTFT (ms)", number: true, cell: (/** @type {any} */ row) => (row.ttft_event === 1 ? html`<${Figure} value=${row.ttft_ms} unit="ms" />` : row.ttft_obs_us === null ? "–" : html`<${Figure} value=${row.ttft_obs_us / 1000} unit="ms" sign=">" />`) },
-    number("tok_s", "tok/s", "tokens/s"),
-    number("gap_p50_us", "Gap p50 (ms)", "ms", 1000),
-    number("gap_p99_us", "p99 (ms)", "ms", 1000),
+    number("dispatch_us", "Started (ms)"),
+    { name: "ttft_ms", title: "TTFT (ms)", number: true, cell: (/** @type {any} */ row) => (row.ttft_event === 1 ? html`<${Figure} value=${row.ttft_ms} unit="ms" />` : row.ttft_obs_us === null ? "–" : html`<${Figure} value=${row.ttft_obs_us / 1000} unit="ms" sign=">" />`) },
+    number("tok_s", "tok/s"),
+    number("gap_p50_us", "Gap p50 (ms)"),
+    number("gap_p99_us", "p99 (ms)"),
     number("output_tokens", "Tokens out"),
-    { name: "cost", title: "Cost", number: true, cell: (/** @type {any} */ row) => html`<${Cost} least=${row.cost_usd_min} most=${row.cost_usd_max} />` },
-    { name: "racing", title: "Racing", about: "what it was for if it was not the answer", cell: (/** @type {any} */ row) => row.racing ?? "–" },
-    { name: "price", title: "Its price", cell: (/** @type {any} */ row) => row.price_source ?? "–" },
-    { name: "status", title: "Status", number: true, cell: (/** @type {any} */ row) => row.http_status ?? "–" },
+    { name: "cost", member: "cost_usd_max", title: "Cost", number: true, cell: (/** @type {any} */ row) => html`<${Cost} least=${row.cost_usd_min} most=${row.cost_usd_max} />` },
+    { name: "racing", title: "Racing", cell: (/** @type {any} */ row) => row.racing ?? "–" },
+    { name: "price_source", title: "Its price", cell: (/** @type {any} */ row) => row.price_source ?? "–" },
+    { name: "http_status", title: "Status", number: true, cell: (/** @type {any} */ row) => row.http_status ?? "–" },
   ];
   return html`<h2>Attempts</h2>${attempts.length === 0
     ? html`<p class="note">No attempt was started.</p>`
-    : html`<${Table} caption="One row for each attempt that was started" columns=${columns} rows=${attempts} id=${(/** @type {any} */ row) => String(row.ordinal)} />`}`;
+    : html`<${Table} of="Attempt" caption="One row for each attempt that was started" columns=${columns} rows=${attempts} id=${(/** @type {any} */ row) => String(row.ordinal)} />`}`;
 }
-
-/** @type {Record<string, string>} what a policy starts */
-const POLICIES = {
-  race: "starts all upstreams at once",
-  hedge: "starts the next upstream a fixed time after the one before",
-  fallback: "starts the next upstream after a failure, or when one is late",
-  weighted: "starts one upstream drawn by its weight, the others after a failure or when it is late",
-  adaptive: "starts the best upstream by what it has learned, and others when that pays and the budget allows it",
-};
-/** @type {Record<string, string>} the codes of the column `why` */
-const REASONS = {
-  listed: "the order is that of the configuration",
-  best: "the best one alone: another was not worth its cost",
-  hedge: "another one was planned for when the first is late",
-  hedged: "the first was late, so another one was started",
-  session: "the upstream that answered the session before went first",
-  cold: "too little is known of some, so they started at once",
-  revisit: "one that used to lead was asked beside the best, to find out whether it is as it was",
-  look: "the request drew an upstream to ask it too, so that upstreams can be compared",
-  overdue: "an attempt was late, so the next one started",
-  capped: "an attempt was late, but too many others had been replaced lately",
-  budget: "another one would have paid, but the budget for extras was used up",
-  throttled: "no extra: it would have gone to an upstream that fails too often",
-  alone: "there was only one to choose",
-  rule: "the simple rule decided",
-  held: "a first token was held back for one that should end sooner",
-  crowded: "no extras: the gateway was crowded",
-  quality: "an upstream that answers worse than the others started after them",
-  last_resort: "no other was left, so one was asked that answers worse and had been left out",
-};
-/** @type {Record<string, string>} the column `start_reason` */
-const STARTS = { first: "at the start", hedge: "those before were late", fallback: "one before had failed", retry: "the same again after a failure", rescue: "the answer had broken off" };
 
 /** @param {{ race: any, attempts: any[] }} props */
 function Why({ race, attempts }) {
+  const schemas = useSchemas();
   const left = race.left_out ?? [];
   const codes = String(race.why ?? "").split(" ").filter(Boolean);
   const count = attempts.length === 1 ? "1 attempt" : `${attempts.length} attempts`;
   return html`<h2>Why these</h2>
-    <p><strong>${count}.</strong> ${race.policy ? html`The policy <strong>${race.policy}</strong> ${POLICIES[race.policy] ?? ""}` : "No plan was made"}${codes.map((code) => `; ${REASONS[code] ?? code}`).join("")}.</p>
+    <p><strong>${count}.</strong> ${race.policy ? html`Policy <strong>${race.policy}</strong>: ${marked(meaning(schemas, "Policy", race.policy))}.` : "No plan was made."}</p>
+    ${codes.length > 0 && html`<ul>${codes.map((code) => html`<li key=${code}>${marked(meaning(schemas, "DecisionReason", code))}</li>`)}</ul>`}
     <p class="quiet">As stored: for ${race.optimise ?? "–"}, plan <span class="mono">${race.plan ?? "–"}</span>, why <span class="mono">${race.why ?? "–"}</span>.</p>
     ${left.length > 0
-    ? html`<p>Left out:</p><ul>${left.map((/** @type {any} */ one) => html`<li><span class="mono">${one.upstream}</span>: ${one.reason.replaceAll("_", " ")}</li>`)}</ul>`
+    ? html`<p>Left out:</p><ul>${left.map((/** @type {any} */ one) => html`<li><span class="mono">${one.upstream}</span>: ${meaning(schemas, "LeftOutReason", one.reason)}</li>`)}</ul>`
     : html`<p class="quiet">No upstream was left out.</p>`}
     ${race.rescued_by !== null && html`<p>The answer broke off; attempt ${race.rescued_by} continued it.</p>`}`;
 }

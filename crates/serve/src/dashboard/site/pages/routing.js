@@ -50,7 +50,7 @@ function Upstreams({ all, models }) {
   };
   const why = (/** @type {any} */ row) => models.flatMap((model) => model.why).find((/** @type {any} */ one) => one.upstream === row.upstream)?.text ?? "–";
   const words = (/** @type {any} */ row) => [why(row), ...row.refuses, ...row.learnt.map((/** @type {string} */ one) => `learnt: ${one}`)].join("; ");
-  const number = (/** @type {string} */ name, /** @type {string} */ title, /** @type {(row: any) => any} */ order, unit = "", about = "") => ({
+  const number = (/** @type {string} */ name, /** @type {string} */ title, /** @type {(row: any) => any} */ order, unit = "", about = /** @type {string | undefined} */ (undefined)) => ({
     name, title, order, about, number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${order(row)} unit=${unit} />`,
   });
   const columns = [
@@ -73,16 +73,16 @@ function Upstreams({ all, models }) {
     { name: "why", title: "Why", wide: true, cell: words },
     ...(more
       ? [
-          number("level", "Level now", (row) => row.level_factor, "", "the present factor on the times above"),
-          number("load", "Load slope", (row) => row.load_slope, "", "how much each attempt in flight slows the others"),
-          number("tpot", "TPOT (ms)", (row) => row.tpot_ms, "ms", "time per output token"),
-          number("samples", "Samples", (row) => row.samples, "", "weight of what was learned"),
-          number("flight", "In flight", (row) => row.in_flight),
+          number("level_factor", "Level now", (row) => row.level_factor),
+          number("load_slope", "Load slope", (row) => row.load_slope),
+          number("tpot_ms", "TPOT (ms)", (row) => row.tpot_ms, "ms"),
+          number("samples", "Samples", (row) => row.samples),
+          number("in_flight", "In flight", (row) => row.in_flight),
         ]
       : []),
-    { name: "seen", title: "Last seen", number: true, order: (/** @type {any} */ row) => row.last_observation_s, cell: (/** @type {any} */ row) => span(row.last_observation_s) },
+    { name: "last_observation_s", title: "Last seen", number: true, order: (/** @type {any} */ row) => row.last_observation_s, cell: (/** @type {any} */ row) => span(row.last_observation_s) },
   ];
-  return html`<${Table} caption="In the order in which a request would ask them; times are predictions for 2,000 input tokens" columns=${columns} rows=${all}
+  return html`<${Table} of="UpstreamNow" caption="In the order in which a request would ask them; times are predictions for 2,000 input tokens" columns=${columns} rows=${all}
     id=${(/** @type {any} */ row) => row.upstream} sort=${choices.get("sort") ?? "place"} onSort=${(/** @type {string} */ sort) => choose({ sort })} />
     <p class="more"><button type="button" aria-pressed=${more} onClick=${() => choose({ more: more ? "" : "true" })}>${more ? "Fewer columns" : "More columns"}</button></p>`;
 }

@@ -61,7 +61,7 @@ function Providers({ config, routing }) {
     { name: "flight", title: "In flight", number: true, cell: (/** @type {any} */ row) => row.flight, order: (/** @type {any} */ row) => row.flight },
     { name: "why", title: "Why it is off, and what is left out", cell: (/** @type {any} */ row) => [row.on ? "" : row.why_off, ...row.out.map((/** @type {any} */ upstream) => `${upstream.upstream}: ${upstream.breaker === "closed" ? "cools down" : `breaker ${upstream.breaker}`}`)].filter(Boolean).join("; ") || "–" },
   ];
-  return html`<${Table} caption="Providers of the configuration" columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => row.provider}
+  return html`<${Table} of="ConfiguredProvider" caption="Providers of the configuration" columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => row.provider}
     sort=${choices.get("sort") ?? "on"} onSort=${(/** @type {string} */ sort) => choose({ sort })} />`;
 }
 

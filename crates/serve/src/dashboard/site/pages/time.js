@@ -8,12 +8,13 @@ import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { drawnIncidents, Happened, incidentsOf, useIncidents } from "../lib/incidents.js";
 import { manyAttempts, ModelSwitch, useModel } from "../lib/model.js";
 import { moments, MULTIPLES, Plots } from "../lib/plot.js";
+import { unitOf, useSchemas, withSchema } from "../lib/schemas.js";
 import { Answer, Source } from "../lib/states.js";
 import { Folded, Table } from "../lib/table.js";
 
 const METRICS = [["ttft", "attempt TTFT"], ["client_ttft", "client TTFT"], ["tok_s", "tok/s"], ["goodput", "goodput"], ["failures", "failures"], ["cost", "cost"]];
-/** @type {Record<string, [string, string]>} the member of a point, and its unit */
-const MEMBERS = { ttft: ["ttft_ms", "ms"], client_ttft: ["client_ttft_ms", "ms"], tok_s: ["tok_s", "tokens/s"], goodput: ["goodput", "requests/s"], failures: ["failure_share", ""], cost: ["cost_usd_min", "USD"] };
+/** @type {Record<string, string>} the member of a point */
+const MEMBERS = { ttft: "ttft_ms", client_ttft: "client_ttft_ms", tok_s: "tok_s", goodput: "goodput", failures: "failure_share", cost: "cost_usd_min" };
 const BY = [["upstream", "upstream"], ["model", "model"], ["user", "user"]];
 const STEPS = [["", "as fits"], ["1m", "1 minute"], ["10m", "10 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["1d", "1 day"]];
 const QUANTILES = [["", "median"], ["0.95", "p95"], ["0.99", "p99"]];
@@ -26,7 +27,9 @@ export function OverTime() {
   const [choices, choose] = useChoices();
   const metric = choices.get("metric") ?? "ttft";
   const by = choices.get("by") ?? "upstream";
-  const [member, unit] = MEMBERS[metric] ?? MEMBERS.ttft;
+  const member = MEMBERS[metric] ?? MEMBERS.ttft;
+  const schema = useSchemas().Point;
+  const unit = unitOf(schema, member);
   const has = ["ttft", "client_ttft", "tok_s"].includes(metric);
   const window = windowOf(choices);
   const { model, models, asked: known } = useModel(window);
@@ -35,7 +38,7 @@ export function OverTime() {
   // Upstreams are compared within a model.
   const own = by === "upstream" ? (model ?? "") : window.model;
   const waits = !known.data && !known.error;
-  const asked = useAnswer(waits ? null : question("/api/history", { ...window, model: own, metric, by, every: choices.get("every") ?? usual, quantile: has ? (choices.get("quantile") ?? "") : "" }), 20);
+  const asked = withSchema(useAnswer(waits ? null : question("/api/history", { ...window, model: own, metric, by, every: choices.get("every") ?? usual, quantile: has ? (choices.get("quantile") ?? "") : "" }), 20), schema);
   const { names, times, lines, step } = useMemo(() => aligned(asked.data ?? [], by, member), [asked.data, by, member]);
   const drawn = useMemo(() => heaviest(names, weight(asked.data ?? [], by), MULTIPLES), [names]);
   const shown = useMemo(() => lines.filter((line) => drawn.includes(line.name)), [lines, drawn]);
@@ -110,9 +113,9 @@ function Points({ points, by, member, unit }) {
   const columns = [
     { name: "start", title: "From (UTC)", cell: (/** @type {any} */ point) => point.start },
     { name: "by", title: by, cell: (/** @type {any} */ point) => html`<span class="mono">${point[by] ?? "unknown"}</span>` },
-    { name: "value", title: unit || "share", number: true, cell: (/** @type {any} */ point) => member === "cost_usd_min" ? html`<${Cost} least=${point.cost_usd_min} most=${point.cost_usd_max} />` : (point[member] === null && point[over] !== undefined ? html`<${Figure} value=${point[over]} unit=${unit} sign=">" />` : html`${point.firm === false ? "~" : ""}<${Figure} value=${point[member]} unit=${unit} />`) },
+    { name: "value", member, title: unit || "share", number: true, cell: (/** @type {any} */ point) => member === "cost_usd_min" ? html`<${Cost} least=${point.cost_usd_min} most=${point.cost_usd_max} />` : (point[member] === null && point[over] !== undefined ? html`<${Figure} value=${point[over]} unit=${unit} sign=">" />` : html`${point.firm === false ? "~" : ""}<${Figure} value=${point[member]} unit=${unit} />`) },
     { name: "samples", title: "Samples", number: true, cell: (/** @type {any} */ point) => point.samples },
   ];
-  return html`<${Table} caption="~ few samples; > later than this" columns=${columns} rows=${points.slice(-1000)} id=${(/** @type {any} */ point) => `${point.start} ${point[by]}`} />
+  return html`<${Table} of="Point" caption="~ few samples; > later than this" columns=${columns} rows=${points.slice(-1000)} id=${(/** @type {any} */ point) => `${point.start} ${point[by]}`} />
     ${points.length > 1000 && html`<p class="quiet">The newest 1,000 of ${points.length} points.</p>`}`;
 }

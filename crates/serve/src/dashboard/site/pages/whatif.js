@@ -8,9 +8,9 @@ import { dollars, Figure, percent, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { ModelSwitch, useModel } from "../lib/model.js";
 import { Plot } from "../lib/plot.js";
+import { namesOf, useSchemas } from "../lib/schemas.js";
 import { Table } from "../lib/table.js";
 
-const POLICIES = [["adaptive", "adaptive"], ["race", "race"], ["hedge", "hedge"], ["fallback", "fallback"], ["weighted", "weighted"]];
 /** The budgets of the frontier: what extras may cost, as a share of what single attempts would. */
 const BUDGETS = [0, 0.02, 0.05, 0.1, 0.2, 0.5, 1];
 
@@ -31,6 +31,7 @@ async function replay(asked, signal, progressed) {
 
 export function WhatIf() {
   const [choices, choose] = useChoices();
+  const schemas = useSchemas();
   const budget = choices.get("budget") ?? "0.1";
   const policy = choices.get("policy") ?? "adaptive";
   const [run, setRun] = useState(/** @type {{ said?: string, error?: string, answer?: any, frontier?: any[] }} */ ({}));
@@ -80,7 +81,7 @@ export function WhatIf() {
     <${Suggestions} points=${run.frontier ?? []} over=${run.frontier !== undefined && run.said === undefined} />
     ${(run.frontier?.length ?? 0) > 0 && html`<${Frontier} points=${run.frontier} choose=${(/** @type {number} */ budget) => choose({ budget: String(budget) })} />`}
     <h2>One policy</h2>
-    <div class="filters"><${Choice} name="policy" title="Policy" values=${POLICIES} usual="adaptive" />
+    <div class="filters"><${Choice} name="policy" title="Policy" values=${namesOf(schemas, "Policy").map(([name]) => [name, name])} usual="adaptive" />
       <label class="long">Budget for extras: ${percent(Number(budget))}<input type="range" min="0" max="1" step="0.01" value=${budget} onInput=${(/** @type {any} */ event) => choose({ budget: event.target.value === "0.1" ? "" : event.target.value })} /></label>
       <button type="button" onClick=${play} disabled=${run.said !== undefined}>Replay</button></div>
     ${run.answer?.event === "nothing" && html`<p class="note" role="status">Too little history of this range: ${run.answer.requests} requests, and a replay needs an upstream that was asked in at least 30 of them.${run.answer.plain > 0 ? ` ${run.answer.plain} more went up plain and cannot be replayed: they have no first token.` : ""}</p>`}
