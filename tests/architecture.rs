@@ -1,6 +1,5 @@
 //! Tests of the architecture: circles, operations that only one room may perform, names, lengths, and a first line that
-//! states the purpose of a file. It reads the sources as text. Not for layers: the crates are the layers, and Cargo refuses
-//! circles between them. Not for behaviour: all other tests cover that.
+//! states the purpose of a file; and the order of the crates. It reads the sources as text. Not for behaviour: all other tests cover that.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test's helper fails by panicking")]
 
@@ -82,6 +81,57 @@ fn the_files_of_a_crate_import_each_other_without_a_circle() {
         circles::circles(&files)
     });
     none(&circles.flat_map(|circle| circle.uses).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_rooms_of_a_crate_import_each_other_without_a_circle() {
+    let code = product_code();
+    let crates: BTreeSet<&str> = code.iter().map(|source| source.place().0).collect();
+    let circles = crates.into_iter().flat_map(|home| {
+        let files: Vec<circles::File<'_>> =
+            code.iter().filter(|source| source.place().0 == home).map(Source::as_module).collect();
+        [1, 2].into_iter().flat_map(move |depth| circles::room_circles(&files, home, depth)).collect::<Vec<_>>()
+    });
+    none(&circles.flat_map(|circle| circle.uses).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_crate_depends_on_crates_above_it_in_the_layers_alone() {
+    let read = |path: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let page = read("docs/architecture.md");
+    let layers = page.split("## Layers").nth(1).unwrap().split("\n## ").next().unwrap();
+    let named = layers.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name));
+    let order: Vec<&str> = named.collect();
+    let mut problems = Vec::new();
+    for (at, name) in order.iter().enumerate() {
+        let manifest = read(&format!("crates/{name}/Cargo.toml"));
+        let section = manifest.split("\n[").find_map(|section| section.strip_prefix("dependencies]")).unwrap();
+        let own = section.lines().filter_map(|line| line.strip_prefix("photofinish-")?.split(['.', ' ']).next());
+        problems.extend(
+            own.filter(|needed| !order[..at].contains(needed)).map(|needed| format!("{name} depends on {needed}")),
+        );
+    }
+    none(&problems);
+    let crates = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("crates")).unwrap().count();
+    assert_eq!(order.len(), crates, "the layers of docs/architecture.md name each crate once");
+}
+
+/// Lines of code of a crate, without comments, blank lines and tests.
+const CRATE_MAX: usize = 12_000;
+
+#[test]
+fn no_crate_is_large() {
+    let mut lines: BTreeMap<String, usize> = BTreeMap::new();
+    for source in product_code() {
+        let used: BTreeSet<usize> = source.tokens.iter().map(|token| token.line).collect();
+        *lines.entry(source.place().0.to_owned()).or_default() += used.len();
+    }
+    let large = lines.iter().filter(|(_, lines)| **lines > CRATE_MAX);
+    none(
+        &large
+            .map(|(name, lines)| format!("{name} has {lines} lines of code, more than {CRATE_MAX}"))
+            .collect::<Vec<_>>(),
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Import circles between the files of one crate. Cargo refuses those between crates.
+//! Import circles between the files, and between the rooms, of one crate. Cargo refuses those between crates.
 //!
 //! The rule: a file *uses* another file if its code names an item that the other file defines. Re-exports are followed
 //! to the file that defines the name, and a `pub use` alone is not a use, so that a `mod.rs` that only declares and
@@ -65,12 +65,33 @@ pub fn module_path(file: &str) -> Vec<&str> {
 
 /// The circles among these files of one crate.
 pub fn circles(files: &[File<'_>]) -> Vec<Circle> {
-    let modules = Modules { by_path: files.iter().map(|file| (file.module.join("::"), Module::of(file))).collect() };
-    let uses: Vec<(&str, &str, String)> = modules.by_path.values().flat_map(|module| modules.uses_of(module)).collect();
+    let modules = Modules::of(files);
+    let uses = modules.uses();
+    among(uses.iter().map(|(user, used, line)| (*user, *used, line.as_str())))
+}
+
+/// The circles among the rooms of one crate: its folders and files down to `depth` levels. A room within another is no room beside
+/// it.
+pub fn room_circles(files: &[File<'_>], home: &str, depth: usize) -> Vec<Circle> {
+    let room = |path: &str| {
+        let inner = path[home.len()..].trim_matches('/').trim_end_matches(".rs").trim_end_matches("/mod");
+        inner.split('/').take(depth).collect::<Vec<_>>().join("/")
+    };
+    let is_within = |one: &str, other: &str| one == other || one.starts_with(&format!("{other}/"));
+    let modules = Modules::of(files);
+    let uses = modules.uses();
+    let between = uses.iter().map(|(user, used, line)| (room(user), room(used), line));
+    let between: Vec<_> = between.filter(|(one, other, _)| !is_within(one, other) && !is_within(other, one)).collect();
+    among(between.iter().map(|(one, other, line)| (one.as_str(), other.as_str(), line.as_str())))
+}
+
+/// The circles among what uses each other. Of each use: who, whom, and its line.
+fn among<'u>(uses: impl Iterator<Item = (&'u str, &'u str, &'u str)>) -> Vec<Circle> {
+    let uses: Vec<_> = uses.collect();
     let mut reachable: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for file in files {
-        let mut open = vec![file.path];
-        let reached = reachable.entry(file.path).or_default();
+    for (user, ..) in &uses {
+        let mut open = vec![*user];
+        let reached = reachable.entry(user).or_default();
         while let Some(from) = open.pop() {
             let next = uses.iter().filter(|(user, ..)| *user == from).map(|(_, used, _)| *used);
             open.extend(next.filter(|used| reached.insert(used)));
@@ -78,16 +99,29 @@ pub fn circles(files: &[File<'_>]) -> Vec<Circle> {
     }
     let mut circles = Vec::new();
     let mut seen = BTreeSet::new();
-    for (file, reached) in &reachable {
-        let together: Vec<&str> = reached.iter().filter(|other| reachable[**other].contains(file)).copied().collect();
-        if together.is_empty() || together.iter().any(|file| !seen.insert(*file)) {
+    for (place, reached) in &reachable {
+        let returns = |other: &&&str| reachable.get(**other).is_some_and(|reached| reached.contains(place));
+        let together: Vec<&str> = reached.iter().filter(returns).copied().collect();
+        if together.is_empty() || together.iter().any(|place| !seen.insert(*place)) {
             continue;
         }
         let inside = |user: &str, used: &str| together.contains(&user) && together.contains(&used);
-        let lines = uses.iter().filter(|(user, used, _)| inside(user, used)).map(|(.., line)| line.clone());
-        circles.push(Circle { uses: lines.collect(), files: together.iter().map(|file| (*file).to_owned()).collect() });
+        let lines = uses.iter().filter(|(user, used, _)| inside(user, used)).map(|(.., line)| (*line).to_owned());
+        circles
+            .push(Circle { uses: lines.collect(), files: together.iter().map(|place| (*place).to_owned()).collect() });
     }
     circles
+}
+
+impl<'a> Modules<'a> {
+    fn of(files: &'a [File<'a>]) -> Modules<'a> {
+        Modules { by_path: files.iter().map(|file| (file.module.join("::"), Module::of(file))).collect() }
+    }
+
+    /// Who uses whom, and the line.
+    fn uses(&self) -> Vec<(&str, &str, String)> {
+        self.by_path.values().flat_map(|module| self.uses_of(module)).collect()
+    }
 }
 
 impl<'a> Module<'a> {

@@ -527,7 +527,6 @@ mod incidents_tests {
     use std::path::Path;
 
     use super::*;
-    use Metrics;
     use photofinish_config::config::parse;
 
     fn page(metrics: &Metrics) -> Vec<String> {

@@ -42,13 +42,6 @@ async fn stored() -> (TempDir, PathBuf) {
     (directory, path)
 }
 
-fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
-    match schema["$ref"].as_str() {
-        Some(place) => document.pointer(place.trim_start_matches('#')).unwrap(),
-        None => schema,
-    }
-}
-
 /// That a value is as its schema says, which allows no member that it does not describe.
 fn assert_fits(document: &Value, schema: &Value, value: &Value, place: &str) {
     let mut whole = schema.clone();
