@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use photofinish_base::failure::{Failure, FailureKind};
+use photofinish_base::failure::Failure;
+use photofinish_routing::verdict::may_pass;
 
 /// The first back-off, doubled with each further retry of the same upstream. Long enough for another machine behind the same
 /// name to take over, and short compared with a first token.
@@ -53,41 +54,10 @@ impl Retries {
     }
 }
 
-/// True for failures that may be over soon and are not about the request. Exhaustive on purpose.
-fn may_pass(kind: FailureKind) -> bool {
-    match kind {
-        FailureKind::RateLimited
-        | FailureKind::Overloaded
-        | FailureKind::ServerError
-        | FailureKind::InStreamError
-        | FailureKind::Connect
-        | FailureKind::Reset
-        | FailureKind::Closed
-        | FailureKind::Protocol => true,
-        // A timeout has already used its time; the others would fail in the same way again.
-        FailureKind::Timeout
-        | FailureKind::IdleTimeout
-        | FailureKind::Dns
-        | FailureKind::Tls
-        | FailureKind::Unauthorized
-        | FailureKind::Forbidden
-        | FailureKind::NotFound
-        | FailureKind::BadRequest
-        | FailureKind::ContextLength
-        | FailureKind::ContentPolicy
-        | FailureKind::TooLarge
-        | FailureKind::Malformed
-        | FailureKind::Endless
-        | FailureKind::CoolingDown
-        | FailureKind::GatewayLimit
-        | FailureKind::Empty => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use photofinish_base::failure::Phase;
+    use photofinish_base::failure::{FailureKind, Phase};
 
     const TWO: Duration = Duration::from_secs(2);
 

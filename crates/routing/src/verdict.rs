@@ -167,6 +167,37 @@ pub fn is_the_requests_fault(kind: FailureKind) -> bool {
     )
 }
 
+/// Whether the same upstream may answer the same request soon: a retry of it makes sense. Exhaustive on purpose.
+pub fn may_pass(kind: FailureKind) -> bool {
+    match kind {
+        FailureKind::RateLimited
+        | FailureKind::Overloaded
+        | FailureKind::ServerError
+        | FailureKind::InStreamError
+        | FailureKind::Connect
+        | FailureKind::Reset
+        | FailureKind::Closed
+        | FailureKind::Protocol => true,
+        // A timeout has already used its time; the others would fail in the same way again.
+        FailureKind::Timeout
+        | FailureKind::IdleTimeout
+        | FailureKind::Dns
+        | FailureKind::Tls
+        | FailureKind::Unauthorized
+        | FailureKind::Forbidden
+        | FailureKind::NotFound
+        | FailureKind::BadRequest
+        | FailureKind::ContextLength
+        | FailureKind::ContentPolicy
+        | FailureKind::TooLarge
+        | FailureKind::Malformed
+        | FailureKind::Endless
+        | FailureKind::CoolingDown
+        | FailureKind::GatewayLimit
+        | FailureKind::Empty => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -148,7 +148,7 @@ members! {
         ttft_samples: Integer = of.seen;
         /// attempts that were cut off before their first token
         censored: Integer = of.censored;
-        /// number of equal weights with the same information
+        /// effective sample size: first tokens of equal weight that would be as precise
         ttft_effective: Number = of.effective;
         /// the curve falls at these times
         points: List("CurvePoint", POINTS_MAX) = of.points.iter().map(curve_point).collect::<Vec<_>>();

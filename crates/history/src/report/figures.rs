@@ -324,7 +324,7 @@ figures! {
         ttft_p99_over_ms: Number ["ms"] if_known = of.ttft.over_ms(2);
         /// first tokens that were seen
         ttft_samples: Integer = of.ttft.samples, Always "TTFT n": Count(of.ttft.samples);
-        /// number of equal weights with the same information
+        /// effective sample size: first tokens of equal weight that would be as precise
         ttft_effective: Number = (of.ttft.effective * 10.0).round() / 10.0;
         /// median of the time from dispatch to the last byte of a plain answer, estimated likewise; left out without
         /// such attempts

@@ -124,8 +124,8 @@ pub(super) struct Narrow {
     table: &'static str,
     columns: &'static [Column],
     insert: String,
-    /// The columns that are not stored as they are, by place, each with the place of the other column that it needs. From the last one to
-    /// the first: no column needs one behind it, so that one is still as it was.
+    /// The columns that are stored in another form, by place, each with the place of the column from which its form is computed. They are
+    /// converted from the last to the first: each needs only a column before it, which is not converted yet.
     forms: Vec<(usize, Form, usize)>,
 }
 
