@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{bedrock, gemini};
+use super::gemini;
 use photofinish_wire::client_error::Invalid;
 use photofinish_wire::conversation::Losses;
 use photofinish_wire::dialect::{Dialect, Surface};
@@ -210,17 +210,6 @@ pub fn renamed(body: &Bytes, model: &str) -> Bytes {
     let requests = members.get_mut("requests").and_then(Value::as_array_mut).into_iter().flatten();
     requests.filter_map(Value::as_object_mut).for_each(rename);
     serde_json::to_vec(&members).map_or_else(|_| body.clone(), Bytes::from)
-}
-
-/// The path of a request in this dialect.
-pub fn path(dialect: Dialect, surface: Surface, model: &str) -> String {
-    match dialect {
-        Dialect::Ollama if surface == Surface::OllamaEmbeddings => "/api/embeddings".to_owned(),
-        Dialect::Ollama => "/api/embed".to_owned(),
-        Dialect::Gemini => gemini::embedding_path(model, surface != Surface::GeminiEmbed),
-        Dialect::Bedrock => bedrock::invoke_path(model),
-        Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => "/embeddings".to_owned(),
-    }
 }
 
 fn invalid(message: &str, param: Option<&str>) -> Invalid {

@@ -1,5 +1,5 @@
-//! Which dialect speaks each surface: the functions of a [`Surface`] and a [`Dialect`], each a call of the
-//! dialect's module. No dialect calls these. To add a dialect, write its module and its lines here.
+//! Which dialect speaks each surface: the functions of a [`Surface`] and a [`Dialect`]. No dialect calls these. To add a dialect, write
+//! its module with its [`UpstreamFormat`], and its line in [`upstream_format`]; for clients that speak it a [`ClientFormat`] too.
 
 #[macro_use(members)]
 extern crate photofinish_wire;
@@ -9,6 +9,7 @@ pub mod bedrock;
 pub mod claude;
 pub mod completions;
 pub mod embeddings;
+pub mod format;
 pub mod gemini;
 pub mod model_list;
 pub mod ollama;
@@ -24,18 +25,40 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use ollama::{OllamaForm, OllamaWriter};
+use format::{AskedWriting, ClientFormat, UpstreamFormat};
 use photofinish_wire::answer::growing::GrowingAnswer;
 use photofinish_wire::answer::whole;
 use photofinish_wire::client_error::{ErrorShape, Invalid};
 use photofinish_wire::conversation::members::required;
 use photofinish_wire::conversation::signature::RemovedReasoning;
-use photofinish_wire::conversation::{Conversation, InTurn, Losses, ReadPieces, WritePieces, bounds};
+use photofinish_wire::conversation::{Conversation, Losses, ReadPieces, WritePieces, bounds};
 use photofinish_wire::dialect::{AnswerForm, Dialect, Surface};
 use photofinish_wire::quirks::TranslationOptions;
 use photofinish_wire::stream::frame::Frame;
 use photofinish_wire::stream::sse::SseEvent;
 use photofinish_wire::stream::{event_reader, mended};
+
+fn upstream_format(dialect: Dialect) -> &'static dyn UpstreamFormat {
+    match dialect {
+        Dialect::OpenAi => &openai::OpenAiFormat,
+        Dialect::Responses => &responses::ResponsesFormat,
+        Dialect::Anthropic => &anthropic::AnthropicFormat,
+        Dialect::Gemini => &gemini::GeminiFormat,
+        Dialect::Bedrock => &bedrock::BedrockFormat,
+        Dialect::Ollama => &ollama::OllamaFormat,
+    }
+}
+
+fn client_format(surface: Surface) -> &'static dyn ClientFormat {
+    match surface.dialect() {
+        // No surface is Bedrock's.
+        Dialect::OpenAi | Dialect::Bedrock => &openai::OpenAiFormat,
+        Dialect::Responses => &responses::ResponsesFormat,
+        Dialect::Anthropic => &anthropic::AnthropicFormat,
+        Dialect::Gemini => &gemini::GeminiFormat,
+        Dialect::Ollama => &ollama::OllamaFormat,
+    }
+}
 
 /// What a surface says and how it is said.
 pub trait SurfaceFormat: Into<Surface> {
@@ -46,14 +69,7 @@ pub trait SurfaceFormat: Into<Surface> {
     fn conversation(self, body: &[u8]) -> Result<Conversation, Invalid> {
         let surface = self.into();
         bounds::check(surface, body)?;
-        let read = match surface.dialect() {
-            Dialect::OpenAi | Dialect::Bedrock => openai::conversation(body),
-            Dialect::Responses => responses::conversation(body),
-            Dialect::Anthropic => anthropic::conversation(body),
-            Dialect::Ollama if surface == Surface::OllamaGenerate => ollama::generate(body),
-            Dialect::Ollama => ollama::chat(body),
-            Dialect::Gemini => gemini::conversation(body),
-        };
+        let read = client_format(surface).conversation(surface, body);
         read.map_err(|invalid| bounds::unreadable(surface, body).unwrap_or(invalid))
     }
 
@@ -61,14 +77,9 @@ pub trait SurfaceFormat: Into<Surface> {
     /// refused, or without any. None: it contained none.
     fn without_reasoning(self, body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
         let surface = self.into();
-        match surface {
-            Surface::Chat => openai::without_reasoning(body, taken),
-            Surface::Responses => responses::without_reasoning(body, taken),
-            Surface::Messages | Surface::CountTokens => anthropic::without_reasoning(body, taken),
-            Surface::Gemini => gemini::without_reasoning(body, taken),
-            // Ollama's reasoning has no signatures, and the others have none.
-            _ => None,
-        }
+        // The others have none.
+        let has_turns = surface.is_translated() || surface == Surface::CountTokens;
+        if has_turns { client_format(surface).without_reasoning(body, taken) } else { None }
     }
 
     /// Checks the top-level members of a passed-through request as its vendor would: required members exist and have
@@ -109,27 +120,15 @@ pub trait SurfaceFormat: Into<Surface> {
         echo: &Arc<Map<String, Value>>,
     ) -> Box<dyn WritePieces> {
         let surface = self.into();
-        match surface.dialect() {
-            Dialect::OpenAi | Dialect::Bedrock => {
-                Box::new(openai::OpenAiWriter::new(model, include_usage, legacy_functions))
-            }
-            Dialect::Responses => Box::new(responses::ResponsesWriter::new(model, echo.clone()).compacting(compacts)),
-            Dialect::Anthropic => Box::new(InTurn::new(anthropic::AnthropicWriter::new(model))),
-            Dialect::Ollama => Box::new(InTurn::new(OllamaWriter::new(OllamaForm::of(surface), model))),
-            Dialect::Gemini => Box::new(InTurn::new(gemini::GeminiWriter::new(model))),
-        }
+        client_format(surface).writer(&AskedWriting { surface, model, include_usage, legacy_functions, compacts, echo })
     }
 
     /// A whole answer that grows, for a client that did not ask to stream.
     fn growing(self) -> GrowingAnswer {
         let surface = self.into();
         match surface {
-            Surface::Chat => GrowingAnswer::new(openai::ChatWhole::default()),
             Surface::Completions => GrowingAnswer::new(completions::CompletionWhole),
-            Surface::Responses => GrowingAnswer::new(responses::ResponseWhole),
-            Surface::Messages => GrowingAnswer::new(anthropic::MessageWhole),
-            Surface::OllamaChat | Surface::OllamaGenerate => GrowingAnswer::new(ollama::OllamaWhole),
-            Surface::Gemini => GrowingAnswer::new(gemini::GeminiWhole),
+            _ if surface.is_translated() => client_format(surface).growing(),
             // It is one event.
             _ => GrowingAnswer::default(),
         }
@@ -144,37 +143,23 @@ pub trait SurfaceFormat: Into<Surface> {
     /// An error in this surface's shape.
     fn error(self, error: &ErrorShape<'_>) -> Value {
         let surface = self.into();
-        match surface.dialect() {
-            Dialect::Anthropic => anthropic::error(error),
-            Dialect::Ollama => ollama::error(error),
-            Dialect::Gemini => gemini::error(error),
-            _ => openai::error(error),
-        }
+        client_format(surface).error(error)
     }
 
     /// The event that ends a broken stream.
     fn error_event(self, error: &ErrorShape<'_>) -> Bytes {
         let surface = self.into();
-        let shape = surface.error(error);
-        match surface.dialect() {
-            Dialect::OpenAi | Dialect::Bedrock | Dialect::Gemini => format!("data: {shape}\n\n").into(),
-            Dialect::Responses => responses::error_event(error),
-            Dialect::Anthropic => format!("event: error\ndata: {shape}\n\n").into(),
-            Dialect::Ollama => format!("{shape}\n").into(),
-        }
+        client_format(surface).error_event(error)
     }
 
     /// The event that ends a stream with an upstream's own error, from its status and its body in the surface's shape.
     fn error_event_of(self, status: u16, body: &[u8]) -> Bytes {
         let surface = self.into();
         let said: Value = serde_json::from_slice(body).unwrap_or_default();
-        let error = &said["error"];
-        match surface.dialect() {
-            Dialect::OpenAi | Dialect::Gemini if error.is_object() => return Bytes::from(format!("data: {said}\n\n")),
-            Dialect::Anthropic if error.is_object() => return Bytes::from(format!("event: error\ndata: {said}\n\n")),
-            Dialect::Ollama if error.is_string() => return Bytes::from(format!("{said}\n")),
-            _ => {}
+        if let Some(event) = client_format(surface).own_error_event(&said) {
+            return event;
         }
+        let error = &said["error"];
         let member = |name: &str| error[name].as_str();
         let unread = format!("the upstream answered {status}");
         surface.error_event(&ErrorShape {
@@ -190,12 +175,7 @@ pub trait SurfaceFormat: Into<Surface> {
     /// Whether the surface's official client treats this event as an error.
     fn sees_error(self, event: &SseEvent) -> bool {
         let surface = self.into();
-        match surface.dialect() {
-            Dialect::Anthropic => anthropic::is_error_event(event),
-            Dialect::Responses => responses::is_error_event(event),
-            Dialect::Ollama => ollama::is_error_line(event),
-            _ => openai::is_error_event(event),
-        }
+        client_format(surface).is_error_event(event)
     }
 }
 
@@ -209,27 +189,14 @@ pub trait DialectFormat: Into<Dialect> {
         match dialect {
             _ if let Surface::Passed(call) = surface => whole::read_passed(event, call),
             _ if !surface.streams() => whole::read(event),
-            Dialect::OpenAi => openai::read(event),
-            Dialect::Responses => responses::read(event),
-            Dialect::Anthropic => anthropic::read(event),
-            Dialect::Gemini => gemini::read(event),
-            Dialect::Bedrock => bedrock::read(event),
-            Dialect::Ollama => ollama::read(event),
+            _ => upstream_format(dialect).read(event),
         }
     }
 
     /// Turns a whole answer into the bytes of a stream. None if the body is not an answer.
     fn events_of_whole(self, surface: Surface, body: &[u8]) -> Option<Bytes> {
         let dialect = self.into();
-        match dialect {
-            _ if !surface.streams() => None,
-            Dialect::OpenAi => openai::events_of_whole(body),
-            Dialect::Responses => responses::events_of_whole(body),
-            Dialect::Anthropic => anthropic::events_of_whole(body),
-            Dialect::Gemini => gemini::events_of_whole(body),
-            Dialect::Bedrock => bedrock::events_of_whole(body),
-            Dialect::Ollama => ollama::events_of_whole(body),
-        }
+        if surface.streams() { upstream_format(dialect).events_of_whole(body) } else { None }
     }
 
     /// The name of another dialect that this body is written in, if it is not of this one.
@@ -242,58 +209,28 @@ pub trait DialectFormat: Into<Dialect> {
     /// Reads a stream for translation.
     fn reader(self) -> Box<dyn ReadPieces> {
         let dialect = self.into();
-        match dialect {
-            Dialect::OpenAi => Box::new(openai::OpenAiReader::default()),
-            Dialect::Responses => Box::new(responses::ResponsesReader::default()),
-            Dialect::Anthropic => Box::new(anthropic::AnthropicReader::default()),
-            Dialect::Gemini => Box::new(gemini::GeminiReader::default()),
-            Dialect::Bedrock => Box::new(bedrock::BedrockReader::default()),
-            Dialect::Ollama => Box::new(ollama::OllamaReader::default()),
-        }
+        upstream_format(dialect).reader()
     }
 
     /// Writes a conversation as a request. `model`, `stream` and `stream_options` are set later where the body has
     /// them. Reports to `losses` what cannot be written, except what was already lost in reading the conversation.
     fn request(self, conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
         let dialect = self.into();
-        match dialect {
-            Dialect::OpenAi => openai::request(conversation, options, losses),
-            Dialect::Responses => responses::request(conversation, options, losses),
-            Dialect::Anthropic => anthropic::request(conversation, options, losses),
-            Dialect::Gemini => gemini::request(conversation, options, losses),
-            Dialect::Bedrock => bedrock::request(conversation, options, losses),
-            Dialect::Ollama => ollama::request(conversation, options, losses),
-        }
+        upstream_format(dialect).request(conversation, options, losses)
     }
 
     /// Whether its tools may take free text instead of JSON.
     fn has_custom_tools(self, options: &TranslationOptions) -> bool {
         let dialect = self.into();
-        match dialect {
-            Dialect::Responses => true,
-            // Only OpenAI itself. Other servers of this dialect know only functions.
-            Dialect::OpenAi => options.quirks.max_completion_tokens,
-            Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => false,
-        }
+        upstream_format(dialect).has_custom_tools(options)
     }
 
     /// The path of a request for a model, appended to the base URL. May have a query.
     fn path(self, surface: Surface, model: &str, form: AnswerForm) -> Cow<'static, str> {
         let dialect = self.into();
-        let streams = form != AnswerForm::Plain;
-        match (dialect, surface) {
-            _ if surface.embeds() => embeddings::path(dialect, surface, model).into(),
-            (Dialect::OpenAi, Surface::Completions) => "/completions".into(),
-            (Dialect::OpenAi | Dialect::Responses, Surface::Passed(call)) => call.upstream_path().into(),
-            (Dialect::OpenAi, _) => "/chat/completions".into(),
-            (Dialect::Responses, _) => "/responses".into(),
-            (Dialect::Anthropic, Surface::CountTokens) => "/messages/count_tokens".into(),
-            (Dialect::Anthropic, _) => "/messages".into(),
-            (Dialect::Gemini, Surface::GeminiCount) => gemini::counting_path(model).into(),
-            (Dialect::Gemini, _) => gemini::path(model, streams).into(),
-            (Dialect::Bedrock, _) => bedrock::path(model, streams).into(),
-            (Dialect::Ollama, Surface::OllamaGenerate) => "/api/generate".into(),
-            (Dialect::Ollama, _) => "/api/chat".into(),
+        match surface.embeds() {
+            true => upstream_format(dialect).embeddings_path(surface, model),
+            false => upstream_format(dialect).path(surface, model, form != AnswerForm::Plain),
         }
     }
 }
