@@ -1,6 +1,7 @@
 //! The `bedrock` dialect: AWS's ConverseStream, for any model behind it. Reads its frames and errors, and writes its
 //! requests. Not for cutting streams into frames (see [`photofinish_wire::stream`]) or for signing requests (see `photofinish_transport`).
 
+mod format;
 mod reader;
 mod request;
 mod whole;
@@ -10,12 +11,11 @@ use std::borrow::Cow;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
+pub use format::BedrockFormat;
 pub use reader::BedrockReader;
 pub use request::request;
 pub use whole::events_of_whole;
 
-// With the types that the traits speak of.
-use crate::format::*;
 use photofinish_wire::PayloadKind;
 use photofinish_wire::json::values::{PutMember, json};
 use photofinish_wire::json::{InvalidJson, Json};
@@ -24,35 +24,6 @@ use photofinish_wire::stream::event_reader::read_json;
 use photofinish_wire::stream::frame::{Chunk, Frame, Payload};
 use photofinish_wire::stream::service_tier::ServiceTier;
 use photofinish_wire::stream::sse::SseEvent;
-
-/// The dialect.
-pub struct BedrockFormat;
-
-impl UpstreamFormat for BedrockFormat {
-    fn read<'e>(&self, event: &'e SseEvent) -> Frame<'e> {
-        read(event)
-    }
-
-    fn events_of_whole(&self, body: &[u8]) -> Option<Bytes> {
-        events_of_whole(body)
-    }
-
-    fn reader(&self) -> Box<dyn ReadPieces> {
-        Box::new(BedrockReader::default())
-    }
-
-    fn request(&self, conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
-        request(conversation, options, losses)
-    }
-
-    fn path(&self, _surface: Surface, model: &str, streams: bool) -> Cow<'static, str> {
-        path(model, streams).into()
-    }
-
-    fn embeddings_path(&self, _: Surface, model: &str) -> Cow<'static, str> {
-        invoke_path(model).into()
-    }
-}
 
 /// Characters to encode in a path segment: all except the unreserved characters of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -4,6 +4,7 @@
 //! reason.
 
 mod conversation;
+mod format;
 mod frame;
 mod reader;
 mod request;
@@ -17,6 +18,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 pub use conversation::{check, conversation};
+pub use format::GeminiFormat;
 pub use frame::read;
 pub use reader::GeminiReader;
 pub use request::request;
@@ -24,69 +26,9 @@ pub use signature::without_reasoning;
 pub use whole::GeminiWhole;
 pub use writer::GeminiWriter;
 
-// With the types that the traits speak of.
-use crate::format::*;
-use crate::openai;
 use photofinish_wire::client_error::ErrorShape;
 use photofinish_wire::json::surrogates::lenient;
 use photofinish_wire::json::values::{PutMember, json};
-
-/// The dialect.
-pub struct GeminiFormat;
-
-impl UpstreamFormat for GeminiFormat {
-    fn read<'e>(&self, event: &'e SseEvent) -> Frame<'e> {
-        read(event)
-    }
-
-    fn events_of_whole(&self, body: &[u8]) -> Option<Bytes> {
-        events_of_whole(body)
-    }
-
-    fn reader(&self) -> Box<dyn ReadPieces> {
-        Box::new(GeminiReader::default())
-    }
-
-    fn request(&self, conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
-        request(conversation, options, losses)
-    }
-
-    fn path(&self, surface: Surface, model: &str, streams: bool) -> Cow<'static, str> {
-        match surface {
-            Surface::GeminiCount => counting_path(model).into(),
-            _ => path(model, streams).into(),
-        }
-    }
-
-    fn embeddings_path(&self, surface: Surface, model: &str) -> Cow<'static, str> {
-        embedding_path(model, surface != Surface::GeminiEmbed).into()
-    }
-}
-
-impl ClientFormat for GeminiFormat {
-    fn conversation(&self, _surface: Surface, body: &[u8]) -> Result<Conversation, Invalid> {
-        conversation(body)
-    }
-
-    fn writer(&self, asked: &AskedWriting<'_>) -> Box<dyn WritePieces> {
-        Box::new(InTurn::new(GeminiWriter::new(asked.model)))
-    }
-
-    fn growing(&self) -> GrowingAnswer {
-        GrowingAnswer::new(GeminiWhole)
-    }
-
-    fn without_reasoning(&self, body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
-        without_reasoning(body, taken)
-    }
-
-    fn error(&self, of: &ErrorShape<'_>) -> Value {
-        error(of)
-    }
-    fn is_error_event(&self, event: &SseEvent) -> bool {
-        openai::is_error_event(event)
-    }
-}
 
 /// The events of an answer that was not streamed: one object, or a list of objects from a server that was not asked for
 /// server-sent events. None if the body is not an answer.

@@ -4,6 +4,7 @@
 //! strings (rules of what counts as payload: `docs/measurement.md`).
 
 mod conversation;
+mod format;
 mod growing_calls;
 mod messages;
 mod payload;
@@ -19,8 +20,7 @@ use memchr::{memchr2, memmem, memrchr, memrchr2};
 use serde_json::Value;
 
 pub use conversation::{check, conversation};
-// With the types that the traits speak of.
-use crate::format::*;
+pub use format::OpenAiFormat;
 pub use photofinish_wire::stream::frame::{Chunk, Frame, Payload};
 pub use reader::OpenAiReader;
 pub use reader::url_citation;
@@ -39,65 +39,6 @@ use photofinish_wire::json::{InvalidJson, Json};
 use photofinish_wire::stream::event_reader::{or_foreign, read_sse, says_error};
 use photofinish_wire::stream::service_tier::ServiceTier;
 use photofinish_wire::stream::sse::SseEvent;
-
-/// The dialect.
-pub struct OpenAiFormat;
-
-impl UpstreamFormat for OpenAiFormat {
-    fn read<'e>(&self, event: &'e SseEvent) -> Frame<'e> {
-        read(event)
-    }
-
-    fn events_of_whole(&self, body: &[u8]) -> Option<Bytes> {
-        events_of_whole(body)
-    }
-
-    fn reader(&self) -> Box<dyn ReadPieces> {
-        Box::new(OpenAiReader::default())
-    }
-
-    fn request(&self, conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
-        request(conversation, options, losses)
-    }
-
-    /// Only OpenAI itself. Other servers of this dialect know only functions.
-    fn has_custom_tools(&self, options: &TranslationOptions) -> bool {
-        options.quirks.max_completion_tokens
-    }
-
-    fn path(&self, surface: Surface, _model: &str, _streams: bool) -> Cow<'static, str> {
-        match surface {
-            Surface::Completions => "/completions".into(),
-            Surface::Passed(call) => call.upstream_path().into(),
-            _ => "/chat/completions".into(),
-        }
-    }
-}
-
-impl ClientFormat for OpenAiFormat {
-    fn conversation(&self, _surface: Surface, body: &[u8]) -> Result<Conversation, Invalid> {
-        conversation(body)
-    }
-
-    fn writer(&self, asked: &AskedWriting<'_>) -> Box<dyn WritePieces> {
-        Box::new(OpenAiWriter::new(asked.model, asked.include_usage, asked.legacy_functions))
-    }
-
-    fn growing(&self) -> GrowingAnswer {
-        GrowingAnswer::new(ChatWhole::default())
-    }
-
-    fn without_reasoning(&self, body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
-        without_reasoning(body, taken)
-    }
-    fn error(&self, of: &ErrorShape<'_>) -> Value {
-        error(of)
-    }
-
-    fn is_error_event(&self, event: &SseEvent) -> bool {
-        is_error_event(event)
-    }
-}
 
 /// Reads one event.
 pub fn read(event: &SseEvent) -> Frame<'_> {

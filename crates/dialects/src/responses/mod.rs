@@ -4,6 +4,7 @@
 //! for apps.
 
 mod conversation;
+mod format;
 pub mod frames;
 mod read;
 mod reader;
@@ -16,85 +17,18 @@ use serde_json::Value;
 
 use conversation::{COMPACTIONS, remembered};
 pub use conversation::{check, conversation, own_names};
+pub use format::ResponsesFormat;
 pub use read::read;
 pub use reader::ResponsesReader;
 pub use request::request;
 pub use whole::{ResponseWhole, events_of_whole};
 pub use writer::{OpenMessage, ResponsesWriter, error_event, error_event_behind};
 
-// With the types that the traits speak of.
-use crate::format::*;
-use crate::openai;
 use photofinish_wire::client_error::{ErrorShape, Invalid};
 use photofinish_wire::conversation::signature::{RemovedReasoning, cleaned};
 use photofinish_wire::json::values::json;
 use photofinish_wire::stream::event_reader::{EventData, data_of};
 use photofinish_wire::stream::sse::SseEvent;
-
-/// The dialect.
-pub struct ResponsesFormat;
-
-impl UpstreamFormat for ResponsesFormat {
-    fn read<'e>(&self, event: &'e SseEvent) -> Frame<'e> {
-        read(event)
-    }
-
-    fn events_of_whole(&self, body: &[u8]) -> Option<Bytes> {
-        events_of_whole(body)
-    }
-
-    fn reader(&self) -> Box<dyn ReadPieces> {
-        Box::new(ResponsesReader::default())
-    }
-
-    fn request(&self, conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
-        request(conversation, options, losses)
-    }
-
-    fn has_custom_tools(&self, _: &TranslationOptions) -> bool {
-        true
-    }
-
-    fn path(&self, surface: Surface, _model: &str, _streams: bool) -> Cow<'static, str> {
-        match surface {
-            Surface::Passed(call) => call.upstream_path().into(),
-            _ => "/responses".into(),
-        }
-    }
-}
-
-impl ClientFormat for ResponsesFormat {
-    fn conversation(&self, _surface: Surface, body: &[u8]) -> Result<Conversation, Invalid> {
-        conversation(body)
-    }
-
-    fn writer(&self, asked: &AskedWriting<'_>) -> Box<dyn WritePieces> {
-        Box::new(ResponsesWriter::new(asked.model, asked.echo.clone()).compacting(asked.compacts))
-    }
-
-    fn growing(&self) -> GrowingAnswer {
-        GrowingAnswer::new(ResponseWhole)
-    }
-
-    fn without_reasoning(&self, body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
-        without_reasoning(body, taken)
-    }
-
-    fn error_event(&self, error: &ErrorShape<'_>) -> Bytes {
-        error_event(error)
-    }
-
-    fn own_error_event(&self, _: &Value) -> Option<Bytes> {
-        None
-    }
-
-    fn is_error_event(&self, event: &SseEvent) -> bool {
-        is_error_event(event)
-    }
-    fn error(&self, of: &ErrorShape<'_>) -> Value {
-        openai::error(of)
-    }
-}
 
 /// Whether every official client treats this event as an error and stops. The SDKs raise at `error`, which Codex
 /// ignores; all support `response.failed`.
