@@ -231,7 +231,7 @@ fn plan(
         look: policy.look.map(|look| look.probability),
         drawn,
         settings: &candidates.settings,
-        plan: plan.text(|candidate| &candidates.list[candidate].name),
+        plan: plan.text(|candidate| candidates.name(candidate)),
         left_out: candidates.left_out(&plan),
         asked_last: candidates.asked_last.clone(),
         reasons: policy.driver.reasons(),

@@ -15,7 +15,7 @@ pub(crate) mod state;
 mod telling;
 pub mod windows;
 
-pub use admission::{BreakerAdmission, TrialPermit, cooling_down};
+pub use admission::{BreakerAdmission, RaceCandidate, TrialPermit, cooling_down};
 pub use callers::{Callers, FoundCaller, MadeCallers, MadeKey};
 pub use candidate::{CallerId, Candidate, CooldownState, LastResort};
 pub use hints::HealthHint;

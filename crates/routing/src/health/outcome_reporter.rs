@@ -32,7 +32,7 @@ pub struct OutcomeReporter {
     pub health: Arc<UpstreamHealth>,
     /// The names of the request in the log, also for lines after its answer has begun.
     pub context: LogContext,
-    pub candidates: Arc<Vec<Candidate>>,
+    pub candidates: Vec<Arc<Candidate>>,
     breaker: BreakerSettings,
     caller: CallerId,
     /// Weak: the request is freed once an answer is streamed.
@@ -107,7 +107,7 @@ struct RaceRefusals {
 impl OutcomeReporter {
     pub fn new(
         health: &Arc<UpstreamHealth>,
-        candidates: &Arc<Vec<Candidate>>,
+        candidates: Vec<Arc<Candidate>>,
         breaker: BreakerSettings,
         caller: CallerId,
         request: &Arc<ApiRequest>,
@@ -125,12 +125,12 @@ impl OutcomeReporter {
         OutcomeReporter {
             health: health.clone(),
             context: LogContext::current(),
-            candidates: candidates.clone(),
             breaker,
             caller,
             request: Arc::downgrade(request),
             own_stream_options: request.has_stream_options(),
             sent: Mutex::new(vec![nothing; candidates.len()]),
+            candidates,
             pending: Mutex::new(Some(Vec::new())),
             refused: Mutex::default(),
         }
@@ -260,7 +260,7 @@ impl OutcomeReporter {
 
     /// Learns the context window from the message, or else from the length of the refused prompt.
     fn learn_window(&self, candidate: usize, failure: &Failure) {
-        let Candidate { name, named, .. } = &self.candidates[candidate];
+        let Candidate { name, named, .. } = &*self.candidates[candidate];
         // Upstreams that callers name are not remembered.
         let Some(request) = self.request.upgrade().filter(|_| !named) else { return };
         let length = prompt_length(&request);

@@ -29,7 +29,7 @@ use photofinish_limits::AttemptReservation;
 use photofinish_race::retries::Retries;
 use photofinish_race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
 use photofinish_routing::health::{
-    Candidate, OutcomeReporter, RejectedFeature, RequestNotes, SentRequest, StreamingHabit, TrialPermit,
+    Candidate, OutcomeReporter, RaceCandidate, RejectedFeature, RequestNotes, SentRequest, StreamingHabit, TrialPermit,
     UpstreamHealth, prompt_length,
 };
 use photofinish_routing::learning::{AttemptObserver, ConversationId, Learning, ObserverSpec, PrefixBlocks};
@@ -54,14 +54,11 @@ pub struct Launcher {
     pub(super) gateway: Arc<Gateway>,
     pub outcome_reporter: Arc<OutcomeReporter>,
     request: Arc<ApiRequest>,
-    /// The request to each candidate, by index.
-    pub(super) uploads: Vec<Arc<RequestTranslation>>,
+    pub(super) candidates: Vec<LaunchCandidate>,
     pub(super) settings: RaceSettings,
     policy: RacePolicy,
     retries: Retries,
     gate: Gate,
-    /// Candidates whose answers broke.
-    broke_off: Vec<usize>,
     /// The client does not stream: an attempt is ready with its whole answer.
     whole: bool,
     /// Client headers that may be forwarded to any of the candidates.
@@ -74,8 +71,6 @@ pub struct Launcher {
     pub(super) read_at: Instant,
     /// Bytes.
     event_max: usize,
-    /// Held until the race is over, or until the trial has lost and ended.
-    pub(super) trials: Vec<(usize, TrialPermit)>,
     conversation: Option<ConversationId>,
     job: Option<JobCost>,
     /// What its answer is judged by.
@@ -84,6 +79,22 @@ pub struct Launcher {
     asked_last: Option<AskedLast>,
     /// Refusals teach. Those of probes do not: `verify` asks what the host itself takes.
     learns: bool,
+}
+
+/// What the race knows of one candidate beside the reporter, at the same place.
+pub(super) struct LaunchCandidate {
+    /// The request to it. A refusal may change it.
+    pub upload: Arc<RequestTranslation>,
+    /// Held until the race is over, or until the trial has lost and ended.
+    pub trial: Option<TrialPermit>,
+    /// One of its answers broke.
+    broke_off: bool,
+}
+
+impl LaunchCandidate {
+    fn of(one: &mut RaceCandidate) -> LaunchCandidate {
+        LaunchCandidate { upload: one.upload.clone(), trial: one.trial.take(), broke_off: false }
+    }
 }
 
 impl Launcher {
@@ -102,7 +113,7 @@ impl Launcher {
             gateway: gateway.clone(),
             outcome_reporter: Arc::new(OutcomeReporter::new(
                 gateway.health(),
-                &candidates.list,
+                candidates.list.iter().map(|one| one.candidate.clone()).collect(),
                 BreakerSettings { failures, ..candidates.settings.breaker },
                 candidates.caller,
                 request,
@@ -110,21 +121,19 @@ impl Launcher {
             )),
             learns: !guard.is_of_operator(),
             request: request.clone(),
-            uploads: candidates.uploads.clone(),
             settings: candidates.settings.clone(),
             policy,
             gate,
             retries: Retries::new(candidates.settings.retries, candidates.settings.retry_wait, candidates.list.len()),
-            broke_off: Vec::new(),
             whole: !request.stream,
             client_headers: forwardable(headers, candidates),
+            candidates: candidates.list.iter_mut().map(LaunchCandidate::of).collect(),
             race_id: guard.race_id().to_owned(),
             trace: guard.trace().cloned(),
             attempts: guard.attempts(),
             recorder: guard.recorder(),
             read_at,
             event_max: gateway.live().config.server.event_max,
-            trials: std::mem::take(&mut candidates.trials),
             conversation: candidates.conversation,
             job: candidates.job.clone(),
             asked: if request.has_tools || request.asks_json { gateway.judge().asked(request) } else { None },
@@ -193,7 +202,7 @@ impl Launcher {
         reservation: AttemptReservation,
     ) -> Attempt {
         let candidate = &self.outcome_reporter.candidates[starting.candidate];
-        let request_translation = given.unwrap_or(&self.uploads[starting.candidate]);
+        let request_translation = given.unwrap_or(&self.candidates[starting.candidate].upload);
         let gateway = &self.gateway;
         let key = gateway.health().key(candidate).cloned();
         if let (Some(conversation), Some(key)) = (self.conversation, &key)
@@ -220,7 +229,7 @@ impl Launcher {
         };
         self.outcome_reporter.note(starting.candidate, sent);
         let observer_spec = self.policy.observer(starting);
-        let is_trial = self.trials.iter().any(|(candidate, _)| *candidate == starting.candidate);
+        let is_trial = self.candidates[starting.candidate].trial.is_some();
         let is_watched = is_trial || self.policy.driver.runs_on(starting.candidate);
         // The times of token counts and of rescues are not comparable with those of answers.
         let tells = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
@@ -286,7 +295,7 @@ impl Launch for Launcher {
     fn affords_retry(&mut self, candidate: usize, running: &[RunningAttempt<RacedAttempt>]) -> bool {
         // An upstream whose answers break must not repeatedly cut others by its first token.
         let now_us = self.policy.now_us();
-        !self.broke_off.contains(&candidate) && self.policy.driver.affords_retry(candidate, &views(running), now_us)
+        !self.candidates[candidate].broke_off && self.policy.driver.affords_retry(candidate, &views(running), now_us)
     }
 
     fn lost(&mut self, raced_attempt: RacedAttempt) {
@@ -299,7 +308,7 @@ impl Launch for Launcher {
     }
 
     fn lost_ready(&mut self, candidate: usize, ready: ReadyAttempt) {
-        let trial = self.take_trial(candidate);
+        let trial = self.candidates[candidate].trial.take();
         let progress = AttemptView {
             first_token_us: ready.stream.first_token_us(),
             tokens: ready.stream.tokens(),
@@ -318,7 +327,7 @@ impl Launch for Launcher {
         let may_hedge = |candidate: usize| {
             health.held(&candidates[candidate]).is_none()
                 && !self.policy.driver.is_too_small(candidate)
-                && !self.broke_off.contains(&candidate)
+                && !self.candidates[candidate].broke_off
         };
         let rested: Vec<usize> = waiting.iter().copied().filter(|candidate| may_hedge(*candidate)).collect();
         let now_us = self.policy.now_us();
@@ -366,7 +375,7 @@ impl Launcher {
     /// A lost trial runs on: its upstream may be healthy although it is slower than the winner. So does a refusal: one that always comes
     /// late would never be told.
     fn lost_asking(&mut self, candidate: usize, mut attempt: Attempt) {
-        let trial = self.take_trial(candidate);
+        let trial = self.candidates[candidate].trial.take();
         let is_billed = self.is_billed_anyway(candidate);
         let refused = attempt.is_refused().then(|| self.request.clone());
         let is_chosen = self.policy.driver.runs_on(candidate) || fastrand::f64() < self.settings.audit;
@@ -395,7 +404,7 @@ impl Launcher {
     /// Whether and when this candidate is retried after a failure.
     fn again(&mut self, candidate: usize, sent: &SentRequest, failure: &Failure) -> RetryDecision {
         if failure.phase == Phase::Stream {
-            self.broke_off.push(candidate);
+            self.candidates[candidate].broke_off = true;
         }
         if failure.kind == FailureKind::ContextLength {
             self.policy.driver.too_long(candidate, too_long(&failure.message));
@@ -406,7 +415,7 @@ impl Launcher {
             return RetryDecision::Now;
         }
         if let Some(Taught { surface, lesson, upload }) = taught {
-            self.uploads[candidate] = upload;
+            self.candidates[candidate].upload = upload;
             self.outcome_reporter.heed(candidate, surface, lesson);
             return RetryDecision::Now;
         }
@@ -421,11 +430,6 @@ impl Launcher {
             Some(wait) => RetryDecision::Later { wait, first: self.settings.policy.asks_in_order() },
             None => RetryDecision::No,
         }
-    }
-
-    fn take_trial(&mut self, candidate: usize) -> Option<TrialPermit> {
-        let position = self.trials.iter().position(|(is_trial, _)| *is_trial == candidate)?;
-        Some(self.trials.swap_remove(position).1)
     }
 
     /// This candidate's latest attempt, before its first token.
@@ -529,8 +533,8 @@ impl Launcher {
     fn lesson(&self, candidate: usize, sent: &SentRequest, failure: &Failure) -> Option<Taught> {
         let may = self.learns && !self.request.surface.counts();
         let refusal = self.outcome_reporter.teaches(sent, failure).filter(|_| may)?;
-        let Candidate { upstream, name, .. } = &self.outcome_reporter.candidates[candidate];
-        let before = &self.uploads[candidate];
+        let Candidate { upstream, name, .. } = &*self.outcome_reporter.candidates[candidate];
+        let before = &self.candidates[candidate].upload;
         let (surface, dialects) = (before.asked(), &upstream.provider.dialects);
         let other = if surface == Surface::Responses { Dialect::OpenAi } else { Dialect::Responses };
         let has_other_path = dialects.iter().any(|spoken| spoken.dialect == other);
@@ -586,7 +590,7 @@ impl RacePolicy {
         let blocks = learning.blocks(&request.prompt());
         let tokens = request.len() as f64 / 4.0;
         let domains: Vec<Option<&str>> =
-            candidates.list.iter().map(|candidate| candidate.upstream.provider.domain.as_deref()).collect();
+            candidates.each().map(|candidate| candidate.upstream.provider.domain.as_deref()).collect();
         let state = |(place, candidate): (usize, &Candidate)| {
             let known = learning.upstream(&candidate.name);
             let known_tokens = learning.known_tokens(&known, &blocks, began_us).min(tokens);
@@ -616,7 +620,7 @@ impl RacePolicy {
         let race_budget =
             RaceBudget::new(cost_budget(candidates.settings.budget), candidates.settings.policy.spends_budget())
                 .within(candidates.within_budget.map(cost_budget));
-        let states: Vec<CandidateState> = candidates.list.iter().enumerate().map(state).collect();
+        let states: Vec<CandidateState> = candidates.each().enumerate().map(state).collect();
         let is_streamed = request.surface.streams() && request.stream;
         let look = candidates.draws_look().filter(|_| is_streamed).map(|upstreams| {
             LookDraw::new(&candidates.settings, &states, upstreams, (&race_budget, began_us), fastrand::f64())
@@ -626,7 +630,7 @@ impl RacePolicy {
             look: look.and_then(|look| look.drawn).filter(|drawn| states.get(*drawn).is_some_and(|state| !state.last)),
             candidates: states,
             race_budget: Arc::new(race_budget),
-            fits: ContextFits::new(candidates.windows.clone(), candidates.list.len(), || prompt_length(request)),
+            fits: ContextFits::new(candidates.list.iter().map(|one| one.window).collect(), || prompt_length(request)),
             began_us,
             draw: fastrand::f64(),
             in_usd: candidates.basis.is_money(),
@@ -662,8 +666,7 @@ const FORWARDED_WITH_OWN_KEY: [&str; 2] = ["openai-organization", "openai-projec
 
 /// The headers that may be forwarded to at least one candidate. A race and its audits keep no others.
 fn forwardable(client: &HeaderMap, candidates: &CandidateSet) -> HeaderMap {
-    let pairs = || candidates.list.iter().zip(&candidates.uploads);
-    selected(client, |name| pairs().any(|(candidate, translation)| goes_up(name, candidate, translation, true)))
+    selected(client, |name| candidates.list.iter().any(|one| goes_up(name, &one.candidate, &one.upload, true)))
 }
 
 /// The headers for one candidate, with the key that the attempt uses.
