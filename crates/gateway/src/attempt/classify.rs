@@ -47,7 +47,7 @@ impl EventStream {
             _ => self.response_translation.pass(instead.unwrap_or(event)),
         };
         if let Some(tape) = &mut self.guard.tape {
-            tape.keeps(self.response_translation.said());
+            tape.cover(self.response_translation.said());
         }
         let fault = if matches!(kind, ItemKind::Error { .. }) { None } else { self.fault() };
         match fault {
@@ -69,7 +69,7 @@ impl EventStream {
             self.response_translation.end_calls();
         }
         if self.response_translation.is_broken() {
-            self.breaks_call();
+            self.note_broken_call();
             return Some(malformed("the arguments of a tool call are no JSON object"));
         }
         (self.done && !self.is_complete()).then(|| self.incomplete())
@@ -148,7 +148,7 @@ impl EventStream {
         if let (Some(tape), Frame::Chunk(chunk) | Frame::Done(chunk)) = (&mut self.guard.tape, &frame)
             && (chunk.calls || chunk.payload.is_some_and(|payload| payload.kind == PayloadKind::Tool))
         {
-            tape.makes_calls();
+            tape.note_call();
         }
         let kind = self.kind_of(event, frame);
         let is_bare = matches!(kind, ItemKind::Payload | ItemKind::Other | ItemKind::UsageOnly | ItemKind::Done);

@@ -105,7 +105,7 @@ async fn open(
     if is_whole || (first.is_empty() && is_json(headers)) {
         return whole(body, first, headers, response_translation, bounds, key, guard).await;
     }
-    guard.streams();
+    guard.note_stream();
     let mut stream =
         EventStream::new(Some(body), response_translation, bounds.event_max, key, guard, bounds.memory.lease());
     if !first.is_empty() {

@@ -183,8 +183,8 @@ impl AttemptGuard {
         }
     }
 
-    /// Its answer names a model: it has the price of this upstream.
-    pub fn costs(&mut self, upstream: &UpstreamConfig) {
+    /// Its answer names a model: from now on it has the price of this upstream.
+    pub fn set_price(&mut self, upstream: &UpstreamConfig) {
         self.bill.price = upstream.price;
         self.record.price_source = upstream.price_source.as_ref().map(ToString::to_string);
     }
@@ -232,12 +232,12 @@ impl AttemptGuard {
         self.meter.head(facts.usage);
     }
 
-    /// The answer is a stream, whatever was asked for.
-    pub fn streams(&mut self) {
+    /// Notes that the answer is a stream, whatever was asked for.
+    pub fn note_stream(&mut self) {
         if std::mem::take(&mut self.record.plain)
             && let Some(attempt_observer) = &mut self.attempt_observer
         {
-            attempt_observer.streams();
+            attempt_observer.note_stream();
             self.record.predicted_us = None;
         }
     }
@@ -254,7 +254,7 @@ impl AttemptGuard {
     }
 
     /// More of its answer has come.
-    pub fn grows(&mut self) {
+    pub fn grow_reservation(&mut self) {
         self.reservation.grow(self.meter.tokens().max(0).unsigned_abs());
     }
 

@@ -248,7 +248,7 @@ impl EventStream {
                     }
                     self.let_go(self.unfinished);
                     self.unfinished = 0;
-                    self.guard.grows();
+                    self.guard.grow_reservation();
                     if self.guard.meter.is_endless() && self.body.is_some() {
                         return Poll::Ready(Some(Err(self.endless())));
                     }
@@ -295,20 +295,20 @@ impl EventStream {
     /// Ends the attempt as the winner that served its client.
     pub fn won(&mut self) {
         self.guard.won();
-        self.is_whole();
+        self.give_to_judge();
     }
 
-    /// Its answer can be judged.
-    fn is_whole(&mut self) {
+    /// Its answer is whole and can be judged.
+    fn give_to_judge(&mut self) {
         if let Some(tape) = &mut self.guard.tape {
             tape.take(self.response_translation.said().take());
         }
     }
 
     /// The arguments of one of its calls cannot be read.
-    pub(super) fn breaks_call(&mut self) {
+    pub(super) fn note_broken_call(&mut self) {
         if let Some(tape) = &mut self.guard.tape {
-            tape.has_broken_call();
+            tape.note_broken_call();
         }
     }
 
@@ -398,7 +398,7 @@ impl EventStream {
         self.read_behind().await;
         if self.is_complete() {
             self.guard.drained();
-            self.is_whole();
+            self.give_to_judge();
         }
     }
 
@@ -703,7 +703,7 @@ impl EventStream {
                     next => return next,
                 },
                 LastEvent::Held(_) => match self.poll_next(context) {
-                    Poll::Pending if self.waits_behind(context) => return Poll::Pending,
+                    Poll::Pending if self.poll_behind(context) => return Poll::Pending,
                     next => return Poll::Ready(self.release_last(next)),
                 },
                 LastEvent::Followed(_) => {
@@ -785,7 +785,7 @@ impl EventStream {
                     *left -= item.size;
                     return Poll::Ready(Some(Ok(item)));
                 }
-                Poll::Pending if self.waits_behind(context) => return Poll::Pending,
+                Poll::Pending if self.poll_behind(context) => return Poll::Pending,
                 _ => return Poll::Ready(self.give_end()),
             }
         }
@@ -810,8 +810,8 @@ impl EventStream {
         self.set_timer(since + self.read_out_for());
     }
 
-    /// Whether to wait longer for events after the end.
-    pub(super) fn waits_behind(&mut self, context: &mut Context<'_>) -> bool {
+    /// Polls the wait for events after the end. True: it lasts longer.
+    pub(super) fn poll_behind(&mut self, context: &mut Context<'_>) -> bool {
         let Some(timer) = &mut self.timer else { return false };
         let waits = timer.as_mut().poll(context).is_pending();
         if !waits {

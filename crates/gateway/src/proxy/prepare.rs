@@ -79,7 +79,7 @@ pub async fn prepare(
     let (bytes, race) = preparing.read(headers, body, guard).await?;
     let (request, mut race) = preparing.parse(headers, bytes, race).await?;
     let Recalled { request, holders, keeper } = preparing.recall(request, &race).await?;
-    race.keeps(keeper.filter(|_| preparing.by.shadow.is_none()));
+    race.set_keeper(keeper.filter(|_| preparing.by.shadow.is_none()));
     let (request, candidates) = match preparing.resolve(headers, &request, holders.clone(), &race).await {
         Err(rejection) if rejection.is_unspoken() && request.surface.counts() => {
             return Ok(PreparedRequest::Answered(all_failed::estimate(&request)));
@@ -204,7 +204,7 @@ impl Preparing<'_> {
             candidates.leave_out_extras();
         }
         if shadow.is_some() {
-            candidates.is_of_shadow();
+            candidates.ask_as_shadow();
         }
         Ok(candidates)
     }

@@ -367,11 +367,10 @@ impl OutcomeReporter {
         (may && sent.complained.lessons.len() < LESSONS_MAX).then_some((answer.status, &answer.body[..]))
     }
 
-    /// Whether this failure is the last one of this candidate again, word for word. Remembers its words.
-    pub fn repeats(&self, candidate: usize, failure: &Failure) -> bool {
+    /// Remembers the words of this failure, so that the same ones are known again.
+    pub fn remember_words(&self, candidate: usize, failure: &Failure) {
         let words = failure.answer.as_ref().map(|answer| hash_of(&answer.body));
-        let sent = &mut lock(&self.sent)[candidate].complained;
-        std::mem::replace(&mut sent.words, words) == words && words.is_some()
+        lock(&self.sent)[candidate].complained.words = words;
     }
 
     /// From now on its requests heed this.

@@ -66,8 +66,8 @@ impl CandidateSet {
         self.settings.drains.running = 0;
     }
 
-    /// The request is a shadow: it is asked once, and the model's budget does not hear of it.
-    pub fn is_of_shadow(&mut self) {
+    /// For the request of a shadow: it is asked once, and the model's budget does not hear of it.
+    pub fn ask_as_shadow(&mut self) {
         self.leave_out_extras();
         (self.settings.retries, self.settings.rescue) = (0, RescuePolicy::Off);
         self.judged_in = Some(std::mem::take(&mut self.model));

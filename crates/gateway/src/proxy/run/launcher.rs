@@ -410,7 +410,7 @@ impl Launcher {
             self.policy.driver.too_long(candidate, too_long(&failure.message));
         }
         let taught = self.lesson(candidate, sent, failure);
-        self.outcome_reporter.repeats(candidate, failure);
+        self.outcome_reporter.remember_words(candidate, failure);
         if self.outcome_reporter.failed(candidate, sent, failure, taught.is_some()) {
             return RetryDecision::Now;
         }
