@@ -386,7 +386,7 @@ impl Launcher {
             if let Some((place, time)) = self.enter_drain(&self.waiting(candidate), owns_connection) {
                 attempt.drain(is_billed);
                 (place, time, self.run_on(candidate, attempt, Some((self.settings.drains.bytes, is_billed))))
-            } else if is_audited && let Some(place) = self.gateway.enter_audit() {
+            } else if is_audited && let Some(place) = self.gateway.extras().enter_audit() {
                 attempt.audit();
                 let limit = self.policy.driver.runs_on_for(candidate, self.policy.now_us());
                 (place, limit, self.run_on(candidate, attempt, None))
@@ -454,7 +454,7 @@ impl Launcher {
         } else {
             return None;
         };
-        Some((self.gateway.enter_drain(running)?, time))
+        Some((self.gateway.extras().enter_drain(running)?, time))
     }
 
     /// Runs a loser to its first token, or, if `drained` has its maximum of bytes and whether it is billed anyway, to its end.

@@ -173,7 +173,7 @@ impl RaceGuard {
             keeper: None,
             hold: None,
             trace: None,
-            refused_requests: gateway.refused_requests().clone(),
+            refused_requests: gateway.door().refused_requests.clone(),
             is_refused_again: false,
             place,
         }
