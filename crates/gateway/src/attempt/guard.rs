@@ -10,6 +10,7 @@ use super::answer_length::LengthBound;
 use super::judge::AnswerTape;
 use super::meter::Meter;
 use super::spec::{AttemptSpec, ExchangeSpec, InFlightGuard, PassSpec};
+use super::stream_clock::TokenTimes;
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::shutdown::Shutdown;
@@ -204,6 +205,11 @@ impl AttemptGuard {
 
     pub fn owns_connection(&self) -> bool {
         self.shared.owns_connection()
+    }
+
+    /// What cuts its stream beside silence.
+    pub fn token_times(&self) -> TokenTimes {
+        TokenTimes { last: self.meter.last_token_at(), until: self.until }
     }
 
     /// Microseconds since the dispatch.

@@ -7,8 +7,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
+use super::item::{ItemKind, StreamItem};
 use super::no_answer::ReadyAttempt;
-use super::stream::{ItemKind, StreamItem};
 use photofinish_base::failure::{Failure, FailureKind};
 use photofinish_base::memory::Lease;
 use photofinish_base::pace::aside;
