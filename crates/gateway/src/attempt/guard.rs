@@ -125,7 +125,8 @@ impl AttemptGuard {
         let record = new_record(spec, dispatch);
         let mut guard =
             AttemptGuard::of(&spec.exchange, provider, spec.upstream.timeouts, (record, reservation), bound);
-        (guard.bill.price, guard.choices, guard.meter.job) = (spec.upstream.price, spec.choices, spec.job.take());
+        (guard.bill.price, guard.choices) = (spec.upstream.price, spec.choices);
+        guard.meter.set_job(spec.job.take());
         guard.bill.asks_hour = spec.asks_hour;
         guard.omits_finish_reason = provider.omits_finish_reason;
         guard.answer_only = spec.first_token == FirstToken::Answer;
