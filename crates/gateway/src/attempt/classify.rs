@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::item::{ItemKind, StreamItem};
 use super::meter::Meter;
-use super::stream::{EventStream, ItemKind, StreamItem};
+use super::stream::EventStream;
 use photofinish_base::failure::FailureKind;
 use photofinish_base::pace::aside;
 use photofinish_config::keyring::scrub;
@@ -26,7 +27,7 @@ impl EventStream {
     }
 
     fn item_of(&mut self, event: SseEvent, size: usize) -> StreamItem {
-        if self.done {
+        if self.signs.done {
             return self.item_behind(event, size);
         }
         let more = self.more_text(&event);
@@ -47,7 +48,7 @@ impl EventStream {
             _ => self.response_translation.pass(instead.unwrap_or(event)),
         };
         if let Some(tape) = &mut self.guard.tape {
-            tape.keeps(self.response_translation.said());
+            tape.cover(self.response_translation.said());
         }
         let fault = if matches!(kind, ItemKind::Error { .. }) { None } else { self.fault() };
         match fault {
@@ -62,17 +63,17 @@ impl EventStream {
             let message = "it goes on without end: more items or bytes than an answer has";
             return Some(ErrorFacts { kind: FailureKind::Endless, ..malformed(message) });
         }
-        if !self.done && !self.response_translation.has_calls() {
+        if !self.signs.done && !self.response_translation.has_calls() {
             return None;
         }
-        if self.done {
+        if self.signs.done {
             self.response_translation.end_calls();
         }
         if self.response_translation.is_broken() {
-            self.breaks_call();
+            self.note_broken_call();
             return Some(malformed("the arguments of a tool call are no JSON object"));
         }
-        (self.done && !self.is_complete()).then(|| self.incomplete())
+        (self.signs.done && !self.is_complete()).then(|| self.incomplete())
     }
 
     /// It ended without a finish reason.
@@ -109,7 +110,7 @@ impl EventStream {
             Frame::Chunk(Chunk { usage, timings, time_info, usage_only, payload, finished, .. }) => {
                 let generated = payload.is_some() || finished != 0;
                 let chunk = Chunk { usage, timings, time_info, ..Chunk::default() };
-                self.guard.meter.chunk(&chunk, self.read_at);
+                self.guard.meter.chunk(&chunk, self.clock.read_at);
                 match usage_only && !self.is_translated() {
                     true => Some(ItemKind::UsageOnly),
                     false => (!generated).then_some(ItemKind::Other),
@@ -125,8 +126,8 @@ impl EventStream {
 
     /// Measures an event that differs in its text alone from the payload before it, and returns the place of its text.
     fn more_text(&mut self, event: &SseEvent) -> Option<Range<usize>> {
-        let MoreText { payload, at, calls } = self.template.as_ref()?.fits(event)?;
-        self.guard.meter.payload(payload, self.read_at);
+        let MoreText { payload, at, calls } = self.shapes.template.as_ref()?.fits(event)?;
+        self.guard.meter.payload(payload, self.clock.read_at);
         if (calls || self.guard.tape.is_some())
             && let Ok(text) = std::str::from_utf8(&event.raw[at.clone()])
         {
@@ -148,7 +149,7 @@ impl EventStream {
         if let (Some(tape), Frame::Chunk(chunk) | Frame::Done(chunk)) = (&mut self.guard.tape, &frame)
             && (chunk.calls || chunk.payload.is_some_and(|payload| payload.kind == PayloadKind::Tool))
         {
-            tape.makes_calls();
+            tape.note_call();
         }
         let kind = self.kind_of(event, frame);
         let is_bare = matches!(kind, ItemKind::Payload | ItemKind::Other | ItemKind::UsageOnly | ItemKind::Done);
@@ -160,13 +161,13 @@ impl EventStream {
     #[cold]
     fn unreadable(&mut self, event: &SseEvent) -> (ItemKind, Option<SseEvent>) {
         if let Some(mended) = self.response_translation.mended(event) {
-            self.lenient = true;
+            self.shapes.lenient = true;
             let kind = self.kind_of(&mended, self.response_translation.read(&mended));
             // Clients of the same dialect get it as it came.
             return (kind, Some(mended).filter(|_| self.is_translated()));
         }
         let meter = &mut self.guard.meter;
-        meter.event(self.read_at);
+        meter.event(self.clock.read_at);
         meter.malformed += 1;
         // After the end nothing counts as a part of the answer.
         if self.response_translation.is_noise(event) || self.is_complete() {
@@ -178,7 +179,7 @@ impl EventStream {
     fn kind_of(&mut self, event: &SseEvent, frame: Frame<'_>) -> ItemKind {
         let meter = &mut self.guard.meter;
         if !matches!(frame, Frame::KeepAlive) {
-            meter.event(self.read_at);
+            meter.event(self.clock.read_at);
         }
         match frame {
             Frame::KeepAlive => {
@@ -186,7 +187,7 @@ impl EventStream {
                 ItemKind::Heartbeat
             }
             Frame::Done(chunk) => {
-                self.done = true;
+                self.signs.done = true;
                 // The last event may hold an answer that was not streamed.
                 let chunk = new_in(chunk, meter);
                 self.take(event, &chunk).unwrap_or(match chunk.payload {
@@ -195,7 +196,7 @@ impl EventStream {
                 })
             }
             Frame::Error { data, usage } => {
-                meter.chunk(&Chunk { usage, ..Chunk::default() }, self.read_at);
+                meter.chunk(&Chunk { usage, ..Chunk::default() }, self.clock.read_at);
                 let data = scrub(Bytes::copy_from_slice(&data), self.key.as_ref());
                 ItemKind::Error { facts: error::of_frame(&data), data }
             }
@@ -209,10 +210,10 @@ impl EventStream {
                 ItemKind::LeftOut
             }
             // A whole answer after a part of it only repeats that.
-            Frame::Chunk(Chunk { whole: true, .. }) if self.sends_wholes || meter.first_token_us().is_none() => {
-                self.sends_wholes = true;
-                self.expanded.extend(self.response_translation.events_in(event));
-                if self.expanded.is_empty() { hole() } else { ItemKind::LeftOut }
+            Frame::Chunk(Chunk { whole: true, .. }) if self.shapes.sends_wholes || meter.first_token_us().is_none() => {
+                self.shapes.sends_wholes = true;
+                self.held.expanded.extend(self.response_translation.events_in(event));
+                if self.held.expanded.is_empty() { hole() } else { ItemKind::LeftOut }
             }
             Frame::Chunk(chunk) => {
                 meter.readable = true;
@@ -221,7 +222,7 @@ impl EventStream {
                     return failed;
                 }
                 if chunk.payload.is_some() {
-                    self.template = Template::learn(event, &chunk);
+                    self.shapes.template = Template::learn(event, &chunk);
                     ItemKind::Payload
                 } else if chunk.usage_only {
                     ItemKind::UsageOnly
@@ -237,10 +238,10 @@ impl EventStream {
         if let Some(facts) = self.response_translation.broken_off(event, chunk) {
             let Chunk { finish_reason, usage, timings, time_info, .. } = chunk.clone();
             let end = Chunk { finish_reason, usage, timings, time_info, ..Chunk::default() };
-            self.guard.meter.chunk(&end, self.read_at);
+            self.guard.meter.chunk(&end, self.clock.read_at);
             return Some(ItemKind::Error { facts, data: Bytes::new() });
         }
-        self.guard.meter.chunk(chunk, self.read_at);
+        self.guard.meter.chunk(chunk, self.clock.read_at);
         self.response_translation.check(event, chunk);
         None
     }

@@ -10,10 +10,11 @@ use http::{HeaderMap, HeaderValue, Method};
 
 use super::credential;
 use super::guard::AttemptGuard;
+use super::item::{ItemKind, StreamItem};
 use super::meter::Meter;
 use super::no_answer::{ReadyAttempt, answer, content_type_is, error_in_a_200, no_answer, without_payload};
 use super::spec::AttemptSpec;
-use super::stream::{EventStream, ItemKind, READ_OUT_FOR, StreamItem};
+use super::stream::{EventStream, READ_OUT_FOR};
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::memory::{Lease, Memory, MemoryFull};
@@ -105,7 +106,7 @@ async fn open(
     if is_whole || (first.is_empty() && is_json(headers)) {
         return whole(body, first, headers, response_translation, bounds, key, guard).await;
     }
-    guard.streams();
+    guard.note_stream();
     let mut stream =
         EventStream::new(Some(body), response_translation, bounds.event_max, key, guard, bounds.memory.lease());
     if !first.is_empty() {

@@ -10,6 +10,7 @@ use super::answer_length::LengthBound;
 use super::judge::AnswerTape;
 use super::meter::Meter;
 use super::spec::{AttemptSpec, ExchangeSpec, InFlightGuard, PassSpec};
+use super::stream_clock::TokenTimes;
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::shutdown::Shutdown;
@@ -124,7 +125,8 @@ impl AttemptGuard {
         let record = new_record(spec, dispatch);
         let mut guard =
             AttemptGuard::of(&spec.exchange, provider, spec.upstream.timeouts, (record, reservation), bound);
-        (guard.bill.price, guard.choices, guard.meter.job) = (spec.upstream.price, spec.choices, spec.job.take());
+        (guard.bill.price, guard.choices) = (spec.upstream.price, spec.choices);
+        guard.meter.set_job(spec.job.take());
         guard.bill.asks_hour = spec.asks_hour;
         guard.omits_finish_reason = provider.omits_finish_reason;
         guard.answer_only = spec.first_token == FirstToken::Answer;
@@ -183,8 +185,8 @@ impl AttemptGuard {
         }
     }
 
-    /// Its answer names a model: it has the price of this upstream.
-    pub fn costs(&mut self, upstream: &UpstreamConfig) {
+    /// Its answer names a model: from now on it has the price of this upstream.
+    pub fn set_price(&mut self, upstream: &UpstreamConfig) {
         self.bill.price = upstream.price;
         self.record.price_source = upstream.price_source.as_ref().map(ToString::to_string);
     }
@@ -204,6 +206,11 @@ impl AttemptGuard {
 
     pub fn owns_connection(&self) -> bool {
         self.shared.owns_connection()
+    }
+
+    /// What cuts its stream beside silence.
+    pub fn token_times(&self) -> TokenTimes {
+        TokenTimes { last: self.meter.last_token_at(), until: self.until }
     }
 
     /// Microseconds since the dispatch.
@@ -232,12 +239,12 @@ impl AttemptGuard {
         self.meter.head(facts.usage);
     }
 
-    /// The answer is a stream, whatever was asked for.
-    pub fn streams(&mut self) {
+    /// Notes that the answer is a stream, whatever was asked for.
+    pub fn note_stream(&mut self) {
         if std::mem::take(&mut self.record.plain)
             && let Some(attempt_observer) = &mut self.attempt_observer
         {
-            attempt_observer.streams();
+            attempt_observer.note_stream();
             self.record.predicted_us = None;
         }
     }
@@ -254,7 +261,7 @@ impl AttemptGuard {
     }
 
     /// More of its answer has come.
-    pub fn grows(&mut self) {
+    pub fn grow_reservation(&mut self) {
         self.reservation.grow(self.meter.tokens().max(0).unsigned_abs());
     }
 

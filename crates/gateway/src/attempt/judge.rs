@@ -103,8 +103,8 @@ impl AnswerTape {
         SaidAnswer::new(self.asked.has_format())
     }
 
-    /// So much is kept. Without memory for it, it is forgotten.
-    pub fn keeps(&mut self, said: &mut Option<Box<SaidAnswer>>) {
+    /// Pays for what is kept. Without memory for it, it is forgotten.
+    pub fn cover(&mut self, said: &mut Option<Box<SaidAnswer>>) {
         if let Some(said) = said.as_mut().filter(|said| !said.is_empty())
             && self.lease.cover(2 * said.len()).is_err()
         {
@@ -118,11 +118,11 @@ impl AnswerTape {
         self.said = said;
     }
 
-    pub fn makes_calls(&mut self) {
+    pub fn note_call(&mut self) {
         self.makes_calls = true;
     }
 
-    pub fn has_broken_call(&mut self) {
+    pub fn note_broken_call(&mut self) {
         self.has_broken_call = true;
     }
 

@@ -46,24 +46,12 @@ impl JobCost {
     }
 }
 
-/// All times are microseconds since the dispatch.
+/// Measures one attempt.
 #[derive(Debug)]
 pub struct Meter {
     dispatch: Instant,
-    first_byte: Option<i64>,
-    first_event: Option<i64>,
-    first_token: Option<(i64, Payload)>,
-    first_answer: Option<i64>,
-    second_token: Option<i64>,
-    last_token: Option<i64>,
-    finish: Option<i64>,
-    eof: Option<i64>,
-    payload_events: i64,
-    reasoning_events: i64,
-    chars_total: i64,
-    /// Of them, those of reasoning, and of audio and images.
-    reasoning_chars: i64,
-    data_chars: i64,
+    times: EventTimes,
+    counts: PayloadCounts,
     keepalives: i64,
     /// Events that could not be read, or are of another dialect.
     pub malformed: i64,
@@ -73,27 +61,166 @@ pub struct Meter {
     pub says: bool,
     gaps: Gaps,
     burst: BurstMeter,
-    usage: Usage,
-    /// Usage from the headers; usage from the body takes precedence.
-    head: Usage,
-    usage_after_finish: bool,
-    /// None: its usage belongs to its own row.
-    pub job: Option<JobCost>,
+    usage: UsageMeter,
     finish_reason: Option<String>,
-    /// Choices that were seen, and those that finished, one bit each.
-    choices: u64,
-    finished: u64,
-    /// Choices that said that they have no finish reason yet.
-    open: u64,
-    /// The number of choices that the request asks for.
-    choices_asked: u32,
-    bound: LengthBound,
-    /// So many characters are never too many.
-    free_chars: i64,
+    choices: ChoiceBits,
+    endless: EndlessCheck,
     model: Option<String>,
     pub stalled: bool,
     /// The key that was sent: it is removed from every text that is kept.
     key: Option<HashedKey>,
+}
+
+/// Microseconds since the dispatch.
+#[derive(Debug, Default)]
+struct EventTimes {
+    first_byte: Option<i64>,
+    first_event: Option<i64>,
+    first_token: Option<(i64, Payload)>,
+    first_answer: Option<i64>,
+    second_token: Option<i64>,
+    last_token: Option<i64>,
+    finish: Option<i64>,
+    eof: Option<i64>,
+}
+
+impl EventTimes {
+    fn write(&self, record: &mut AttemptRecord) {
+        record.first_byte_us = self.first_byte;
+        record.first_event_us = self.first_event;
+        record.first_token_us = self.first_token.map(|(at, _)| at);
+        record.first_answer_us = self.first_answer;
+        record.second_token_us = self.second_token;
+        record.last_token_us = self.last_token;
+        record.finish_us = self.finish;
+        record.eof_us = self.eof;
+    }
+}
+
+/// Events with payload, and their characters.
+#[derive(Debug, Default)]
+struct PayloadCounts {
+    events: i64,
+    reasoning_events: i64,
+    chars: i64,
+    /// Of them, those of reasoning, and of audio and images.
+    reasoning_chars: i64,
+    data_chars: i64,
+}
+
+impl PayloadCounts {
+    fn add(&mut self, payload: Payload) {
+        let chars = i64::from(payload.chars);
+        self.events += 1;
+        self.chars += chars;
+        if payload.kind == PayloadKind::Reasoning {
+            self.reasoning_events += 1;
+            self.reasoning_chars += chars;
+        } else if payload.kind.is_data() {
+            self.data_chars += chars;
+        }
+    }
+
+    fn length(&self) -> AnswerLength {
+        AnswerLength {
+            events: self.events - self.reasoning_events,
+            chars: self.chars - self.reasoning_chars - self.data_chars,
+            thinking: self.reasoning_chars,
+            data: self.data_chars,
+        }
+    }
+}
+
+/// The choices of the answer, one bit each.
+#[derive(Debug)]
+struct ChoiceBits {
+    seen: u64,
+    finished: u64,
+    /// They said that they have no finish reason yet.
+    open: u64,
+    /// The number of choices that the request asks for.
+    asked: u32,
+}
+
+impl ChoiceBits {
+    fn note(&mut self, chunk: &Chunk<'_>) {
+        self.seen |= chunk.choices;
+        self.finished |= chunk.finished;
+        self.open |= chunk.open;
+    }
+
+    fn are_finished(&self, ended: bool) -> bool {
+        self.finished == self.seen && (ended || self.finished.count_ones() >= self.asked)
+    }
+
+    fn has_open(&self) -> bool {
+        self.open & !self.finished != 0
+    }
+}
+
+/// From where on an answer goes on without end.
+#[derive(Debug)]
+struct EndlessCheck {
+    /// Of each choice.
+    bound: LengthBound,
+    /// So many characters are never too many.
+    free_chars: i64,
+}
+
+/// What the provider tells of its usage.
+#[derive(Debug, Default)]
+struct UsageMeter {
+    /// From the body. It takes precedence.
+    body: Usage,
+    head: Usage,
+    is_after_finish: bool,
+    /// None: its usage belongs to its own row.
+    job: Option<JobCost>,
+}
+
+impl UsageMeter {
+    /// `is_behind`: it comes after the finish reason, if it has one.
+    fn take(&mut self, chunk: &Chunk<'_>, is_behind: bool) {
+        let tells = chunk.usage.is_some() || chunk.cost.is_some();
+        if self.job.as_ref().is_some_and(|job| !tells || !job.book()) {
+            return;
+        }
+        self.job = None;
+        chunk.timings.iter().for_each(|timings| self.body.add_timings(timings));
+        chunk.usage.iter().for_each(|usage| self.body.add(usage));
+        chunk.cost.iter().for_each(|cost| self.body.add_cost(cost));
+        self.body.tier = chunk.tier.or(self.body.tier);
+        let counts = chunk.usage.is_some() || chunk.timings.is_some();
+        self.is_after_finish |= counts && is_behind;
+        if let Some(time_info) = &chunk.time_info {
+            self.body.add_time_info(time_info);
+        }
+    }
+
+    /// Usage from the body, completed from the headers.
+    fn all(&self) -> Usage {
+        self.body.or(self.head)
+    }
+
+    fn write(&self, record: &mut AttemptRecord) {
+        let usage = self.all();
+        record.input_tokens = usage.input_tokens;
+        record.cached_input_tokens = usage.cached_input_tokens;
+        record.cache_write_tokens = usage.cache_creation_tokens;
+        record.output_tokens = usage.output_tokens;
+        record.reasoning_tokens = usage.reasoning_tokens;
+        record.tok_src = match usage.output_tokens {
+            None => TokenSource::None,
+            // The headers cover only the part generated before them.
+            Some(_) if self.is_after_finish || self.body.output_tokens.is_none() => TokenSource::Usage,
+            Some(_) => TokenSource::Partial,
+        };
+        record.service_tier = usage.tier.and_then(ServiceTier::stored);
+        record.server_queue_us = usage.queue_us;
+        record.server_prefill_us = usage.prefill_us;
+        record.server_decode_us = usage.decode_us;
+        record.server_total_us = usage.total_us;
+    }
 }
 
 impl Meter {
@@ -101,40 +228,27 @@ impl Meter {
     pub fn new(dispatch: Instant, choices_asked: u32, bound: LengthBound, key: Option<HashedKey>) -> Meter {
         Meter {
             dispatch,
-            first_byte: None,
-            first_event: None,
-            first_token: None,
-            first_answer: None,
-            second_token: None,
-            last_token: None,
-            finish: None,
-            eof: None,
-            payload_events: 0,
-            reasoning_events: 0,
-            chars_total: 0,
-            reasoning_chars: 0,
-            data_chars: 0,
+            times: EventTimes::default(),
+            counts: PayloadCounts::default(),
             keepalives: 0,
             malformed: 0,
             readable: false,
             says: false,
             gaps: Gaps::default(),
             burst: BurstMeter::default(),
-            usage: Usage::default(),
-            head: Usage::default(),
-            usage_after_finish: false,
-            job: None,
+            usage: UsageMeter::default(),
             finish_reason: None,
-            choices: 0,
-            finished: 0,
-            open: 0,
-            choices_asked,
-            bound,
-            free_chars: bound.free_chars(choices_asked),
+            choices: ChoiceBits { seen: 0, finished: 0, open: 0, asked: choices_asked },
+            endless: EndlessCheck { bound, free_chars: bound.free_chars(choices_asked) },
             model: None,
             stalled: false,
             key,
         }
+    }
+
+    /// Its usage is that of a job, whichever row is the first to tell it.
+    pub fn set_job(&mut self, job: Option<JobCost>) {
+        self.usage.job = job;
     }
 
     /// Sets the zero of all times.
@@ -144,12 +258,12 @@ impl Meter {
 
     /// Usage and times from the headers.
     pub fn head(&mut self, usage: Usage) {
-        self.head = usage;
+        self.usage.head = usage;
     }
 
     /// A read of the body returned.
     pub fn read(&mut self, at: Instant) {
-        self.first_byte.get_or_insert(micros_between(self.dispatch, at));
+        self.times.first_byte.get_or_insert(micros_between(self.dispatch, at));
     }
 
     pub fn keepalive(&mut self) {
@@ -158,18 +272,16 @@ impl Meter {
 
     /// An event other than a comment or a ping.
     pub fn event(&mut self, at: Instant) {
-        self.first_event.get_or_insert(micros_between(self.dispatch, at));
+        self.times.first_event.get_or_insert(micros_between(self.dispatch, at));
     }
 
     pub fn chunk(&mut self, chunk: &Chunk<'_>, at: Instant) {
         let now = micros_between(self.dispatch, at);
         self.says |= chunk.says();
         chunk.payload.into_iter().for_each(|payload| self.payload(payload, at));
-        self.choices |= chunk.choices;
-        self.finished |= chunk.finished;
-        self.open |= chunk.open;
+        self.choices.note(chunk);
         if let Some(reason) = &chunk.finish_reason {
-            self.finish.get_or_insert(now);
+            self.times.finish.get_or_insert(now);
             // The last reason counts: a broken answer may carry a second one.
             if self.finish_reason.as_deref() != Some(reason) {
                 self.finish_reason = Some(scrubbed(reason, self.key.as_ref()).chars().take(64).collect());
@@ -179,80 +291,60 @@ impl Meter {
             let kept = |model: &str| scrubbed(model, self.key.as_ref()).chars().take(256).collect();
             self.model = chunk.model.as_deref().map(kept);
         }
-        let tells = chunk.usage.is_some() || chunk.cost.is_some();
-        if self.job.as_ref().is_some_and(|job| !tells || !job.book()) {
-            return;
-        }
-        self.job = None;
-        chunk.timings.iter().for_each(|timings| self.usage.add_timings(timings));
-        chunk.usage.iter().for_each(|usage| self.usage.add(usage));
-        chunk.cost.iter().for_each(|cost| self.usage.add_cost(cost));
-        self.usage.tier = chunk.tier.or(self.usage.tier);
-        let counts = chunk.usage.is_some() || chunk.timings.is_some();
         // Without a finish reason, a chunk of usage alone is the last one.
-        let is_behind = self.finish.is_some() || chunk.usage_only && self.first_token.is_some();
-        self.usage_after_finish |= counts && is_behind;
-        if let Some(time_info) = &chunk.time_info {
-            self.usage.add_time_info(time_info);
-        }
+        let is_behind = self.times.finish.is_some() || chunk.usage_only && self.times.first_token.is_some();
+        self.usage.take(chunk, is_behind);
     }
 
     pub fn eof(&mut self, at: Instant) {
-        self.eof.get_or_insert(micros_between(self.dispatch, at));
+        self.times.eof.get_or_insert(micros_between(self.dispatch, at));
     }
 
     /// Microseconds from dispatch to the first token.
     pub fn first_token_us(&self) -> Option<i64> {
-        self.first_token.map(|(at, _)| at)
+        self.times.first_token.map(|(at, _)| at)
     }
 
     /// Microseconds from dispatch to the first token that is not reasoning.
     pub fn first_answer_us(&self) -> Option<i64> {
-        self.first_answer
+        self.times.first_answer
     }
 
     /// Tokens so far, at least: an event may hold several, and a token has four characters at most.
     pub fn tokens(&self) -> i64 {
-        self.payload_events.max(self.chars_total / 4)
+        self.counts.events.max(self.counts.chars / 4)
     }
 
     /// When the latest token came.
     pub fn last_token_at(&self) -> Option<Instant> {
-        self.last_token.map(|at_us| self.dispatch + Duration::from_micros(at_us.unsigned_abs()))
+        self.times.last_token.map(|at_us| self.dispatch + Duration::from_micros(at_us.unsigned_abs()))
     }
 
     /// Whether it goes on without end. A comparison, for nearly every answer.
     #[inline]
     pub fn is_endless(&self) -> bool {
-        self.chars_total > self.free_chars && self.exceeds_bound()
+        self.counts.chars > self.endless.free_chars && self.exceeds_bound()
     }
 
     #[cold]
     fn exceeds_bound(&self) -> bool {
-        let length = AnswerLength {
-            events: self.payload_events - self.reasoning_events,
-            chars: self.chars_total - self.reasoning_chars - self.data_chars,
-            thinking: self.reasoning_chars,
-            data: self.data_chars,
-        };
-        self.bound.is_exceeded(length, self.choices_asked, self.choices)
+        self.endless.bound.is_exceeded(self.counts.length(), self.choices.asked, self.choices.seen)
     }
 
     /// From where on an answer is endless.
     pub fn bound(&self) -> LengthBound {
-        self.bound
+        self.endless.bound
     }
 
     /// Whether every choice that was seen or requested has a finish reason. `ended`: only those that were seen count.
     pub fn has_finished(&self, ended: bool) -> bool {
-        let has_all = ended || self.finished.count_ones() >= self.choices_asked;
-        self.finish.is_some() && self.finished == self.choices && has_all
+        self.times.finish.is_some() && self.choices.are_finished(ended)
     }
 
     /// Whether there is a finish reason, and one for every choice that said that it has none yet. LiteLLM says nothing, and
     /// sends one reason for all choices. A provider that `omits` reasons may send none at all.
     pub fn has_no_open_choice(&self, omits: bool) -> bool {
-        if self.finish.is_some() { self.open & !self.finished == 0 } else { omits }
+        if self.times.finish.is_some() { !self.choices.has_open() } else { omits }
     }
 
     /// The finish reason, as its provider sent it.
@@ -267,24 +359,17 @@ impl Meter {
 
     /// Usage from the body, completed from the headers.
     pub fn usage(&self) -> Usage {
-        self.usage.or(self.head)
+        self.usage.all()
     }
 
     /// Writes the columns of the row.
     pub fn write(&self, record: &mut AttemptRecord) {
-        let first = self.first_token.map(|(_, payload)| payload);
-        record.first_byte_us = self.first_byte;
-        record.first_event_us = self.first_event;
-        record.first_token_us = self.first_token_us();
+        let first = self.times.first_token.map(|(_, payload)| payload);
+        self.times.write(record);
         record.first_kind = first.map(|payload| payload.kind.as_str());
-        record.first_answer_us = self.first_answer;
-        record.second_token_us = self.second_token;
-        record.last_token_us = self.last_token;
-        record.finish_us = self.finish;
-        record.eof_us = self.eof;
-        record.payload_events = self.payload_events;
-        record.reasoning_events = self.reasoning_events;
-        record.chars_total = self.chars_total;
+        record.payload_events = self.counts.events;
+        record.reasoning_events = self.counts.reasoning_events;
+        record.chars_total = self.counts.chars;
         record.chars_first = first.map_or(0, |payload| i64::from(payload.chars));
         record.keepalives = self.keepalives;
         record.gap_p50_us = self.gaps.quantile(0.5);
@@ -294,62 +379,37 @@ impl Meter {
         record.client_stalled = self.stalled;
         record.model_reported = self.model.clone();
         record.finish_reason = self.finish_reason.clone();
-        self.write_usage(record);
-    }
-
-    fn write_usage(&self, record: &mut AttemptRecord) {
-        let usage = self.usage();
-        record.input_tokens = usage.input_tokens;
-        record.cached_input_tokens = usage.cached_input_tokens;
-        record.cache_write_tokens = usage.cache_creation_tokens;
-        record.output_tokens = usage.output_tokens;
-        record.reasoning_tokens = usage.reasoning_tokens;
-        record.tok_src = match usage.output_tokens {
-            None => TokenSource::None,
-            // The headers cover only the part generated before them.
-            Some(_) if self.usage_after_finish || self.usage.output_tokens.is_none() => TokenSource::Usage,
-            Some(_) => TokenSource::Partial,
-        };
-        record.service_tier = usage.tier.and_then(ServiceTier::stored);
-        record.server_queue_us = usage.queue_us;
-        record.server_prefill_us = usage.prefill_us;
-        record.server_decode_us = usage.decode_us;
-        record.server_total_us = usage.total_us;
+        self.usage.write(record);
     }
 
     /// An event with payload.
     pub fn payload(&mut self, payload: Payload, at: Instant) {
         let now = micros_between(self.dispatch, at);
-        match self.last_token {
-            None => self.first_token = Some((now, payload)),
+        let times = &mut self.times;
+        match times.last_token {
+            None => times.first_token = Some((now, payload)),
             Some(before) => {
-                self.second_token.get_or_insert(now);
+                times.second_token.get_or_insert(now);
                 self.gaps.add(now - before);
             }
         }
-        self.last_token = Some(now);
-        self.usage_after_finish &= self.finish.is_some();
-        self.payload_events += 1;
-        let chars = i64::from(payload.chars);
-        self.chars_total += chars;
-        if payload.kind == PayloadKind::Reasoning {
-            self.reasoning_events += 1;
-            self.reasoning_chars += chars;
-        } else {
-            self.first_answer.get_or_insert(now);
-            self.data_chars += if payload.kind.is_data() { chars } else { 0 };
+        times.last_token = Some(now);
+        if payload.kind != PayloadKind::Reasoning {
+            times.first_answer.get_or_insert(now);
         }
-        self.burst.add(now, chars);
+        self.usage.is_after_finish &= times.finish.is_some();
+        self.counts.add(payload);
+        self.burst.add(now, i64::from(payload.chars));
     }
 
     /// Whether the provider buffered its answer. None: too little data.
     fn burst(&self) -> Option<bool> {
         let usage = self.usage();
-        let hidden = if self.reasoning_events == 0 { usage.reasoning_tokens.unwrap_or(0) } else { 0 };
+        let hidden = if self.counts.reasoning_events == 0 { usage.reasoning_tokens.unwrap_or(0) } else { 0 };
         // Reasoning that was not streamed took no time in the stream.
         let tokens = usage.output_tokens?.saturating_sub(hidden);
-        let ((first, _), last) = (self.first_token?, self.last_token?);
-        Some(self.burst.verdict(tokens, self.payload_events, self.chars_total, last - first))
+        let ((first, _), last) = (self.times.first_token?, self.times.last_token?);
+        Some(self.burst.verdict(tokens, self.counts.events, self.counts.chars, last - first))
     }
 }
 
@@ -489,14 +549,14 @@ mod tests {
         let reasoning = Chunk { payload: Some(Payload { kind: PayloadKind::Reasoning, chars: 2 }), ..Chunk::default() };
         let (meter, _) = metered(&[(5, Chunk::default()), (10, reasoning), (30, text(3)), (60, text(3))]);
         assert_eq!(
-            (meter.first_byte, meter.first_event, meter.first_token_us()),
+            (meter.times.first_byte, meter.times.first_event, meter.first_token_us()),
             (Some(5_000), Some(5_000), Some(10_000))
         );
         assert_eq!(
-            (meter.first_answer, meter.second_token, meter.last_token),
+            (meter.times.first_answer, meter.times.second_token, meter.times.last_token),
             (Some(30_000), Some(30_000), Some(60_000))
         );
-        assert_eq!((meter.payload_events, meter.reasoning_events, meter.chars_total), (3, 1, 8));
+        assert_eq!((meter.counts.events, meter.counts.reasoning_events, meter.counts.chars), (3, 1, 8));
     }
 
     #[test]
@@ -526,7 +586,8 @@ mod tests {
     #[test]
     fn usage_in_the_middle_is_partial_and_at_the_end_is_whole() {
         let finish = Chunk { finish_reason: Some("stop".into()), ..Chunk::default() };
-        let source = |steps: &[(u64, Chunk<'_>)]| if metered(steps).0.usage_after_finish { "usage" } else { "partial" };
+        let source =
+            |steps: &[(u64, Chunk<'_>)]| if metered(steps).0.usage.is_after_finish { "usage" } else { "partial" };
         assert_eq!(source(&[(1, text(1)), (2, usage(r#"{"completion_tokens":1}"#)), (3, text(1))]), "partial");
         assert_eq!(
             source(&[(1, text(1)), (2, usage(r#"{"completion_tokens":1}"#))]),

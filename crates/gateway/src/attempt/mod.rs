@@ -9,6 +9,7 @@ mod classify;
 mod credential;
 mod exchange;
 mod guard;
+mod item;
 mod judge;
 mod meter;
 mod model_list;
@@ -16,15 +17,17 @@ mod no_answer;
 mod pass;
 mod spec;
 mod stream;
+mod stream_clock;
 mod whole;
 
+pub use item::{ItemKind, StreamItem};
 pub use judge::{AnswerJudge, AnswerTape};
 pub use meter::JobCost;
 pub use model_list::{ModelListError, ModelListRequest};
 pub use no_answer::ReadyAttempt;
 pub use pass::{PassedAnswer, PassedStream, UploadLook};
 pub use spec::{AttemptSpec, ExchangeSpec, InFlightGuard, PassSpec};
-pub use stream::{EventStream, ItemKind, StreamItem};
+pub use stream::EventStream;
 pub use whole::{Assembler, assemble_events};
 
 use std::future::Future;

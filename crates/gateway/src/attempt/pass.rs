@@ -259,7 +259,7 @@ impl PassedStream {
             let Frame::Chunk(chunk) = Dialect::OpenAi.read(Surface::Passed(PassedCall::Image), &event) else { return };
             if let (Some(model), Some(_)) = (chunk.model.as_deref(), &chunk.usage) {
                 let priced = UpstreamConfig::of_catalogue(provider.clone(), model.to_owned(), catalogue, self.timeouts);
-                guard.costs(&priced);
+                guard.set_price(&priced);
             }
             guard.meter.chunk(&chunk, now);
         });

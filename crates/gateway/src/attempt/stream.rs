@@ -1,17 +1,15 @@
 //! The events of one attempt: read, split, classified and measured in one pass. Not for the client's bytes: see
 //! `relay`.
 
-use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
-use std::ops::Range;
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-use tokio::time::Sleep;
-
 use super::guard::{AttemptGuard, RaceDecision};
+use super::item::{HeldEvents, ItemKind, LastEvent, StreamItem};
+use super::meter::Meter;
+use super::stream_clock::{StreamClock, TOKENLESS_FOR};
+use bytes::Bytes;
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::memory::Lease;
@@ -40,37 +38,12 @@ pub struct EventStream {
     pub(super) decoder: FrameDecoder,
     pub(super) pace: YieldPace,
     pub(super) response_translation: ResponseTranslation,
-    /// Events read during a hold; they are returned first.
-    pub(super) ahead: HeldBack,
-    /// The events of a whole answer that came as one event. They come before all others.
-    pub(super) expanded: VecDeque<SseEvent>,
-    /// Its events have the form of whole answers.
-    pub(super) sends_wholes: bool,
-    /// An event was read leniently. It is passed on as it came.
-    pub(super) lenient: bool,
-    /// When the read that brought the current events returned.
-    pub(super) read_at: Instant,
-    /// Start of the current silence: the last read, or when reading resumed after a slow client.
-    pub(super) quiet_since: Instant,
-    /// Fires after too long a silence. Moved only when it fires. None before the commit.
-    pub(super) timer: Option<Pin<Box<Sleep>>>,
-    /// How it is served; none before the commit.
-    pub(super) served: Option<ServedTimes>,
-    /// When the answer became complete; only usage may follow.
-    pub(super) complete_since: Option<Instant>,
-    pub(super) done: bool,
-    /// The body ended well.
-    ended: bool,
-    /// The last event, held back for later ones, and the bytes that may still come.
-    pub(super) end: Option<(StreamItem, usize)>,
-    /// The event before the usage chunk, which a client may not have asked for.
-    pub(super) last: LastEvent,
-    /// The provider is known to send no finish reason.
-    omits_finish_reason: bool,
+    pub(super) held: HeldEvents,
+    pub(super) shapes: EventShapes,
+    pub(super) clock: StreamClock,
+    pub(super) signs: EndSigns,
     /// A usage chunk came before the first token.
     pub usage_in_prelude: bool,
-    /// The shape of the latest text chunk: the next one is likely the same.
-    pub(super) template: Option<Template>,
     /// The key that was sent: some vendors quote it in errors.
     pub(super) key: Option<HashedKey>,
     pub(super) guard: Box<AttemptGuard>,
@@ -82,14 +55,33 @@ pub struct EventStream {
     pub(super) plain: Option<Bytes>,
 }
 
-/// The times of an answer that is served.
-pub(super) struct ServedTimes {
-    /// Without a byte.
-    pub idle: Duration,
-    /// Since the commit, or since reading resumed after a slow client.
-    pub since: Instant,
-    /// It may be overdue from then on, if no token comes; not before.
-    pub look_at: Instant,
+/// What its events look like.
+#[derive(Default)]
+pub(super) struct EventShapes {
+    /// They have the form of whole answers.
+    pub sends_wholes: bool,
+    /// One was read leniently. It is passed on as it came.
+    pub lenient: bool,
+    /// That of the latest text chunk: the next one is likely the same.
+    pub template: Option<Template>,
+}
+
+/// What says that the answer is whole.
+pub(super) struct EndSigns {
+    /// `[DONE]`, or what its dialect has for it.
+    pub done: bool,
+    /// The body ended well.
+    ended: bool,
+    /// The provider is known to send no finish reason.
+    omits_finish_reason: bool,
+}
+
+impl EndSigns {
+    /// A finish reason for every choice, or `[DONE]` when no choice is open. At the end of the body the choices that never began
+    /// are none: some servers give one, however many are asked for.
+    fn are_complete(&self, meter: &Meter) -> bool {
+        meter.has_finished(self.ended) || self.done && meter.has_no_open_choice(self.omits_finish_reason)
+    }
 }
 
 impl EventStream {
@@ -102,29 +94,17 @@ impl EventStream {
         guard: Box<AttemptGuard>,
         lease: Lease,
     ) -> EventStream {
-        let now = Instant::now();
         let omits_finish_reason = guard.omits_finish_reason;
         EventStream {
             body,
             decoder: response_translation.decoder(event_max),
             pace: YieldPace::default(),
             response_translation,
-            ahead: HeldBack::default(),
-            expanded: VecDeque::new(),
-            sends_wholes: false,
-            lenient: false,
-            read_at: now,
-            quiet_since: now,
-            timer: None,
-            served: None,
-            complete_since: None,
-            done: false,
-            ended: false,
-            end: None,
-            last: LastEvent::default(),
-            omits_finish_reason,
+            held: HeldEvents::default(),
+            shapes: EventShapes::default(),
+            clock: StreamClock::new(),
+            signs: EndSigns { done: false, ended: false, omits_finish_reason },
             usage_in_prelude: false,
-            template: None,
             key,
             guard,
             unfinished: 0,
@@ -135,9 +115,8 @@ impl EventStream {
 
     /// Takes bytes that were just read.
     pub(super) fn push(&mut self, bytes: Bytes) {
-        self.read_at = Instant::now();
-        self.quiet_since = self.read_at;
-        self.guard.meter.read(self.read_at);
+        self.clock.note_read();
+        self.guard.meter.read(self.clock.read_at);
         self.unfinished += bytes.len();
         self.pace.bytes(bytes.len());
         self.decoder.push(bytes);
@@ -146,7 +125,7 @@ impl EventStream {
     /// Takes the events of an answer that was read to its end.
     pub(super) fn push_whole(&mut self, bytes: Bytes) {
         self.push(bytes);
-        self.guard.meter.eof(self.read_at);
+        self.guard.meter.eof(self.clock.read_at);
     }
 
     pub fn surface(&self) -> Surface {
@@ -155,7 +134,7 @@ impl EventStream {
 
     /// Whether some of its bytes are no valid JSON, and still can be read: see [`ResponseTranslation::mended`].
     pub fn is_lenient(&self) -> bool {
-        self.lenient
+        self.shapes.lenient
     }
 
     /// The caller lists `functions` instead of tools.
@@ -211,12 +190,12 @@ impl EventStream {
     /// Reads on during a hold, within a bound. [`EventStream::poll_served`] returns the events later. Ready: the failure that
     /// broke it.
     pub fn read_ahead(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
-        while !self.ahead.is_full() {
+        while !self.held.ahead.is_full() {
             match ready!(self.poll_item(context)) {
                 Some(Ok(StreamItem { kind: ItemKind::Error { facts, .. }, .. })) => {
                     return Poll::Ready(self.fail_with(facts));
                 }
-                Some(Ok(item)) => self.ahead.push(item),
+                Some(Ok(item)) => self.held.ahead.push(item),
                 Some(Err(failure)) => return Poll::Ready(failure),
                 None if self.is_complete() => break,
                 None => return Poll::Ready(self.ended_too_early()),
@@ -232,7 +211,7 @@ impl EventStream {
     pub fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamItem, Failure>>> {
         loop {
             ready!(self.pace.poll_proceed(context));
-            match self.expanded.pop_front().map_or_else(|| self.decoder.next_event(), |event| Ok(Some(event))) {
+            match self.held.expanded.pop_front().map_or_else(|| self.decoder.next_event(), |event| Ok(Some(event))) {
                 Ok(Some(event)) => {
                     let large = self.is_large(&event);
                     let event = match large {
@@ -248,7 +227,7 @@ impl EventStream {
                     }
                     self.let_go(self.unfinished);
                     self.unfinished = 0;
-                    self.guard.grows();
+                    self.guard.grow_reservation();
                     if self.guard.meter.is_endless() && self.body.is_some() {
                         return Poll::Ready(Some(Err(self.endless())));
                     }
@@ -284,7 +263,7 @@ impl EventStream {
                     return Poll::Ready(Some(Err(failure)));
                 }
                 None => {
-                    (self.body, self.ended) = (None, true);
+                    (self.body, self.signs.ended) = (None, true);
                     self.guard.meter.eof(Instant::now());
                     return Poll::Ready(self.decoder.finish().map(|event| Ok(self.last_item(event))));
                 }
@@ -295,20 +274,20 @@ impl EventStream {
     /// Ends the attempt as the winner that served its client.
     pub fn won(&mut self) {
         self.guard.won();
-        self.is_whole();
+        self.give_to_judge();
     }
 
-    /// Its answer can be judged.
-    fn is_whole(&mut self) {
+    /// Its answer is whole and can be judged.
+    fn give_to_judge(&mut self) {
         if let Some(tape) = &mut self.guard.tape {
             tape.take(self.response_translation.said().take());
         }
     }
 
     /// The arguments of one of its calls cannot be read.
-    pub(super) fn breaks_call(&mut self) {
+    pub(super) fn note_broken_call(&mut self) {
         if let Some(tape) = &mut self.guard.tape {
-            tape.has_broken_call();
+            tape.note_broken_call();
         }
     }
 
@@ -346,11 +325,8 @@ impl EventStream {
         self.pace.event(item.raw.len());
     }
 
-    /// The answer is complete: a finish reason for every choice, or `[DONE]` when no choice is open. At the end of the body the
-    /// choices that never began are none: some servers give one, however many are asked for.
     pub fn is_complete(&self) -> bool {
-        let meter = &self.guard.meter;
-        meter.has_finished(self.ended) || self.done && meter.has_no_open_choice(self.omits_finish_reason)
+        self.signs.are_complete(&self.guard.meter)
     }
 
     /// Reads the rest after `[DONE]` in the background, for a short time, so that the connection can be reused.
@@ -398,7 +374,7 @@ impl EventStream {
         self.read_behind().await;
         if self.is_complete() {
             self.guard.drained();
-            self.is_whole();
+            self.give_to_judge();
         }
     }
 
@@ -426,88 +402,6 @@ impl EventStream {
     fn phase(&self) -> Phase {
         if self.guard.meter.first_token_us().is_some() { Phase::Stream } else { Phase::FirstToken }
     }
-}
-
-/// One event: the bytes that are passed on, and its kind.
-#[derive(Debug)]
-pub struct StreamItem {
-    /// In the caller's dialect, with the closing blank line: the original bytes, or their translation, which may be empty.
-    pub raw: Bytes,
-    pub kind: ItemKind,
-    /// Bytes of the upstream's event.
-    pub size: usize,
-    /// Set if it differs in its text alone from the payload before it: the place of this text in `raw`, between its
-    /// quotes. Never set in a translation.
-    pub more: Option<Range<usize>>,
-}
-
-impl StreamItem {
-    /// An event that was read as a whole.
-    pub fn new(raw: Bytes, kind: ItemKind, size: usize) -> StreamItem {
-        StreamItem { raw, kind, size, more: None }
-    }
-}
-
-/// The kinds that readers distinguish.
-#[derive(Debug)]
-pub enum ItemKind {
-    /// An event that does not matter for a race: a role, usage together with a finish.
-    Other,
-    /// A comment or a ping: the upstream is alive.
-    Heartbeat,
-    /// Generated output.
-    Payload,
-    /// The chunk that only `include_usage` brings.
-    UsageOnly,
-    /// The last event of the answer (`[DONE]`).
-    Done,
-    /// An error in a 200, with its data.
-    Error { facts: ErrorFacts, data: Bytes },
-    /// Noise, or of another dialect, or its content follows in other events.
-    LeftOut,
-}
-
-/// The last event of an answer, before its usage chunk: see [`EventStream::join_usage_chunk`](super::EventStream::join_usage_chunk).
-#[derive(Default)]
-pub(super) enum LastEvent {
-    /// Events are passed on as they come.
-    #[default]
-    Passed,
-    /// It has not come yet.
-    Awaited,
-    Held(StreamItem),
-    /// It was passed on. This came after it.
-    Followed(Box<Result<StreamItem, Failure>>),
-}
-
-/// Bytes that are read ahead during a hold, including the size of each item; beyond that reading waits.
-const READ_AHEAD_MAX: usize = 256 << 10;
-
-#[derive(Default)]
-pub struct HeldBack {
-    items: VecDeque<StreamItem>,
-    bytes: usize,
-}
-
-impl HeldBack {
-    pub fn is_full(&self) -> bool {
-        self.bytes >= READ_AHEAD_MAX
-    }
-
-    pub fn push(&mut self, item: StreamItem) {
-        self.bytes += cost(&item);
-        self.items.push_back(item);
-    }
-
-    pub fn pop(&mut self) -> Option<StreamItem> {
-        let item = self.items.pop_front()?;
-        self.bytes -= cost(&item);
-        Some(item)
-    }
-}
-
-fn cost(item: &StreamItem) -> usize {
-    item.raw.len() + size_of::<StreamItem>()
 }
 
 /// Bytes that a stream may buffer without accounting for them: normal traffic needs no more.
@@ -556,54 +450,46 @@ impl EventStream {
     }
 }
 
-/// How long an answer may go on without a token, after its first: pings, empty events, tools that the provider runs, thoughts that it
-/// hides. An hour is the longest that one call may take where a provider says it (Bedrock), so no honest answer has such a gap.
-const TOKENLESS_FOR: Duration = Duration::from_secs(3_600);
-
 impl EventStream {
     /// The attempt won: its times run from now on. `idle`: without a byte.
     pub fn serve(&mut self, idle: Duration) {
         self.let_go(usize::MAX);
-        let since = Instant::now();
-        self.quiet_since = since;
-        self.served = Some(ServedTimes { idle, since, look_at: since });
-        self.timer = self.due().map(|due| Box::pin(tokio::time::sleep_until(due)));
+        self.clock.serve(idle, self.guard.token_times());
     }
 
     /// The next event of a winner, including its end: see [`EventStream::poll_served`].
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamItem, Failure>>> {
-        if let Some(item) = self.ahead.pop() {
+        if let Some(item) = self.held.ahead.pop() {
             return Poll::Ready(Some(Ok(item)));
         }
         // Events after the end, such as pings, do not delay it.
-        if self.complete_since.is_some_and(|since| since.elapsed() >= self.read_out_for()) {
+        if self.clock.complete_since().is_some_and(|since| since.elapsed() >= self.read_out_for()) {
             self.body = None;
             return Poll::Ready(None);
         }
         if let Poll::Ready(item) = self.poll_item(context) {
             return Poll::Ready(item);
         }
-        if self.end.is_some() || matches!(self.last, LastEvent::Held(_)) {
+        if self.held.end.is_some() || matches!(self.held.last, LastEvent::Held(_)) {
             return Poll::Pending;
         }
         let complete = self.is_complete();
-        if complete && self.complete_since.is_none() {
-            let now = Instant::now();
-            self.complete_since = Some(now);
-            self.set_timer(now + self.read_out_for());
+        if complete && self.clock.complete_since().is_none() {
+            let most = self.read_out_for();
+            self.clock.wait_for_more(most);
         }
         if self.pace.rests() {
             // More can be read: the provider is not silent.
-            self.quiet_since = Instant::now();
+            self.clock.note_sound();
             return Poll::Pending;
         }
-        while self.timer.as_mut().is_some_and(|timer| timer.as_mut().poll(context).is_ready()) {
+        while self.clock.poll_timer(context).is_ready() {
             if complete {
                 self.body = None;
                 return Poll::Ready(None);
             }
-            match self.due() {
-                Some(due) if due > Instant::now() => self.set_timer(due),
+            match self.clock.due(self.guard.token_times()) {
+                Some(due) if due > Instant::now() => self.clock.set_timer(due),
                 _ => return Poll::Ready(Some(Err(self.late()))),
             }
         }
@@ -613,10 +499,7 @@ impl EventStream {
     /// Reading resumes after a slow client. Its silences did not count during the pause.
     pub fn stalled(&mut self) {
         self.guard.meter.stalled = true;
-        self.quiet_since = Instant::now();
-        if let Some(served) = &mut self.served {
-            served.since = self.quiet_since;
-        }
+        self.clock.resume();
     }
 
     /// Ends the attempt: the total deadline passed.
@@ -634,43 +517,24 @@ impl EventStream {
     /// Called after a read. The failure of an answer whose time is over, although it is never silent.
     #[inline]
     pub(super) fn overdue(&mut self) -> Option<Failure> {
-        let read_at = self.read_at;
-        self.served.as_ref().filter(|served| read_at >= served.look_at)?;
-        let is_over = self.due_of_tokens()? <= read_at && !self.is_complete();
+        if !self.clock.may_be_overdue() {
+            return None;
+        }
+        let is_over = self.clock.due_of_tokens(self.guard.token_times())? <= self.clock.read_at && !self.is_complete();
         is_over.then(|| self.late())
     }
 
     /// How long to wait for the end of the body of a complete answer.
     pub(super) fn read_out_for(&self) -> Duration {
-        let most = if self.done || self.has_usage() { READ_OUT_FOR } else { USAGE_FOR };
-        self.served.as_ref().map_or(most, |served| most.min(served.idle))
-    }
-
-    pub(super) fn set_timer(&mut self, at: Instant) {
-        if let Some(timer) = &mut self.timer {
-            timer.as_mut().reset(at);
-        }
-    }
-
-    /// When it is cut if nothing more comes.
-    fn due(&mut self) -> Option<Instant> {
-        let of_tokens = self.due_of_tokens()?;
-        self.served.as_ref().map(|served| of_tokens.min(self.quiet_since + served.idle))
-    }
-
-    /// When it is cut if no token comes.
-    fn due_of_tokens(&mut self) -> Option<Instant> {
-        let served = self.served.as_mut()?;
-        let last = self.guard.meter.last_token_at().map_or(served.since, |at| at.max(served.since));
-        served.look_at = self.guard.until.min(last + TOKENLESS_FOR);
-        Some(served.look_at)
+        let most = if self.signs.done || self.has_usage() { READ_OUT_FOR } else { USAGE_FOR };
+        self.clock.idle().map_or(most, |idle| most.min(idle))
     }
 
     /// Ends the attempt: its time is over.
     fn late(&mut self) -> Failure {
         self.body = None;
-        let (now, quiet_for) = (Instant::now(), self.quiet_since.elapsed());
-        match self.served.as_ref().map(|served| served.idle) {
+        let (now, quiet_for) = (Instant::now(), self.clock.quiet_for());
+        match self.clock.idle() {
             _ if now >= self.guard.until => self.time_out(),
             Some(idle) if quiet_for >= idle => self.fail(FailureKind::IdleTimeout, format!("no byte for {idle:?}")),
             _ => self.fail(FailureKind::IdleTimeout, format!("no token for {TOKENLESS_FOR:?}")),
@@ -685,7 +549,7 @@ impl EventStream {
         if self.is_translated() || !matches!(self.surface(), Surface::Chat | Surface::Completions) {
             return prelude;
         }
-        self.last = LastEvent::Awaited;
+        self.held.last = LastEvent::Awaited;
         if !self.is_complete() {
             return prelude;
         }
@@ -696,18 +560,18 @@ impl EventStream {
     /// The next event of a winner, with the last one held back for at most 100 ms.
     pub(super) fn poll_last(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamItem, Failure>>> {
         loop {
-            match &self.last {
+            match &self.held.last {
                 LastEvent::Passed => return self.poll_next(context),
                 LastEvent::Awaited => match self.poll_next(context) {
                     Poll::Ready(Some(Ok(item))) if self.may_be_last(&item) => self.hold_last(item),
                     next => return next,
                 },
                 LastEvent::Held(_) => match self.poll_next(context) {
-                    Poll::Pending if self.waits_behind(context) => return Poll::Pending,
+                    Poll::Pending if self.poll_behind(context) => return Poll::Pending,
                     next => return Poll::Ready(self.release_last(next)),
                 },
                 LastEvent::Followed(_) => {
-                    if let LastEvent::Followed(next) = std::mem::take(&mut self.last) {
+                    if let LastEvent::Followed(next) = std::mem::take(&mut self.held.last) {
                         return Poll::Ready(Some(*next));
                     }
                 }
@@ -717,7 +581,7 @@ impl EventStream {
 
     /// The bytes of an event that is still held back.
     pub(super) fn held_last(&mut self) -> Bytes {
-        match std::mem::take(&mut self.last) {
+        match std::mem::take(&mut self.held.last) {
             LastEvent::Held(item) => item.raw,
             _ => Bytes::new(),
         }
@@ -725,18 +589,18 @@ impl EventStream {
 
     fn may_be_last(&self, item: &StreamItem) -> bool {
         let is_own = matches!(item.kind, ItemKind::Payload | ItemKind::Other);
-        is_own && item.more.is_none() && self.end.is_none() && self.is_complete()
+        is_own && item.more.is_none() && self.held.end.is_none() && self.is_complete()
     }
 
     fn hold_last(&mut self, item: StreamItem) {
-        self.last = LastEvent::Held(item);
-        self.wait_for_more();
+        self.held.last = LastEvent::Held(item);
+        self.clock.wait_for_more(BEHIND_FOR);
     }
 
     /// The event that was held back, joined with what came after it. During a race the stream may have been read to its end, so
     /// the one after it may be the last.
     fn release_last(&mut self, next: Poll<Option<Result<StreamItem, Failure>>>) -> Option<Result<StreamItem, Failure>> {
-        let mut last = match std::mem::take(&mut self.last) {
+        let mut last = match std::mem::take(&mut self.held.last) {
             LastEvent::Held(last) => last,
             _ => return None,
         };
@@ -746,7 +610,7 @@ impl EventStream {
                 last.raw = with_members_of(last.raw, &usage.raw);
             }
             Poll::Ready(Some(Ok(next))) if self.may_be_last(&next) => self.hold_last(next),
-            Poll::Ready(Some(next)) => self.last = LastEvent::Followed(Box::new(next)),
+            Poll::Ready(Some(next)) => self.held.last = LastEvent::Followed(Box::new(next)),
             Poll::Ready(None) | Poll::Pending => {}
         }
         Some(Ok(last))
@@ -773,7 +637,7 @@ impl EventStream {
     pub fn poll_served(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamItem, Failure>>> {
         loop {
             let next = self.poll_last(context);
-            let Some((_, left)) = &mut self.end else {
+            let Some((_, left)) = &mut self.held.end else {
                 match next {
                     Poll::Ready(Some(Ok(item))) if matches!(item.kind, ItemKind::Done) => self.hold_end(item),
                     next => return next,
@@ -785,7 +649,7 @@ impl EventStream {
                     *left -= item.size;
                     return Poll::Ready(Some(Ok(item)));
                 }
-                Poll::Pending if self.waits_behind(context) => return Poll::Pending,
+                Poll::Pending if self.poll_behind(context) => return Poll::Pending,
                 _ => return Poll::Ready(self.give_end()),
             }
         }
@@ -793,27 +657,19 @@ impl EventStream {
 
     /// Holds back the last event.
     fn hold_end(&mut self, end: StreamItem) {
-        self.end = Some((end, BEHIND_MAX));
-        self.wait_for_more();
-    }
-
-    /// The answer is complete, but more may come soon.
-    pub(super) fn wait_for_more(&mut self) {
-        let now = Instant::now();
-        self.complete_since.get_or_insert(now);
-        self.set_timer(now + BEHIND_FOR);
+        self.held.end = Some((end, BEHIND_MAX));
+        self.clock.wait_for_more(BEHIND_FOR);
     }
 
     /// From now on it waits only for the end of the body.
     pub(super) fn wait_for_end(&mut self) {
-        let since = self.complete_since.unwrap_or_else(Instant::now);
-        self.set_timer(since + self.read_out_for());
+        let most = self.read_out_for();
+        self.clock.wait_for_end(most);
     }
 
-    /// Whether to wait longer for events after the end.
-    pub(super) fn waits_behind(&mut self, context: &mut Context<'_>) -> bool {
-        let Some(timer) = &mut self.timer else { return false };
-        let waits = timer.as_mut().poll(context).is_pending();
+    /// Polls the wait for events after the end. True: it lasts longer.
+    pub(super) fn poll_behind(&mut self, context: &mut Context<'_>) -> bool {
+        let waits = self.clock.has_timer() && self.clock.poll_timer(context).is_pending();
         if !waits {
             self.wait_for_end();
         }
@@ -822,7 +678,7 @@ impl EventStream {
 
     /// The last event, with the end of a translation.
     fn give_end(&mut self) -> Option<Result<StreamItem, Failure>> {
-        let (mut end, _) = self.end.take()?;
+        let (mut end, _) = self.held.end.take()?;
         if self.is_translated() {
             end.raw = Bytes::from([end.raw, self.ending()].concat());
         }

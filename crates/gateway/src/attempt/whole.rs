@@ -7,8 +7,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
+use super::item::{ItemKind, StreamItem};
 use super::no_answer::ReadyAttempt;
-use super::stream::{ItemKind, StreamItem};
 use photofinish_base::failure::{Failure, FailureKind};
 use photofinish_base::memory::Lease;
 use photofinish_base::pace::aside;
@@ -97,14 +97,14 @@ impl Assembler {
         }
         Poll::Ready(match aside(self.size, || self.parts.answer.finish()) {
             None => {
-                stream.breaks_call();
+                stream.note_broken_call();
                 Err(stream.fail(FailureKind::Malformed, "the arguments of a tool call cannot be read"))
             }
             Some(Whole { body, says_nothing }) => {
                 // As it came, with every member.
                 let body = stream.plain_answer().unwrap_or(body);
                 if !stream.agrees_with(&body) {
-                    stream.breaks_call();
+                    stream.note_broken_call();
                     let message = "the calls of the whole answer are not those of its events";
                     return Poll::Ready(Err(stream.fail(FailureKind::Malformed, message)));
                 }

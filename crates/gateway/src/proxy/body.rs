@@ -152,7 +152,7 @@ impl BodyRoom {
     }
 
     /// From now on it counts in the share of this request's caller.
-    pub(super) fn is_of(&mut self, place: &RequestPlace) {
+    pub(super) fn count_for(&mut self, place: &RequestPlace) {
         self.share = Some(place.body_share());
     }
 

@@ -17,8 +17,9 @@ use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::candidate_set::{self, CandidateSet};
 use crate::proxy::run::all_failed;
 use crate::proxy::run::gate::Gate;
-use crate::proxy::run::launcher::{Launcher, RacePolicy};
+use crate::proxy::run::launcher::Launcher;
 use crate::proxy::run::race_guard::{ParsedRace, Planned, RaceGuard, ReadRace};
+use crate::proxy::run::race_policy::RacePolicy;
 use crate::proxy::run::running::PreparedRace;
 use crate::proxy::state::blocking::StillWanted;
 use crate::proxy::state::gateway::Gateway;
@@ -79,7 +80,7 @@ pub async fn prepare(
     let (bytes, race) = preparing.read(headers, body, guard).await?;
     let (request, mut race) = preparing.parse(headers, bytes, race).await?;
     let Recalled { request, holders, keeper } = preparing.recall(request, &race).await?;
-    race.keeps(keeper.filter(|_| preparing.by.shadow.is_none()));
+    race.set_keeper(keeper.filter(|_| preparing.by.shadow.is_none()));
     let (request, candidates) = match preparing.resolve(headers, &request, holders.clone(), &race).await {
         Err(rejection) if rejection.is_unspoken() && request.surface.counts() => {
             return Ok(PreparedRequest::Answered(all_failed::estimate(&request)));
@@ -204,7 +205,7 @@ impl Preparing<'_> {
             candidates.leave_out_extras();
         }
         if shadow.is_some() {
-            candidates.is_of_shadow();
+            candidates.ask_as_shadow();
         }
         Ok(candidates)
     }
@@ -231,7 +232,7 @@ fn plan(
         look: policy.look.map(|look| look.probability),
         drawn,
         settings: &candidates.settings,
-        plan: plan.text(|candidate| &candidates.list[candidate].name),
+        plan: plan.text(|candidate| candidates.name(candidate)),
         left_out: candidates.left_out(&plan),
         asked_last: candidates.asked_last.clone(),
         reasons: policy.driver.reasons(),

@@ -64,7 +64,7 @@ impl ShadowRequest {
         {
             return None;
         }
-        let slot = gateway.enter_shadow()?;
+        let slot = gateway.extras().enter_shadow()?;
         let origin = RequestOrigin { source: RaceSource::Shadow, ..RequestOrigin::default() };
         let by = AskedBy { origin, ends_within: None, shadow: Some(upstream.name()), ..by };
         let mut copy = Request::new(limited(Body::from(request.body().clone()), live.config.server.body_max));

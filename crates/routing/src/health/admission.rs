@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::breaker::{BreakerScope, BreakerStatus, TrialScope};
 use super::candidate::{LastResort, wait_for_all};
+use super::windows::ContextWindow;
 use super::{CallerId, Candidate, CooldownState, UpstreamHealth};
 use crate::money::lock;
 use crate::verdict::CooldownReason;
@@ -26,6 +27,17 @@ impl Drop for TrialPermit {
     }
 }
 
+/// A candidate of one race, with all that is its own.
+pub struct RaceCandidate {
+    /// Lives as long as the answer.
+    pub candidate: Arc<Candidate>,
+    /// The request to it: it is large, and freed once an answer is streamed.
+    pub upload: Arc<RequestTranslation>,
+    pub window: ContextWindow,
+    /// The permit, if it starts as a trial.
+    pub trial: Option<TrialPermit>,
+}
+
 /// A candidate, and the request to it.
 type OfferedCandidate = (Candidate, Arc<RequestTranslation>);
 
@@ -36,11 +48,7 @@ pub struct BreakerAdmission<'a> {
     caller: CallerId,
     /// Whether a trial runs in addition to the first attempt or instead of it.
     trying: TrialScope,
-    pub candidates: Vec<Candidate>,
-    /// The request to each of them.
-    pub uploads: Vec<Arc<RequestTranslation>>,
-    /// Permits, by the candidate's index.
-    pub trials: Vec<(usize, TrialPermit)>,
+    pub candidates: Vec<RaceCandidate>,
     /// Those that run when all others have failed.
     held: Vec<OfferedCandidate>,
 }
@@ -57,10 +65,9 @@ impl<'a> BreakerAdmission<'a> {
         in_addition: bool,
         upstreams: usize,
     ) -> BreakerAdmission<'a> {
-        // A candidate is large, and lives as long as the answer: no room for more of them than there can be.
-        let (candidates, uploads) = (Vec::with_capacity(upstreams), Vec::with_capacity(upstreams));
         let trying = if in_addition { TrialScope::InAddition } else { TrialScope::InPlace };
-        BreakerAdmission { health, settings, caller, trying, candidates, uploads, trials: Vec::new(), held: Vec::new() }
+        let candidates = Vec::with_capacity(upstreams);
+        BreakerAdmission { health, settings, caller, trying, candidates, held: Vec::new() }
     }
 
     /// Admits those of `offered` that may start, with trials for breakers that are half open. Others that do not cool down are a last
@@ -90,10 +97,9 @@ impl<'a> BreakerAdmission<'a> {
         }
         for ((candidate, request_translation), status, why) in doubtful {
             let is_half_open = status == BreakerStatus::HalfOpen && self.trying == TrialScope::InAddition;
-            let is_trial = (alone || is_half_open) && self.begin_trial(&candidate);
-            if alone || is_trial {
-                self.candidates.push(Candidate { trial: !alone, ..candidate });
-                self.uploads.push(request_translation);
+            let trial = if alone || is_half_open { self.begin_trial(&candidate) } else { None };
+            if alone || trial.is_some() {
+                self.push(Candidate { trial: !alone, ..candidate }, request_translation, trial);
             } else {
                 let last = Some(LastResort::Held(CooldownState { wait: status.wait(), why }));
                 self.held.push((Candidate { last, ..candidate }, request_translation));
@@ -111,9 +117,9 @@ impl<'a> BreakerAdmission<'a> {
                 self.add((Candidate { last, ..candidate }, request_translation));
             }
         }
-        let (candidates, uploads): (Vec<_>, Vec<_>) = std::mem::take(&mut self.held).into_iter().unzip();
-        self.candidates.extend(candidates);
-        self.uploads.extend(uploads);
+        for (candidate, request_translation) in std::mem::take(&mut self.held) {
+            self.push(candidate, request_translation, None);
+        }
     }
 
     /// Returned if it may not start as usual. A candidate whose rate limits are used up is treated as if its breaker were open.
@@ -127,26 +133,27 @@ impl<'a> BreakerAdmission<'a> {
             (breakers.status(scope, settings, caller, self.trying, now), breakers.room(scope, now))
         };
         let status = resting.map_or(breaker, |held| BreakerStatus::Open(held.wait));
-        let in_its_place = match status {
-            BreakerStatus::Closed => true,
-            BreakerStatus::HalfOpen => self.trying == TrialScope::InPlace && self.begin_trial(candidate),
-            BreakerStatus::Open(_) => false,
+        let trial = match status {
+            BreakerStatus::HalfOpen if self.trying == TrialScope::InPlace => self.begin_trial(candidate),
+            _ => None,
         };
-        if !in_its_place {
+        if status != BreakerStatus::Closed && trial.is_none() {
             return Some((offered, status, resting.map(|held| held.why)));
         }
-        self.candidates.push(Candidate { room, ..offered.0 });
-        self.uploads.push(offered.1);
+        self.push(Candidate { room, ..offered.0 }, offered.1, trial);
         None
     }
 
-    /// For the candidate that is added next. False if a trial of it runs already.
-    fn begin_trial(&mut self, candidate: &Candidate) -> bool {
+    fn push(&mut self, candidate: Candidate, upload: Arc<RequestTranslation>, trial: Option<TrialPermit>) {
+        let window = self.health.window_of(&candidate);
+        self.candidates.push(RaceCandidate { candidate: Arc::new(candidate), upload, window, trial });
+    }
+
+    /// None: a trial of it runs already.
+    fn begin_trial(&self, candidate: &Candidate) -> Option<TrialPermit> {
         let begun =
             lock(&self.health.breakers).begin_trial(candidate.breaker_scope(), &self.settings.breaker, Instant::now());
-        let trial = |begun| TrialPermit { health: self.health.clone(), candidate: candidate.clone(), begun };
-        self.trials.extend(begun.map(|begun| (self.candidates.len(), trial(begun))));
-        begun.is_some()
+        begun.map(|begun| TrialPermit { health: self.health.clone(), candidate: candidate.clone(), begun })
     }
 }
 

@@ -5,9 +5,9 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use http::StatusCode;
-
+use super::failure_meaning::FailureMeaning;
 use super::refusals::RequestFeatures;
+use super::sent_request::{RejectedFeature, RequestNotes, SentRequest};
 use super::state::StreamingHabit;
 use super::{CallerId, Candidate, UpstreamHealth, prompt_length};
 use crate::money::lock;
@@ -20,7 +20,7 @@ use photofinish_config::config::{BreakerSettings, UpstreamStream};
 use photofinish_config::keyring::HashedKey;
 use photofinish_translation::ApiRequest;
 use photofinish_translation::adapt::Lesson;
-use photofinish_wire::answer::error::{in_short, rejects_stream, rejects_stream_options, too_long};
+use photofinish_wire::answer::error::{in_short, too_long};
 use photofinish_wire::{AnswerForm, Dialect, Surface};
 
 /// A refusal for length is about the prompt, and not about the requested answer, if `max_tokens` is at most the
@@ -32,7 +32,7 @@ pub struct OutcomeReporter {
     pub health: Arc<UpstreamHealth>,
     /// The names of the request in the log, also for lines after its answer has begun.
     pub context: LogContext,
-    pub candidates: Arc<Vec<Candidate>>,
+    pub candidates: Vec<Arc<Candidate>>,
     breaker: BreakerSettings,
     caller: CallerId,
     /// Weak: the request is freed once an answer is streamed.
@@ -56,44 +56,6 @@ struct BreakerCharge {
     sent_at: Instant,
 }
 
-/// The request that was sent.
-#[derive(Clone)]
-pub struct SentRequest {
-    pub at: Instant,
-    /// The names of the attempt in the log.
-    pub context: LogContext,
-    pub key: Option<HashedKey>,
-    /// How it is to be answered.
-    pub form: AnswerForm,
-    /// The features that the upstream rejected in this race; they are left out.
-    pub complained: RejectedFeature,
-    pub notes: RequestNotes,
-    /// A pooled connection died in this race: further starts use a new one.
-    pub stale: bool,
-}
-
-/// What clients are told of a request that was sent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestNotes {
-    /// Names of what it was without.
-    pub lost: Vec<String>,
-    /// What refusals of its upstream taught about it.
-    pub learnt: Vec<String>,
-}
-
-/// Parts of a request that an upstream rejected.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RejectedFeature {
-    /// A guess, until an answer without them confirms it.
-    pub stream_options: bool,
-    /// Streaming: it is asked for a plain answer. A guess like the first.
-    pub stream: bool,
-    /// What its refusals named, and on which of its surfaces. Guesses like the first.
-    pub lessons: Vec<(Surface, Lesson)>,
-    /// A hash of the last refusal: the same words again teach nothing more.
-    pub words: Option<u64>,
-}
-
 /// Refusals of one upstream that one race follows: a vendor that refuses another thing at each try is not followed for long.
 const LESSONS_MAX: usize = 4;
 
@@ -107,7 +69,7 @@ struct RaceRefusals {
 impl OutcomeReporter {
     pub fn new(
         health: &Arc<UpstreamHealth>,
-        candidates: &Arc<Vec<Candidate>>,
+        candidates: Vec<Arc<Candidate>>,
         breaker: BreakerSettings,
         caller: CallerId,
         request: &Arc<ApiRequest>,
@@ -125,12 +87,12 @@ impl OutcomeReporter {
         OutcomeReporter {
             health: health.clone(),
             context: LogContext::current(),
-            candidates: candidates.clone(),
             breaker,
             caller,
             request: Arc::downgrade(request),
             own_stream_options: request.has_stream_options(),
             sent: Mutex::new(vec![nothing; candidates.len()]),
+            candidates,
             pending: Mutex::new(Some(Vec::new())),
             refused: Mutex::default(),
         }
@@ -260,7 +222,7 @@ impl OutcomeReporter {
 
     /// Learns the context window from the message, or else from the length of the refused prompt.
     fn learn_window(&self, candidate: usize, failure: &Failure) {
-        let Candidate { name, named, .. } = &self.candidates[candidate];
+        let Candidate { name, named, .. } = &*self.candidates[candidate];
         // Upstreams that callers name are not remembered.
         let Some(request) = self.request.upgrade().filter(|_| !named) else { return };
         let length = prompt_length(&request);
@@ -280,68 +242,79 @@ impl OutcomeReporter {
     pub fn failed(&self, candidate: usize, sent: &SentRequest, failure: &Failure, taught: bool) -> bool {
         let _entered = sent.context.enter();
         self.log(candidate, sent, failure);
-        // Only a new connection shows whether the upstream is at fault.
-        if failure.stale && !sent.stale {
-            lock(&self.sent)[candidate].stale = true;
-            return true;
-        }
         let asked = &self.candidates[candidate];
         // Nothing changes where the call has no streams, or where the operator wants no plain answer.
         let may_be_plain = asked.surface.streams() && asked.upstream.upstream_stream != UpstreamStream::Always;
-        let is_first = sent.form != AnswerForm::Plain && !sent.complained.stream;
-        if may_be_plain && is_first && refuses_stream(failure) {
-            tracing::info!(upstream = asked.name, "refuses to stream: asked again for a plain answer");
-            lock(&self.sent)[candidate].complained.stream = true;
-            return true;
+        match FailureMeaning::of(failure, sent, may_be_plain, taught) {
+            FailureMeaning::StaleConnection => {
+                lock(&self.sent)[candidate].stale = true;
+                true
+            }
+            FailureMeaning::RefusesStream => {
+                tracing::info!(upstream = asked.name, "refuses to stream: asked again for a plain answer");
+                lock(&self.sent)[candidate].complained.stream = true;
+                true
+            }
+            FailureMeaning::Taught => {
+                self.forgive(candidate, sent);
+                false
+            }
+            FailureMeaning::RefusesOptions => {
+                self.count(candidate, sent, failure);
+                tracing::info!(upstream = asked.name, "rejects stream_options: asked again without");
+                lock(&self.sent)[candidate].complained.stream_options = true;
+                true
+            }
+            FailureMeaning::Other => {
+                let cooldown = self.count(candidate, sent, failure);
+                // With another key it is another request. A cool-down may have ended already, so compare the keys too.
+                cooldown.is_some_and(|reason| is_of_the_key(reason, failure.kind))
+                    && self.health.has_rested_key_but(asked, sent.key.as_ref())
+            }
         }
-        if taught {
-            self.forgive(candidate, sent);
-            return false;
-        }
+    }
+
+    /// Changes what is known of the upstream. Returns the cool-down that began.
+    fn count(&self, candidate: usize, sent: &SentRequest, failure: &Failure) -> Option<CooldownReason> {
         self.charge(candidate, sent, failure);
         if failure.kind == FailureKind::ContextLength {
             self.learn_window(candidate, failure);
         }
-        let verdict = verdict(failure);
-        // Where the gateway sends no key, the refused one may be the caller's own, in a header that is forwarded.
-        let is_theirs = failure.kind == FailureKind::Unauthorized && sent.key.is_none();
-        let certain = verdict.certain && !is_theirs;
-        let cooldown = self.cooldown(candidate, sent, &verdict, certain);
-        if let Some(reason) = cooldown {
-            let wait = self.health.cool_down(reason, asked, sent.key.as_ref(), failure.retry_after);
-            if !certain {
-                let (upstream, failure) = (&asked.name, failure.kind.as_str());
-                tracing::warn!(upstream, failure, "an upstream refuses every request: look at its model");
-            }
-            tracing::info!(upstream = asked.name, ?reason, ?wait, "cools down");
-        }
-        if failure.kind == FailureKind::BadRequest
-            && let Some(answer) = &failure.answer
-        {
-            let mut refused = lock(&self.refused);
-            refused.by.retain(|(other, _)| *other != candidate);
-            refused.by.push((candidate, in_short(answer.status, &answer.body)));
-            drop(refused);
-            self.tell_refusals();
-        }
+        let cooldown = self.cool_down(candidate, sent, failure);
+        self.note_refusal(candidate, failure);
         if failure.kind == FailureKind::Empty {
             self.heard_well(candidate, sent);
         } else if is_the_requests_fault(failure.kind) {
             // The key was accepted and the request read.
             self.forgive(candidate, sent);
         }
-        let complains = sent.form == AnswerForm::WithUsage && refuses(failure, rejects_stream_options);
-        if complains {
-            tracing::info!(upstream = asked.name, "rejects stream_options: asked again without");
-            lock(&self.sent)[candidate].complained.stream_options = true;
+        cooldown
+    }
+
+    fn cool_down(&self, candidate: usize, sent: &SentRequest, failure: &Failure) -> Option<CooldownReason> {
+        let (asked, verdict) = (&self.candidates[candidate], verdict(failure));
+        // Where the gateway sends no key, the refused one may be the caller's own, in a header that is forwarded.
+        let is_theirs = failure.kind == FailureKind::Unauthorized && sent.key.is_none();
+        let certain = verdict.certain && !is_theirs;
+        let reason = self.cooldown(candidate, sent, &verdict, certain)?;
+        let wait = self.health.cool_down(reason, asked, sent.key.as_ref(), failure.retry_after);
+        if !certain {
+            let (upstream, failure) = (&asked.name, failure.kind.as_str());
+            tracing::warn!(upstream, failure, "an upstream refuses every request: look at its model");
         }
-        // With another key it is another request. A cool-down may have ended already, so compare the keys too.
-        let of_the_key = matches!(
-            cooldown,
-            Some(CooldownReason::RateLimited | CooldownReason::AccountRateLimited | CooldownReason::KeyRefused)
-        ) || cooldown.is_some() && failure.kind == FailureKind::Forbidden;
-        let other_key = of_the_key && self.health.has_rested_key_but(asked, sent.key.as_ref());
-        complains || other_key
+        tracing::info!(upstream = asked.name, ?reason, ?wait, "cools down");
+        Some(reason)
+    }
+
+    /// What it refused is told once another one has answered.
+    fn note_refusal(&self, candidate: usize, failure: &Failure) {
+        let Some(answer) = failure.answer.as_ref().filter(|_| failure.kind == FailureKind::BadRequest) else { return };
+        {
+            let mut refused = lock(&self.refused);
+            refused.by.retain(|(other, _)| *other != candidate);
+            refused.by.push((candidate, in_short(answer.status, &answer.body)));
+        }
+        self.tell_refusals();
     }
 
     /// A client that does not stream got the answer of this candidate's latest start. `has_usage`: with usage in it.
@@ -367,11 +340,10 @@ impl OutcomeReporter {
         (may && sent.complained.lessons.len() < LESSONS_MAX).then_some((answer.status, &answer.body[..]))
     }
 
-    /// Whether this failure is the last one of this candidate again, word for word. Remembers its words.
-    pub fn repeats(&self, candidate: usize, failure: &Failure) -> bool {
+    /// Remembers the words of this failure, so that the same ones are known again.
+    pub fn remember_words(&self, candidate: usize, failure: &Failure) {
         let words = failure.answer.as_ref().map(|answer| hash_of(&answer.body));
-        let sent = &mut lock(&self.sent)[candidate].complained;
-        std::mem::replace(&mut sent.words, words) == words && words.is_some()
+        lock(&self.sent)[candidate].complained.words = words;
     }
 
     /// From now on its requests heed this.
@@ -407,16 +379,10 @@ fn hash_of(body: &[u8]) -> u64 {
     hasher.finish()
 }
 
-fn refuses_stream(failure: &Failure) -> bool {
-    let may_be = matches!(failure.kind, FailureKind::BadRequest | FailureKind::NotFound | FailureKind::Forbidden)
-        || failure.status == Some(StatusCode::NOT_IMPLEMENTED.as_u16());
-    may_be && failure.answer.as_ref().is_some_and(|answer| rejects_stream(answer.status, &answer.body))
-}
-
-fn refuses(failure: &Failure, complains: fn(&[u8]) -> bool) -> bool {
-    // For a stored item of another vendor it may answer "not found".
-    matches!(failure.kind, FailureKind::BadRequest | FailureKind::NotFound)
-        && failure.answer.as_ref().is_some_and(|answer| complains(&answer.body))
+fn is_of_the_key(reason: CooldownReason, kind: FailureKind) -> bool {
+    let is_keys =
+        matches!(reason, CooldownReason::RateLimited | CooldownReason::AccountRateLimited | CooldownReason::KeyRefused);
+    is_keys || kind == FailureKind::Forbidden
 }
 
 impl Drop for OutcomeReporter {

@@ -215,14 +215,8 @@ impl UpstreamHealth {
         std::iter::once(first).chain(rested).find(|key| self.resting(|| target(key)).is_none()).or(Some(first))
     }
 
-    /// The window of each candidate; empty if none is known.
-    pub fn windows_of(&self, candidates: &[Candidate]) -> Vec<ContextWindow> {
-        let windows = lock(&self.windows);
-        if windows.is_empty() && candidates.iter().all(|candidate| candidate.upstream.context.is_none()) {
-            return Vec::new();
-        }
-        let now = Instant::now();
-        candidates.iter().map(|candidate| windows.of(&candidate.name, candidate.upstream.context, now)).collect()
+    pub(super) fn window_of(&self, candidate: &Candidate) -> ContextWindow {
+        lock(&self.windows).of(&candidate.name, candidate.upstream.context, Instant::now())
     }
 
     /// An upstream refused a prompt as too long: see [`ContextWindows::refused`].

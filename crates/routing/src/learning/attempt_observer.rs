@@ -94,8 +94,8 @@ impl AttemptObserver {
         known.forecast_by(*clock).typical_us(*sent, learning.now_us())
     }
 
-    /// Its upstream streams although it was not asked to.
-    pub fn streams(&mut self) {
+    /// Notes that its upstream streams although it was not asked to.
+    pub fn note_stream(&mut self) {
         self.leave();
         self.observer_spec.clock = LatencyClock::FirstToken;
     }

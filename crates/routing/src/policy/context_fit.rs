@@ -17,23 +17,23 @@ enum ContextFit {
 /// The candidates of one race.
 #[derive(Debug, Default)]
 pub struct ContextFits {
-    candidates: usize,
-    /// By candidate; both empty while no window is known.
+    /// By candidate.
     windows: Vec<ContextWindow>,
+    /// By candidate; empty while no window is known.
     fits: Vec<ContextFit>,
 }
 
 impl ContextFits {
-    /// `windows`: by candidate, or empty where no window is known.
-    pub fn new(windows: Vec<ContextWindow>, candidates: usize, length: impl FnOnce() -> PromptLength) -> ContextFits {
-        if windows.is_empty() {
-            return ContextFits { candidates, ..ContextFits::default() };
+    /// `windows`: by candidate. `length` is asked only if one is known.
+    pub fn new(windows: Vec<ContextWindow>, length: impl FnOnce() -> PromptLength) -> ContextFits {
+        if windows.iter().all(|window| *window == ContextWindow::default()) {
+            return ContextFits { windows, fits: Vec::new() };
         }
         let length = length();
         let fit = |window: &ContextWindow| {
             if window.is_too_small_for(length) { ContextFit::TooSmall } else { ContextFit::Unknown }
         };
-        ContextFits { candidates, fits: windows.iter().map(fit).collect(), windows }
+        ContextFits { fits: windows.iter().map(fit).collect(), windows }
     }
 
     /// Other candidates go first.
@@ -62,7 +62,7 @@ impl ContextFits {
         let own = self.windows.get(candidate).and_then(|window| window.tokens);
         // Without a count the prompt has at least one token too many.
         let least = told.asked.or(told.window.or(own).map(|window| window + 1));
-        self.fits.resize(self.candidates, ContextFit::Unknown);
+        self.fits.resize(self.windows.len(), ContextFit::Unknown);
         self.fits[candidate] = ContextFit::TooSmall;
         for (fit, window) in self.fits.iter_mut().zip(&self.windows) {
             if let (Some(least), Some(tokens)) = (least, window.tokens) {
@@ -86,7 +86,7 @@ mod tests {
 
     fn fits(tokens: &[Option<u64>]) -> ContextFits {
         let windows = tokens.iter().map(|tokens| ContextWindow { tokens: *tokens, refused_bytes: None }).collect();
-        ContextFits { candidates: tokens.len(), windows, fits: Vec::new() }
+        ContextFits { windows, fits: Vec::new() }
     }
 
     #[test]

@@ -105,7 +105,7 @@ pub fn check_token(gateway: &Gateway, request: &mut Request<Body>) -> Option<Slo
     let address = Client::of(request.extensions()).address;
     let mut slowed = None;
     if let Identity::Wrong(identity) = &mut identity {
-        let wrong = gateway.wrong_tokens().count(address, Instant::now());
+        let wrong = gateway.door().wrong_tokens.count(address, Instant::now());
         gateway.totals().wrong_token();
         tell(&wrong, address);
         identity.refused_for = wrong.refused_for;

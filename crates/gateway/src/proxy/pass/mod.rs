@@ -250,7 +250,7 @@ impl Passing {
         guard.sent_up(progress.bytes());
         match sent {
             Ok(passed) => {
-                guard.passes_on(passed.status);
+                guard.commit_passed(passed.status);
                 let head = head(passed.status, &passed.headers, key.as_ref(), &upstream, &guard);
                 let cancelled = Box::pin(gateway.shutdown().cancelled());
                 let (scrubbed, broken) = (ScrubbedPieces::default(), None);
@@ -380,7 +380,7 @@ impl PassedBody {
         }
     }
 
-    fn breaks(&mut self, outcome: RaceOutcome, why: &'static str, context: &Context<'_>) {
+    fn break_off(&mut self, outcome: RaceOutcome, why: &'static str, context: &Context<'_>) {
         self.end(outcome);
         self.broken = Some(why);
         context.waker().wake_by_ref();
@@ -412,11 +412,11 @@ impl http_body::Body for PassedBody {
             if self.cancelled.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
             }
-            self.breaks(RaceOutcome::Shutdown, "the gateway is shutting down", context);
+            self.break_off(RaceOutcome::Shutdown, "the gateway is shutting down", context);
             return Poll::Pending;
         };
         if let Some(Err(failure)) = &next {
-            self.breaks(RaceOutcome::Error, failure.kind.as_str(), context);
+            self.break_off(RaceOutcome::Error, failure.kind.as_str(), context);
             return Poll::Pending;
         }
         self.end_with_its_stream();

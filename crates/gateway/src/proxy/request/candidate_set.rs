@@ -15,9 +15,9 @@ use photofinish_config::keyring::HashedKey;
 use photofinish_facts::record::{LeftOutReason, LeftOutUpstream};
 use photofinish_limits::{LevelName, LimitLevels};
 pub use photofinish_routing::health::Candidate;
-use photofinish_routing::health::windows::ContextWindow;
 use photofinish_routing::health::{
-    self, BreakerAdmission, CallerId, CooldownState, LastResort, LiveConfig, RequestNeeds, TrialPermit, named, why_off,
+    self, BreakerAdmission, CallerId, CooldownState, LastResort, LiveConfig, RaceCandidate, RequestNeeds, named,
+    why_off,
 };
 use photofinish_routing::learning::ConversationId;
 use photofinish_routing::money::tariff::Basis;
@@ -42,13 +42,7 @@ pub struct CandidateSet {
     /// The unit of its costs.
     pub basis: Basis,
     /// At least one; behind the usual ones trials, and at the end those of the last resort.
-    pub list: Arc<Vec<Candidate>>,
-    /// The request to each of them. Stored separately, because it is large and is freed once an answer is streamed.
-    pub uploads: Vec<Arc<RequestTranslation>>,
-    /// Their context windows; empty if none is known.
-    pub windows: Vec<ContextWindow>,
-    /// Permits of trials, by index.
-    pub trials: Vec<(usize, TrialPermit)>,
+    pub list: Vec<RaceCandidate>,
     /// The gateway is crowded: only the first attempt starts, others after failures.
     pub crowded: bool,
     /// Upstreams that this race cannot start because of their dialect.
@@ -72,8 +66,8 @@ impl CandidateSet {
         self.settings.drains.running = 0;
     }
 
-    /// The request is a shadow: it is asked once, and the model's budget does not hear of it.
-    pub fn is_of_shadow(&mut self) {
+    /// For the request of a shadow: it is asked once, and the model's budget does not hear of it.
+    pub fn ask_as_shadow(&mut self) {
         self.leave_out_extras();
         (self.settings.retries, self.settings.rescue) = (0, RescuePolicy::Off);
         self.judged_in = Some(std::mem::take(&mut self.model));
@@ -84,15 +78,23 @@ impl CandidateSet {
         if !allowed.contains(&false) {
             return;
         }
-        let (kept, out): (Vec<usize>, Vec<usize>) = (0..self.list.len()).partition(|place| allowed[*place]);
-        let moved = |old: usize| kept.iter().position(|place| *place == old);
-        self.unable.extend(out.iter().map(|place| left_out_for(&self.list[*place].name, LeftOutReason::Limit)));
-        self.list = Arc::new(kept.iter().map(|place| self.list[*place].clone()).collect());
-        self.uploads = kept.iter().map(|place| self.uploads[*place].clone()).collect();
-        self.windows = kept.iter().filter_map(|place| self.windows.get(*place).copied()).collect();
-        let trials = std::mem::take(&mut self.trials);
-        self.trials = trials.into_iter().filter_map(|(old, trial)| Some((moved(old)?, trial))).collect();
-        self.session.pinned = self.session.pinned.and_then(moved);
+        let kept_before = |place: usize| allowed[..place].iter().filter(|allowed| **allowed).count();
+        self.session.pinned = self.session.pinned.filter(|pinned| allowed[*pinned]).map(kept_before);
+        for (one, is_allowed) in std::mem::take(&mut self.list).into_iter().zip(allowed) {
+            match is_allowed {
+                true => self.list.push(one),
+                false => self.unable.push(left_out_for(&one.candidate.name, LeftOutReason::Limit)),
+            }
+        }
+    }
+
+    /// `provider/model` of the candidate at this place.
+    pub fn name(&self, place: usize) -> &str {
+        &self.list[place].candidate.name
+    }
+
+    pub fn each(&self) -> impl Iterator<Item = &Candidate> {
+        self.list.iter().map(|one| &*one.candidate)
     }
 
     /// Upstreams that a budget of the caller does not allow.
@@ -113,14 +115,14 @@ impl CandidateSet {
     /// learn may start any other candidate.
     pub fn left_out(&self, plan: &RacePlan) -> Vec<LeftOutUpstream> {
         let mut all = self.unable.clone();
-        let last = self.list.iter().filter_map(|candidate| Some((candidate, candidate.last?)));
+        let last = self.each().filter_map(|candidate| Some((candidate, candidate.last?)));
         all.extend(last.map(|(candidate, last)| left_out_for(&candidate.name, last.reason())));
         all.extend(self.cooling.iter().map(|(upstream, cooling)| left_out_for(upstream, cooling.reason())));
         if !self.settings.policy.learns() {
             let usual = || plan.entries.iter().filter(|entry| entry.start != StartRule::Last);
             let chosen = usual().filter(|entry| entry.start != StartRule::AfterFailure).count();
             let behind = usual().skip(chosen + self.settings.failovers);
-            all.extend(behind.map(|entry| left_out_for(&self.list[entry.candidate].name, LeftOutReason::Failovers)));
+            all.extend(behind.map(|entry| left_out_for(self.name(entry.candidate), LeftOutReason::Failovers)));
         }
         all
     }
@@ -130,7 +132,7 @@ impl CandidateSet {
     pub fn keep_session(&self, winner: usize, failures: &[(usize, Failure)], gateway: &Gateway) {
         let Some(session) = self.session.id else { return };
         let stays = self.session.pinned.filter(|pinned| failures.iter().all(|(failed, _)| failed != pinned));
-        gateway.learning().pin(session, &self.list[stays.unwrap_or(winner)].name);
+        gateway.learning().pin(session, self.name(stays.unwrap_or(winner)));
     }
 
     /// The number of upstreams of which this request may draw one, those that it cannot start included. None: it names its upstreams, or
@@ -143,7 +145,7 @@ impl CandidateSet {
     /// The upstream at this place of the draw, and why it cannot start: the candidates come first.
     pub fn drawn(&self, place: usize) -> Option<(&str, Option<LeftOutReason>)> {
         let why = |candidate: &Candidate| candidate.last.map(LastResort::reason);
-        let able = self.list.iter().map(|candidate| (candidate.name.as_str(), why(candidate)));
+        let able = self.each().map(|candidate| (candidate.name.as_str(), why(candidate)));
         let unable = self.unable.iter().map(|left_out| (left_out.upstream.as_str(), Some(left_out.reason)));
         let cooling = self.cooling.iter().map(|(upstream, cooling)| (upstream.as_str(), Some(cooling.reason())));
         able.chain(unable).chain(cooling).nth(place)
@@ -152,16 +154,15 @@ impl CandidateSet {
     /// Every failure with its upstream's name, including upstreams that cool down.
     pub fn failed(&self, failures: &[(usize, Failure)]) -> Vec<FailedUpstream> {
         let started = failures.iter().map(|(candidate, failure)| FailedUpstream {
-            upstream: self.list[*candidate].name.clone(),
+            upstream: self.name(*candidate).to_owned(),
             failure: failure.clone(),
         });
         let unasked =
             |candidate: &Candidate| self.asked_last.as_ref().is_none_or(|asked| !asked.contains(&candidate.name));
-        let held =
-            self.list.iter().filter(|candidate| unasked(candidate)).filter_map(|candidate| match candidate.last {
-                Some(LastResort::Held(cooling)) => Some((&candidate.name, cooling)),
-                _ => None,
-            });
+        let held = self.each().filter(|candidate| unasked(candidate)).filter_map(|candidate| match candidate.last {
+            Some(LastResort::Held(cooling)) => Some((&candidate.name, cooling)),
+            _ => None,
+        });
         let cooling = held.chain(self.cooling.iter().map(|(upstream, cooling)| (upstream, *cooling)));
         started
             .chain(cooling.map(|(upstream, cooling)| FailedUpstream {
@@ -287,8 +288,8 @@ pub fn resolve(
         choices.add(lacks, settings.quality, (candidate, request_translation));
     }
     let cooling = choices.admit(&mut admission, &mut outbound);
-    let BreakerAdmission { candidates, uploads, trials, .. } = admission;
-    if candidates.is_empty() {
+    let list = admission.candidates;
+    if list.is_empty() {
         return Err(none_left(outbound, model, (&off, forbidden), cooling));
     }
     Ok(CandidateSet {
@@ -297,18 +298,15 @@ pub fn resolve(
         caller: caller_id,
         conversation: conversation.known.flatten(),
         job: overrides.holders.as_ref().and_then(|holders| holders.job.clone()),
-        session: Session::of(gateway, caller_id, request, overrides, &candidates),
+        session: Session::of(gateway, caller_id, request, overrides, &list),
         crowded: false,
         unable: outbound.into_left_out(),
         model: known.map_or(String::new(), |model| model.name.clone()),
         judged_in: None,
         names_upstreams: overrides.upstreams.is_some(),
         basis,
-        windows: gateway.health().windows_of(&candidates),
-        asked_last: candidates.last().and_then(|candidate| candidate.last).map(|_| AskedLast::default()),
-        list: Arc::new(candidates),
-        uploads,
-        trials,
+        asked_last: list.last().and_then(|one| one.candidate.last).map(|_| AskedLast::default()),
+        list,
         cooling,
     })
 }
@@ -464,12 +462,12 @@ impl Session {
         caller: CallerId,
         request: &ApiRequest,
         overrides: &Overrides,
-        candidates: &[Candidate],
+        candidates: &[RaceCandidate],
     ) -> Session {
         let learning = gateway.learning();
         let named = overrides.session.or(request.session).filter(|_| candidates.len() > 1);
         let id = named.map(|session| learning.session(caller.id(), &request.model, session));
-        let names = || candidates.iter().map(|candidate| candidate.name.as_str());
+        let names = || candidates.iter().map(|one| one.candidate.name.as_str());
         Session { id, pinned: id.and_then(|id| learning.pinned(id, names())) }
     }
 }

@@ -50,7 +50,7 @@ impl SocketMessage {
         if 2 * length > FIRST_ROOM && self.place.is_none() {
             let user = authenticate(gateway, &live, client)?;
             let place = gateway.enter_race(&live, user.as_deref(), client.address).map_err(Rejection::overloaded)?;
-            self.room.is_of(&place);
+            self.room.count_for(&place);
             self.place.insert(place).arrive().map_err(Rejection::overloaded)?;
         }
         self.room.make(&mut self.bytes, length, if all > length { all } else { 0 })?;

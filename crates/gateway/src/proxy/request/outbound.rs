@@ -1,5 +1,5 @@
 //! The request to each upstream: unchanged if the upstream uses the caller's dialect, else translated, each translation
-//! made once. Not for headers: see `run::launcher`.
+//! made once. Not for headers: see `run::client_headers`.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;

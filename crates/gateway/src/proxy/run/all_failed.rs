@@ -40,11 +40,11 @@ pub fn all_failed(
     let content_policy = candidates.settings.content_policy;
     match (choose(race.failures(), request.include_usage, content_policy, kept_back.is_some()), kept_back) {
         (FailureChoice::AsItCame(candidate, answer), _) => {
-            let upstream = &candidates.list[candidate].name;
+            let upstream = candidates.name(candidate);
             Ok(match of(candidate, &|_| true) {
                 Some(failure)
                     if answer.status != StatusCode::OK.as_u16()
-                        && (candidates.uploads[candidate].is_translated() || is_unread(answer)) =>
+                        && (candidates.list[candidate].upload.is_translated() || is_unread(answer)) =>
                 {
                     in_the_callers_words(answer, failure, upstream, request)
                 }
@@ -52,8 +52,8 @@ pub fn all_failed(
             })
         }
         (FailureChoice::TooLong(candidate, answer), _) => {
-            let upstream = &candidates.list[candidate].name;
-            let is_translated = candidates.uploads[candidate].is_translated();
+            let upstream = candidates.name(candidate);
+            let is_translated = candidates.list[candidate].upload.is_translated();
             let is_only = race.failures().len() == 1;
             let is_told = |answer: &&RawAnswer| !is_translated && tells_overflow(request.surface, answer, is_only);
             match (answer.filter(is_told), of(candidate, &is_overflow)) {

@@ -31,13 +31,13 @@ pub fn about_race(
     let (client_ms, overhead_ms) = (millis(client_ttft_us), millis(overhead_us));
     let timing = if ttft_us.is_some() { "ttft" } else { "whole" };
     let pairs = [
-        ("x-photofinish-upstream", candidates.list[candidate].name.clone()),
+        ("x-photofinish-upstream", candidates.name(candidate).to_owned()),
         ("x-photofinish-ttft-ms", ttft_us.map_or_else(String::new, |us| ((us + 500) / 1_000).to_string())),
         ("server-timing", format!("{timing};dur={client_ms}, gateway;dur={overhead_ms}")),
         ("x-photofinish-dropped", ready.notes.lost.join(", ")),
         ("x-photofinish-learnt", ready.notes.learnt.join(", ")),
         ("x-photofinish-left-out", candidates.passed_over().join(", ")),
-        ("x-photofinish-quality", candidates.list[candidate].worse.as_deref().unwrap_or_default().to_owned()),
+        ("x-photofinish-quality", candidates.list[candidate].candidate.worse.as_deref().unwrap_or_default().to_owned()),
     ];
     let written = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     written

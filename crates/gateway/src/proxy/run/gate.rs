@@ -131,12 +131,9 @@ impl Gate {
         let budget = learning.cost_budget(&candidates.model, candidates.settings.budget, candidates.basis.is_money());
         let usual = budget.lock().unwrap_or_else(PoisonError::into_inner).answer_p95();
         let answer = AnswerBounds::of(request, usual, gateway.usage().lengths().of(of.caller_and_model));
-        let costs: Vec<AttemptCost> = candidates
-            .list
-            .iter()
-            .map(|candidate| cost(learning, (answer, &levels), candidate, request.len()))
-            .collect();
-        let input = candidates.list.iter().map(|candidate| input(learning, candidate, request.len()));
+        let costs: Vec<AttemptCost> =
+            candidates.each().map(|candidate| cost(learning, (answer, &levels), candidate, request.len())).collect();
+        let input = candidates.each().map(|candidate| input(learning, candidate, request.len()));
         let tokens = (input.fold(0.0, f64::max) + answer.usual()).ceil() as u64;
         let (admission, allowed) = enter_in_turn(gateway, levels, tokens, &costs).await?;
         candidates.keep(&allowed);
@@ -230,7 +227,7 @@ fn for_models(gateway: &Gateway, levels: LimitLevels, request: &ApiRequest, cand
         of_model.chain([candidate.name.as_str(), &candidate.upstream.model]).any(|name| models.matches(name))
     };
     levels.with_models(gateway.usage(), |models| {
-        let only = candidates.list.iter().filter(|candidate| is_about(models, candidate));
+        let only = candidates.each().filter(|candidate| is_about(models, candidate));
         let only: Vec<String> = only.map(|candidate| candidate.name.clone()).collect();
         (!only.is_empty()).then_some(only)
     })

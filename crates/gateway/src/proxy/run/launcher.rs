@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 use tracing::{Level, enabled};
 
 use crate::attempt::{self, AnswerTape, Attempt, AttemptSpec, ExchangeSpec, InFlightGuard, JobCost, ReadyAttempt};
 use crate::proxy::request::candidate_set::{AskedLast, CandidateSet};
 use crate::proxy::request::outbound::{self, Outbound};
+use crate::proxy::run::client_headers::ClientHeaders;
 use crate::proxy::run::gate::Gate;
 use crate::proxy::run::race_guard::RaceGuard;
+use crate::proxy::run::race_policy::RacePolicy;
 use crate::proxy::run::raced_attempt::{AttemptStage, RacedAttempt};
 use crate::proxy::state::gateway::Gateway;
 use crate::proxy::trace::RaceTrace;
@@ -20,7 +22,7 @@ use photofinish_base::clock::{Instant, micros};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::telemetry::{LogContext, WithLogContext};
 use photofinish_config::config::{
-    BreakerSettings, CancelBilling, Drains, Objective, Price, QualityRule, RaceSettings, UpstreamStream,
+    BreakerSettings, CancelBilling, Drains, Objective, Price, RaceSettings, UpstreamStream,
 };
 use photofinish_config::keyring::HashedKey;
 use photofinish_facts::record::StartReason;
@@ -29,15 +31,10 @@ use photofinish_limits::AttemptReservation;
 use photofinish_race::retries::Retries;
 use photofinish_race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
 use photofinish_routing::health::{
-    Candidate, OutcomeReporter, RejectedFeature, RequestNotes, SentRequest, StreamingHabit, TrialPermit,
-    UpstreamHealth, prompt_length,
+    Candidate, OutcomeReporter, RaceCandidate, RejectedFeature, RequestNotes, SentRequest, StreamingHabit, TrialPermit,
 };
-use photofinish_routing::learning::{AttemptObserver, ConversationId, Learning, ObserverSpec, PrefixBlocks};
-use photofinish_routing::money::RaceBudget;
-use photofinish_routing::money::tariff::PromptTokens;
-use photofinish_routing::policy::plan::RacePlan;
+use photofinish_routing::learning::{AttemptObserver, ConversationId};
 use photofinish_routing::policy::question::AttemptView;
-use photofinish_routing::policy::{CandidateState, ContextFits, LookDraw, PolicyDriver, PolicyDriverParts};
 use photofinish_translation::adapt::Lesson;
 use photofinish_translation::judge::Asked;
 use photofinish_translation::{ApiRequest, RequestTranslation};
@@ -54,36 +51,89 @@ pub struct Launcher {
     pub(super) gateway: Arc<Gateway>,
     pub outcome_reporter: Arc<OutcomeReporter>,
     request: Arc<ApiRequest>,
-    /// The request to each candidate, by index.
-    pub(super) uploads: Vec<Arc<RequestTranslation>>,
+    pub(super) candidates: Vec<LaunchCandidate>,
     pub(super) settings: RaceSettings,
     policy: RacePolicy,
     retries: Retries,
     gate: Gate,
-    /// Candidates whose answers broke.
-    broke_off: Vec<usize>,
-    /// The client does not stream: an attempt is ready with its whole answer.
-    whole: bool,
-    /// Client headers that may be forwarded to any of the candidates.
-    client_headers: HeaderMap,
+    client_headers: ClientHeaders,
+    book: AttemptBook,
+    pub(super) read_at: Instant,
+    /// Bytes.
+    event_max: usize,
+    conversation: Option<ConversationId>,
+    job: Option<JobCost>,
+    judging: JudgedBy,
+    /// Refusals teach. Those of probes do not: `verify` asks what the host itself takes.
+    learns: bool,
+}
+
+/// Where the attempts of the race are told.
+struct AttemptBook {
     race_id: String,
     trace: Option<Arc<RaceTrace>>,
     /// Counts the starts.
     attempts: Arc<AtomicUsize>,
     recorder: Recorder,
-    pub(super) read_at: Instant,
-    /// Bytes.
-    event_max: usize,
-    /// Held until the race is over, or until the trial has lost and ended.
-    pub(super) trials: Vec<(usize, TrialPermit)>,
-    conversation: Option<ConversationId>,
-    job: Option<JobCost>,
-    /// What its answer is judged by.
+    asked_last: Option<AskedLast>,
+}
+
+impl AttemptBook {
+    fn new(guard: &RaceGuard, asked_last: Option<AskedLast>) -> AttemptBook {
+        AttemptBook {
+            race_id: guard.race_id().to_owned(),
+            trace: guard.trace().cloned(),
+            attempts: guard.attempts(),
+            recorder: guard.recorder(),
+            asked_last,
+        }
+    }
+
+    fn note_start(&self, candidate: &Candidate) {
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+        self.asked_last.iter().filter(|_| candidate.last.is_some()).for_each(|asked| asked.add(&candidate.name));
+    }
+
+    fn started(&self) -> usize {
+        self.attempts.load(Ordering::Relaxed)
+    }
+}
+
+/// What its answers are judged by.
+struct JudgedBy {
+    /// None: nothing is judged.
     asked: Option<Arc<Asked>>,
     model: String,
-    asked_last: Option<AskedLast>,
-    /// Refusals teach. Those of probes do not: `verify` asks what the host itself takes.
-    learns: bool,
+}
+
+impl JudgedBy {
+    fn new(gateway: &Gateway, request: &ApiRequest, candidates: &CandidateSet) -> JudgedBy {
+        JudgedBy {
+            asked: if request.has_tools || request.asks_json { gateway.judge().asked(request) } else { None },
+            model: candidates.judged_in.as_ref().unwrap_or(&candidates.model).clone(),
+        }
+    }
+
+    fn tape(&self, gateway: &Gateway) -> Option<AnswerTape> {
+        let asked = self.asked.clone()?;
+        Some(AnswerTape::new(asked, gateway.judge().clone(), self.model.clone(), gateway.memory()))
+    }
+}
+
+/// What the race knows of one candidate beside the reporter, at the same place.
+pub(super) struct LaunchCandidate {
+    /// The request to it. A refusal may change it.
+    pub upload: Arc<RequestTranslation>,
+    /// Held until the race is over, or until the trial has lost and ended.
+    pub trial: Option<TrialPermit>,
+    /// One of its answers broke.
+    broke_off: bool,
+}
+
+impl LaunchCandidate {
+    fn of(one: &mut RaceCandidate) -> LaunchCandidate {
+        LaunchCandidate { upload: one.upload.clone(), trial: one.trial.take(), broke_off: false }
+    }
 }
 
 impl Launcher {
@@ -102,7 +152,7 @@ impl Launcher {
             gateway: gateway.clone(),
             outcome_reporter: Arc::new(OutcomeReporter::new(
                 gateway.health(),
-                &candidates.list,
+                candidates.list.iter().map(|one| one.candidate.clone()).collect(),
                 BreakerSettings { failures, ..candidates.settings.breaker },
                 candidates.caller,
                 request,
@@ -110,27 +160,24 @@ impl Launcher {
             )),
             learns: !guard.is_of_operator(),
             request: request.clone(),
-            uploads: candidates.uploads.clone(),
             settings: candidates.settings.clone(),
             policy,
             gate,
             retries: Retries::new(candidates.settings.retries, candidates.settings.retry_wait, candidates.list.len()),
-            broke_off: Vec::new(),
-            whole: !request.stream,
-            client_headers: forwardable(headers, candidates),
-            race_id: guard.race_id().to_owned(),
-            trace: guard.trace().cloned(),
-            attempts: guard.attempts(),
-            recorder: guard.recorder(),
+            client_headers: ClientHeaders::new(headers, &candidates.list),
+            candidates: candidates.list.iter_mut().map(LaunchCandidate::of).collect(),
+            book: AttemptBook::new(guard, candidates.asked_last.clone()),
             read_at,
             event_max: gateway.live().config.server.event_max,
-            trials: std::mem::take(&mut candidates.trials),
             conversation: candidates.conversation,
             job: candidates.job.clone(),
-            asked: if request.has_tools || request.asks_json { gateway.judge().asked(request) } else { None },
-            model: candidates.judged_in.as_ref().unwrap_or(&candidates.model).clone(),
-            asked_last: candidates.asked_last.clone(),
+            judging: JudgedBy::new(gateway, request, candidates),
         }
+    }
+
+    /// The client does not stream: an attempt is ready with its whole answer.
+    fn waits_for_all(&self) -> bool {
+        !self.request.stream
     }
 
     /// Upstreams that a budget of the caller kept back, and whether only what other answers hold did so. None: it kept none back.
@@ -152,11 +199,6 @@ impl Launcher {
         self.gate.reserve(self.gateway.learning(), &self.outcome_reporter.candidates[candidate], ordinal, bytes)
     }
 
-    /// Another request than the client's has only a part of the answer, and no tape.
-    fn tape(&self, asked: Arc<Asked>) -> AnswerTape {
-        AnswerTape::new(asked, self.gateway.judge().clone(), self.model.clone(), self.gateway.memory())
-    }
-
     /// Where this request goes: a refusal may have named another path of the provider.
     fn endpoint(&self, candidate: &Candidate, request_translation: &RequestTranslation) -> Endpoint {
         let live = self.gateway.live();
@@ -168,9 +210,9 @@ impl Launcher {
     fn exchange(&self, context: LogContext, key: Option<HashedKey>) -> ExchangeSpec {
         ExchangeSpec {
             client: self.gateway.client().clone(),
-            recorder: self.recorder.clone(),
+            recorder: self.book.recorder.clone(),
             shutdown: self.gateway.shutdown().clone(),
-            race_id: self.race_id.clone(),
+            race_id: self.book.race_id.clone(),
             context,
             read_at: self.read_at,
             key,
@@ -193,7 +235,7 @@ impl Launcher {
         reservation: AttemptReservation,
     ) -> Attempt {
         let candidate = &self.outcome_reporter.candidates[starting.candidate];
-        let request_translation = given.unwrap_or(&self.uploads[starting.candidate]);
+        let request_translation = given.unwrap_or(&self.candidates[starting.candidate].upload);
         let gateway = &self.gateway;
         let key = gateway.health().key(candidate).cloned();
         if let (Some(conversation), Some(key)) = (self.conversation, &key)
@@ -205,8 +247,7 @@ impl Launcher {
         let form = self.form(candidate, request_translation, &complained);
         let lessons = self.lessons(candidate, &complained);
         let notes = notes(request_translation, &lessons);
-        self.attempts.fetch_add(1, Ordering::Relaxed);
-        self.asked_last.iter().filter(|_| candidate.last.is_some()).for_each(|asked| asked.add(&candidate.name));
+        self.book.note_start(candidate);
         let context =
             self.outcome_reporter.context.attempt(&candidate.name, starting.ordinal, starting.reason.as_str());
         let sent = SentRequest {
@@ -220,16 +261,15 @@ impl Launcher {
         };
         self.outcome_reporter.note(starting.candidate, sent);
         let observer_spec = self.policy.observer(starting);
-        let is_trial = self.trials.iter().any(|(candidate, _)| *candidate == starting.candidate);
+        let is_trial = self.candidates[starting.candidate].trial.is_some();
         let is_watched = is_trial || self.policy.driver.runs_on(starting.candidate);
         // The times of token counts and of rescues are not comparable with those of answers.
         let tells = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
         let mut upstream = candidate.upstream.clone();
         let asks_hour = upstream.price.is_some_and(Price::keeps_dearer) && self.request.asks_hour();
-        upstream.timeouts = upstream.timeouts.in_race(self.settings.timeouts, self.whole);
-        let mut headers = headers_for(&self.client_headers, candidate, request_translation, key.as_ref());
-        without_betas(&mut headers, &lessons);
-        self.trace.iter().for_each(|trace| trace.tell(starting.ordinal, &mut headers));
+        upstream.timeouts = upstream.timeouts.in_race(self.settings.timeouts, self.waits_for_all());
+        let mut headers = self.client_headers.of_attempt(candidate, request_translation, key.as_ref(), &lessons);
+        self.book.trace.iter().for_each(|trace| trace.tell(starting.ordinal, &mut headers));
         let spec = AttemptSpec {
             exchange: self.exchange(context, key),
             starting,
@@ -251,7 +291,8 @@ impl Launcher {
             slot: Some(InFlightGuard::enter(observer_spec.known.running())),
             per_byte: observer_spec.per_byte(),
             attempt_observer: tells.then(|| AttemptObserver::start(observer_spec)),
-            tape: self.asked.clone().filter(|_| given.is_none() && tells).map(|asked| self.tape(asked)),
+            // Another request than the client's has only a part of the answer.
+            tape: if given.is_none() && tells { self.judging.tape(gateway) } else { None },
         };
         attempt::start(spec, reservation)
     }
@@ -265,11 +306,9 @@ impl Launch for Launcher {
         let reservation = self.reserve(starting.candidate, starting.ordinal, None)?;
         let attempt = self.start(starting, None, reservation);
         let candidates = &self.outcome_reporter.candidates;
-        let idle = candidates[starting.candidate]
-            .upstream
-            .timeouts
-            .silence(false, self.attempts.load(Ordering::Relaxed) < candidates.len());
-        let whole = self.whole.then(|| (idle, self.gateway.memory().clone()));
+        let idle =
+            candidates[starting.candidate].upstream.timeouts.silence(false, self.book.started() < candidates.len());
+        let whole = self.waits_for_all().then(|| (idle, self.gateway.memory().clone()));
         Some(RacedAttempt::new(attempt, starting.candidate, whole, self.outcome_reporter.clone()))
     }
 
@@ -286,7 +325,7 @@ impl Launch for Launcher {
     fn affords_retry(&mut self, candidate: usize, running: &[RunningAttempt<RacedAttempt>]) -> bool {
         // An upstream whose answers break must not repeatedly cut others by its first token.
         let now_us = self.policy.now_us();
-        !self.broke_off.contains(&candidate) && self.policy.driver.affords_retry(candidate, &views(running), now_us)
+        !self.candidates[candidate].broke_off && self.policy.driver.affords_retry(candidate, &views(running), now_us)
     }
 
     fn lost(&mut self, raced_attempt: RacedAttempt) {
@@ -299,7 +338,7 @@ impl Launch for Launcher {
     }
 
     fn lost_ready(&mut self, candidate: usize, ready: ReadyAttempt) {
-        let trial = self.take_trial(candidate);
+        let trial = self.candidates[candidate].trial.take();
         let progress = AttemptView {
             first_token_us: ready.stream.first_token_us(),
             tokens: ready.stream.tokens(),
@@ -318,7 +357,7 @@ impl Launch for Launcher {
         let may_hedge = |candidate: usize| {
             health.held(&candidates[candidate]).is_none()
                 && !self.policy.driver.is_too_small(candidate)
-                && !self.broke_off.contains(&candidate)
+                && !self.candidates[candidate].broke_off
         };
         let rested: Vec<usize> = waiting.iter().copied().filter(|candidate| may_hedge(*candidate)).collect();
         let now_us = self.policy.now_us();
@@ -336,7 +375,7 @@ impl Launch for Launcher {
     ) -> Option<Duration> {
         // A whole answer is not held back.
         let now_us = self.policy.now_us();
-        if self.whole { None } else { self.policy.driver.hold(ready.candidate(), &views(running), now_us) }
+        if self.waits_for_all() { None } else { self.policy.driver.hold(ready.candidate(), &views(running), now_us) }
     }
 
     fn prefer(&mut self, held: &RunningAttempt<ReadyAttempt>, new: &RunningAttempt<ReadyAttempt>) -> RaceSide {
@@ -346,7 +385,7 @@ impl Launch for Launcher {
     }
 
     fn hopeless(&mut self, running: &[RunningAttempt<RacedAttempt>]) -> Option<usize> {
-        if !self.whole {
+        if !self.waits_for_all() {
             return None;
         }
         match self.settings.optimise {
@@ -366,7 +405,7 @@ impl Launcher {
     /// A lost trial runs on: its upstream may be healthy although it is slower than the winner. So does a refusal: one that always comes
     /// late would never be told.
     fn lost_asking(&mut self, candidate: usize, mut attempt: Attempt) {
-        let trial = self.take_trial(candidate);
+        let trial = self.candidates[candidate].trial.take();
         let is_billed = self.is_billed_anyway(candidate);
         let refused = attempt.is_refused().then(|| self.request.clone());
         let is_chosen = self.policy.driver.runs_on(candidate) || fastrand::f64() < self.settings.audit;
@@ -377,7 +416,7 @@ impl Launcher {
             if let Some((place, time)) = self.enter_drain(&self.waiting(candidate), owns_connection) {
                 attempt.drain(is_billed);
                 (place, time, self.run_on(candidate, attempt, Some((self.settings.drains.bytes, is_billed))))
-            } else if is_audited && let Some(place) = self.gateway.enter_audit() {
+            } else if is_audited && let Some(place) = self.gateway.extras().enter_audit() {
                 attempt.audit();
                 let limit = self.policy.driver.runs_on_for(candidate, self.policy.now_us());
                 (place, limit, self.run_on(candidate, attempt, None))
@@ -395,18 +434,18 @@ impl Launcher {
     /// Whether and when this candidate is retried after a failure.
     fn again(&mut self, candidate: usize, sent: &SentRequest, failure: &Failure) -> RetryDecision {
         if failure.phase == Phase::Stream {
-            self.broke_off.push(candidate);
+            self.candidates[candidate].broke_off = true;
         }
         if failure.kind == FailureKind::ContextLength {
             self.policy.driver.too_long(candidate, too_long(&failure.message));
         }
         let taught = self.lesson(candidate, sent, failure);
-        self.outcome_reporter.repeats(candidate, failure);
+        self.outcome_reporter.remember_words(candidate, failure);
         if self.outcome_reporter.failed(candidate, sent, failure, taught.is_some()) {
             return RetryDecision::Now;
         }
         if let Some(Taught { surface, lesson, upload }) = taught {
-            self.uploads[candidate] = upload;
+            self.candidates[candidate].upload = upload;
             self.outcome_reporter.heed(candidate, surface, lesson);
             return RetryDecision::Now;
         }
@@ -421,11 +460,6 @@ impl Launcher {
             Some(wait) => RetryDecision::Later { wait, first: self.settings.policy.asks_in_order() },
             None => RetryDecision::No,
         }
-    }
-
-    fn take_trial(&mut self, candidate: usize) -> Option<TrialPermit> {
-        let position = self.trials.iter().position(|(is_trial, _)| *is_trial == candidate)?;
-        Some(self.trials.swap_remove(position).1)
     }
 
     /// This candidate's latest attempt, before its first token.
@@ -450,7 +484,7 @@ impl Launcher {
         } else {
             return None;
         };
-        Some((self.gateway.enter_drain(running)?, time))
+        Some((self.gateway.extras().enter_drain(running)?, time))
     }
 
     /// Runs a loser to its first token, or, if `drained` has its maximum of bytes and whether it is billed anyway, to its end.
@@ -529,13 +563,12 @@ impl Launcher {
     fn lesson(&self, candidate: usize, sent: &SentRequest, failure: &Failure) -> Option<Taught> {
         let may = self.learns && !self.request.surface.counts();
         let refusal = self.outcome_reporter.teaches(sent, failure).filter(|_| may)?;
-        let Candidate { upstream, name, .. } = &self.outcome_reporter.candidates[candidate];
-        let before = &self.uploads[candidate];
+        let Candidate { upstream, name, .. } = &*self.outcome_reporter.candidates[candidate];
+        let before = &self.candidates[candidate].upload;
         let (surface, dialects) = (before.asked(), &upstream.provider.dialects);
         let other = if surface == Surface::Responses { Dialect::OpenAi } else { Dialect::Responses };
         let has_other_path = dialects.iter().any(|spoken| spoken.dialect == other);
-        let betas = if before.is_translated() { None } else { self.client_headers.get("anthropic-beta") };
-        let betas = betas.and_then(|betas| betas.to_str().ok()).unwrap_or_default();
+        let betas = if before.is_translated() { "" } else { self.client_headers.betas() };
         let conversation = outbound::conversation_of(&self.request);
         let new = before.lesson(refusal, betas, has_other_path, conversation)?;
         let known = sent.complained.lessons.iter().chain([&(surface, new.clone())]).cloned().collect::<Vec<_>>();
@@ -561,156 +594,9 @@ struct Taught {
     upload: Arc<RequestTranslation>,
 }
 
-/// One race's driver, and the targets of its attempts' reports.
-pub struct RacePolicy {
-    pub driver: PolicyDriver,
-    /// None: this request draws no upstream.
-    pub look: Option<LookDraw>,
-    learning: Arc<Learning>,
-    blocks: PrefixBlocks,
-    /// Bytes of the request.
-    bytes: usize,
-    /// The client does not stream.
-    waits_for_all: bool,
-}
-
-impl RacePolicy {
-    pub fn new(
-        health: &UpstreamHealth,
-        candidates: &CandidateSet,
-        request: &ApiRequest,
-        read_at: Instant,
-    ) -> RacePolicy {
-        let learning = health.learning();
-        let began_us = learning.at_us(read_at);
-        let blocks = learning.blocks(&request.prompt());
-        let tokens = request.len() as f64 / 4.0;
-        let domains: Vec<Option<&str>> =
-            candidates.list.iter().map(|candidate| candidate.upstream.provider.domain.as_deref()).collect();
-        let state = |(place, candidate): (usize, &Candidate)| {
-            let known = learning.upstream(&candidate.name);
-            let known_tokens = learning.known_tokens(&known, &blocks, began_us).min(tokens);
-            let cached = known_tokens * known.caching();
-            CandidateState {
-                plain: request.surface.streams() && health.answers_plain(candidate, request),
-                tariff: candidates.basis.tariff(candidate.upstream.billing()),
-                prompt: PromptTokens { uncached: tokens - cached, cached },
-                known_tokens,
-                // A domain's number is the index of its first candidate.
-                domain: domains[place]
-                    .and_then(|domain| domains.iter().position(|other| *other == Some(domain)))
-                    .and_then(|place| u32::try_from(place).ok()),
-                weight: candidate.upstream.weight,
-                tier: candidate.upstream.tier,
-                in_flight_max: candidate.upstream.in_flight_max.into_iter().chain(candidate.room).min(),
-                worse: candidates.settings.quality == QualityRule::Prefer && candidate.worse.is_some(),
-                last: candidate.last.is_some(),
-                first_token: candidate.upstream.timeouts.first_token,
-                trial: candidate.trial,
-                started: None,
-                is_new: false,
-                known,
-            }
-        };
-        let cost_budget = |budget| learning.cost_budget(&candidates.model, budget, candidates.basis.is_money());
-        let race_budget =
-            RaceBudget::new(cost_budget(candidates.settings.budget), candidates.settings.policy.spends_budget())
-                .within(candidates.within_budget.map(cost_budget));
-        let states: Vec<CandidateState> = candidates.list.iter().enumerate().map(state).collect();
-        let is_streamed = request.surface.streams() && request.stream;
-        let look = candidates.draws_look().filter(|_| is_streamed).map(|upstreams| {
-            LookDraw::new(&candidates.settings, &states, upstreams, (&race_budget, began_us), fastrand::f64())
-        });
-        let driver = PolicyDriver::new(PolicyDriverParts {
-            settings: candidates.settings.clone(),
-            look: look.and_then(|look| look.drawn).filter(|drawn| states.get(*drawn).is_some_and(|state| !state.last)),
-            candidates: states,
-            race_budget: Arc::new(race_budget),
-            fits: ContextFits::new(candidates.windows.clone(), candidates.list.len(), || prompt_length(request)),
-            began_us,
-            draw: fastrand::f64(),
-            in_usd: candidates.basis.is_money(),
-            for_answer: candidates.settings.optimise == Objective::Auto && request.waits_for_answer(),
-            pinned: candidates.session.pinned,
-            crowded: candidates.crowded,
-        });
-        let waits_for_all = request.surface.streams() && !request.stream;
-        RacePolicy { driver, look, learning: learning.clone(), blocks, bytes: request.len(), waits_for_all }
-    }
-
-    /// The opening of the race.
-    pub fn plan(&mut self) -> RacePlan {
-        let now_us = self.now_us();
-        if self.waits_for_all { self.driver.plan_whole(now_us) } else { self.driver.plan(now_us) }
-    }
-
-    /// The time on the clock of the driver, microseconds.
-    pub fn now_us(&self) -> i64 {
-        self.learning.now_us()
-    }
-
-    /// The observer of an attempt that starts now.
-    pub fn observer(&mut self, AttemptStart { candidate, ordinal, reason, .. }: AttemptStart) -> ObserverSpec {
-        self.driver.started(candidate, (ordinal, reason), &self.learning, self.blocks.clone(), self.bytes)
-    }
-}
-
-/// Forwarded to every provider whose dialect the client uses.
-const FORWARDED: [&str; 3] = ["anthropic-version", "anthropic-beta", "openai-beta"];
-/// They name the caller's account, so they are forwarded only with the caller's own key.
-const FORWARDED_WITH_OWN_KEY: [&str; 2] = ["openai-organization", "openai-project"];
-
-/// The headers that may be forwarded to at least one candidate. A race and its audits keep no others.
-fn forwardable(client: &HeaderMap, candidates: &CandidateSet) -> HeaderMap {
-    let pairs = || candidates.list.iter().zip(&candidates.uploads);
-    selected(client, |name| pairs().any(|(candidate, translation)| goes_up(name, candidate, translation, true)))
-}
-
-/// The headers for one candidate, with the key that the attempt uses.
-fn headers_for(
-    client: &HeaderMap,
-    candidate: &Candidate,
-    translation: &RequestTranslation,
-    key: Option<&HashedKey>,
-) -> HeaderMap {
-    let own_key = key.is_some_and(|key| key.own);
-    let mut headers = selected(client, |name| goes_up(name, candidate, translation, own_key));
-    headers.extend(candidate.upstream.changes.headers.clone());
-    headers
-}
-
 fn notes(request_translation: &RequestTranslation, lessons: &[Lesson]) -> RequestNotes {
     let lost = request_translation.losses().names().map(str::to_owned).collect();
     let mut learnt: Vec<String> = lessons.iter().map(Lesson::in_words).collect();
     learnt.dedup();
     RequestNotes { lost, learnt }
-}
-
-/// Without the betas that the upstream refused.
-fn without_betas(headers: &mut HeaderMap, lessons: &[Lesson]) {
-    const NAME: &str = "anthropic-beta";
-    let Some(sent) = headers.get(NAME).and_then(|value| value.to_str().ok()) else { return };
-    let is_kept = |beta: &&str| {
-        !lessons
-            .iter()
-            .any(|lesson| matches!(lesson, Lesson::Betas(no) if no.is_empty() || no.iter().any(|no| no == beta)))
-    };
-    let kept: Vec<&str> = sent.split(',').map(str::trim).filter(is_kept).collect();
-    match HeaderValue::from_str(&kept.join(",")).ok().filter(|value| !value.is_empty()) {
-        Some(value) => drop(headers.insert(NAME, value)),
-        None => drop(headers.remove(NAME)),
-    }
-}
-
-fn goes_up(name: &str, candidate: &Candidate, translation: &RequestTranslation, own_key: bool) -> bool {
-    let is_openai = matches!(translation.dialect(), Dialect::OpenAi | Dialect::Responses);
-    let is_beta_of_another = || name == "anthropic-beta" && !candidate.upstream.quirks(Dialect::Anthropic).claude;
-    // A vendor's own headers mean nothing in another dialect, and its betas to no other vendor.
-    !translation.is_translated() && FORWARDED.contains(&name) && !is_beta_of_another()
-        || own_key && is_openai && FORWARDED_WITH_OWN_KEY.contains(&name)
-        || candidate.upstream.provider.forward_headers.iter().any(|configured| configured == name)
-}
-
-fn selected(headers: &HeaderMap, goes: impl Fn(&str) -> bool) -> HeaderMap {
-    headers.iter().filter(|(name, _)| goes(name.as_str())).map(|(name, value)| (name.clone(), value.clone())).collect()
 }

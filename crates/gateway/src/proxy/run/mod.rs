@@ -2,10 +2,12 @@
 
 pub mod all_failed;
 pub mod answer;
+mod client_headers;
 pub mod early;
 pub mod gate;
 pub mod launcher;
 pub mod race_guard;
+pub mod race_policy;
 mod raced_attempt;
 mod rescuer;
 pub mod running;

@@ -173,7 +173,7 @@ impl RaceGuard {
             keeper: None,
             hold: None,
             trace: None,
-            refused_requests: gateway.refused_requests().clone(),
+            refused_requests: gateway.door().refused_requests.clone(),
             is_refused_again: false,
             place,
         }
@@ -346,7 +346,7 @@ impl RaceGuard {
     }
 
     /// The answer of a provider is passed on from now on, after a head with this status.
-    pub fn passes_on(&mut self, status: StatusCode) {
+    pub fn commit_passed(&mut self, status: StatusCode) {
         self.record.http_status = Some(i64::from(status.as_u16()));
         self.record.winner = Some(0);
         self.recorder.committed(&self.record.race_id, 0);
@@ -359,7 +359,7 @@ impl RaceGuard {
     }
 
     fn commit(&mut self, win: &Win) {
-        self.keeper.iter_mut().for_each(|keeper| keeper.answers(win.owner.clone()));
+        self.keeper.iter_mut().for_each(|keeper| keeper.note_answer(win.owner.clone()));
         (self.token_us, self.is_plain) = (Some(win.token_us), win.is_plain);
         if let Some((_, race_budget)) = &self.steering {
             race_budget.won(win.ordinal);
@@ -436,7 +436,7 @@ impl<'g> ParsedRace<'g> {
     }
 
     /// See [`Keeper`].
-    pub fn keeps(&mut self, keeper: Option<Box<Keeper>>) {
+    pub fn set_keeper(&mut self, keeper: Option<Box<Keeper>>) {
         self.0.keeper = keeper;
     }
 
@@ -495,7 +495,7 @@ impl RelayObserver for StreamedRace {
 
     fn rescued(&mut self, candidate: usize, ordinal: usize) {
         self.guard.record.rescued_by = i64::try_from(ordinal).ok();
-        self.guard.keeper.iter_mut().for_each(|keeper| keeper.is_continued());
+        self.guard.keeper.iter_mut().for_each(|keeper| keeper.note_continued());
         self.serving = Some(candidate);
     }
 }

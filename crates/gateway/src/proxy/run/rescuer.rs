@@ -62,7 +62,7 @@ impl AnswerRescuer {
         let ordinal = race.started();
         let mut launcher = race.into_launch();
         // The race is over.
-        launcher.trials.clear();
+        launcher.candidates.iter_mut().for_each(|one| one.trial = None);
         let left = launcher.settings.failovers.min(CONTINUED_MAX);
         let last = RescueTurn { candidate: winner, prefix: false };
         AnswerRescuer { launcher, queue: VecDeque::new(), last, ordinal, left }
@@ -85,7 +85,7 @@ impl AnswerRescuer {
             return None;
         }
         let continued = || {
-            let upload = &self.launcher.uploads[turn.candidate];
+            let upload = &self.launcher.candidates[turn.candidate].upload;
             let (prefix, quirks) = (candidate.upstream.provider.prefix, candidate.upstream.quirks(upload.dialect()));
             let (request_translation, shown) =
                 upload.continued(delivered.text(), delivered.tokens(), prefix, &quirks)?;

@@ -119,7 +119,7 @@ impl PreparedRace {
         }
         let is_rescued = rescuer::may_rescue(&candidates, &request);
         let (continues, others) = (candidates.settings.rescue == RescuePolicy::Continue, candidates.list.len() > 1);
-        let timeouts = candidates.list[candidate].upstream.timeouts;
+        let timeouts = candidates.list[candidate].candidate.upstream.timeouts;
         ready.stream.serve(timeouts.silence(is_rescued && continues, is_rescued && others));
         let mut head = answer::head(&ready, about_race);
         let rescuer = is_rescued.then(|| Box::new(AnswerRescuer::new(*race, candidate)));
@@ -150,10 +150,10 @@ impl WinnersStream {
 
 /// The winner as the one who has what it answers, if it speaks the Responses API itself.
 fn owner(candidates: &CandidateSet, winner: usize, reporter: &OutcomeReporter) -> Option<StateOwner> {
-    let translation = &candidates.uploads[winner];
+    let translation = &candidates.list[winner].upload;
     (translation.dialect() == Dialect::Responses && !translation.is_translated()).then(|| StateOwner {
         caller: candidates.caller.id(),
-        upstream: candidates.list[winner].name.clone(),
+        upstream: candidates.name(winner).to_owned(),
         model: candidates.model.clone(),
         key: reporter.sent(winner).key.map(|key| key.id().to_owned()),
         job: candidates.job.clone(),

@@ -2,18 +2,17 @@
 //! single request.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
-
-use crate::attempt::{AnswerJudge, InFlightGuard};
+use crate::attempt::AnswerJudge;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::refusals::shed::ShedReason;
 use crate::proxy::state::blocking::BlockingPool;
 use crate::proxy::state::budget_lines::BudgetLines;
+use crate::proxy::state::configuration::{ConfigurationInForce, RefusedConfiguration};
+use crate::proxy::state::extras::ExtraPlaces;
 use crate::proxy::state::load::{AdmissionLoad, LimitedCounts, ShedCounts};
 use crate::proxy::state::minute_counts::MinuteCounts;
 use crate::proxy::state::places::{RequestPlace, RequestPlaces};
@@ -25,7 +24,7 @@ use crate::proxy::trace::SpanSink;
 use photofinish_base::clock::wall_micros;
 use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{Fingerprint, ProviderLists, User};
+use photofinish_config::config::{ProviderLists, User};
 use photofinish_history::recorder::Recorder;
 use photofinish_limits::{LevelName, UsageBook};
 use photofinish_metrics::USERS_MAX;
@@ -34,32 +33,17 @@ use photofinish_routing::learning::Learning;
 use photofinish_routing::status::{RoutingReport, routing};
 use photofinish_transport::upstream::UpstreamClient;
 
-/// Audited losers that run at the same time.
-const AUDITS_MAX: i64 = 512;
-/// Shadow requests at once.
-const SHADOWS_MAX: i64 = 16;
-
 /// One gateway. Held in an `Arc` by every request.
 pub struct Gateway {
-    live: ArcSwap<LiveConfig>,
-    /// The newest configuration, if it is not in force.
-    refused: Mutex<Option<RefusedConfiguration>>,
-    /// Held while another configuration takes the place of `live`.
-    changing: Mutex<()>,
+    configuration: ConfigurationInForce,
     client: UpstreamClient,
     recorder: Recorder,
-    shutdown: Shutdown,
+    departure: Departure,
     health: Arc<UpstreamHealth>,
     places: Arc<RequestPlaces>,
-    audits: Arc<AtomicI64>,
-    drains: Arc<AtomicI64>,
-    /// Shadow requests that run.
-    shadows: Arc<AtomicI64>,
+    extras: ExtraPlaces,
     totals: Totals,
-    sessions: Sessions,
-    wrong_tokens: WrongTokens,
-    /// Requests that were refused, by caller and code.
-    refused_requests: Arc<MinuteCounts<(ShareHolder, &'static str)>>,
+    door: DoorState,
     memory: Memory,
     heavy: BlockingPool,
     stored: Arc<StoredState>,
@@ -67,7 +51,23 @@ pub struct Gateway {
     budget_lines: BudgetLines,
     judge: Arc<AnswerJudge>,
     span_sink: OnceLock<Arc<dyn SpanSink>>,
-    is_leaving: AtomicBool,
+}
+
+/// Whether the gateway goes on.
+struct Departure {
+    shutdown: Shutdown,
+    /// It is told to leave, and does not drain yet.
+    is_announced: AtomicBool,
+}
+
+/// Who came to the door.
+#[derive(Default)]
+pub(in crate::proxy) struct DoorState {
+    /// Of the dashboard.
+    pub sessions: Sessions,
+    pub wrong_tokens: WrongTokens,
+    /// Requests that were refused, by caller and code.
+    pub refused_requests: Arc<MinuteCounts<(ShareHolder, &'static str)>>,
 }
 
 /// Counts since the start that no row contains.
@@ -124,25 +124,18 @@ impl Gateway {
             memory,
             heavy: BlockingPool::new(shutdown.clone()),
             judge: Arc::new(AnswerJudge::new(health.learning().clone())),
-            live: ArcSwap::from_pointee(live),
-            refused: Mutex::default(),
-            changing: Mutex::default(),
+            configuration: ConfigurationInForce::new(live),
             client,
             recorder,
-            shutdown,
+            departure: Departure { shutdown, is_announced: AtomicBool::new(false) },
             health,
             places: Arc::default(),
-            audits: Arc::default(),
-            drains: Arc::default(),
-            shadows: Arc::default(),
+            extras: ExtraPlaces::default(),
             totals: Totals::default(),
-            sessions: Sessions::default(),
-            wrong_tokens: WrongTokens::default(),
-            refused_requests: Arc::default(),
+            door: DoorState::default(),
             usage: UsageBook::default(),
             budget_lines: BudgetLines::default(),
             span_sink: OnceLock::new(),
-            is_leaving: AtomicBool::new(false),
         }
     }
 
@@ -158,16 +151,16 @@ impl Gateway {
 
     /// From now on it is not ready: it will drain soon.
     pub fn leave(&self) {
-        self.is_leaving.store(true, Ordering::Relaxed);
+        self.departure.is_announced.store(true, Ordering::Relaxed);
     }
 
     /// It drains, or will soon.
     pub fn is_leaving(&self) -> bool {
-        self.is_leaving.load(Ordering::Relaxed) || self.shutdown.is_draining()
+        self.departure.is_announced.load(Ordering::Relaxed) || self.shutdown().is_draining()
     }
 
     pub fn live(&self) -> Arc<LiveConfig> {
-        self.live.load_full()
+        self.configuration.live()
     }
 
     /// Puts a new configuration in force. Ends all cool-downs: a key may have been replaced. Keeps the breakers and the statistics
@@ -189,12 +182,12 @@ impl Gateway {
 
     /// Keeps what is wrong with a newer configuration; none: it is in force.
     pub fn refuse_configuration(&self, refused: Option<RefusedConfiguration>) {
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+        self.configuration.refuse(refused);
     }
 
     /// See [`Gateway::refuse_configuration`].
     pub fn refused_configuration(&self) -> Option<RefusedConfiguration> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.configuration.refused()
     }
 
     /// Puts what providers list in force; cool-downs stay. `lists` gets the configuration in force.
@@ -213,12 +206,10 @@ impl Gateway {
     }
 
     fn replace(&self, make: impl FnOnce(&LiveConfig) -> LiveConfig) {
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.live();
-        let live = make(&before);
-        self.recorder.metrics().configure(&live.config, &live.callers.made_user_names(USERS_MAX));
-        self.health.keep_known(&before, &live);
-        self.live.store(Arc::new(live));
+        self.configuration.replace(make, |before, live| {
+            self.recorder.metrics().configure(&live.config, &live.callers.made_user_names(USERS_MAX));
+            self.health.keep_known(before, live);
+        });
     }
 
     pub fn recorder(&self) -> &Recorder {
@@ -226,7 +217,7 @@ impl Gateway {
     }
 
     pub fn shutdown(&self) -> &Shutdown {
-        &self.shutdown
+        &self.departure.shutdown
     }
 
     /// Judges answers after they ended.
@@ -255,11 +246,11 @@ impl Gateway {
 
     /// Of the dashboard.
     pub fn sessions(&self) -> &Sessions {
-        &self.sessions
+        &self.door.sessions
     }
 
-    pub(in crate::proxy) fn wrong_tokens(&self) -> &WrongTokens {
-        &self.wrong_tokens
+    pub(in crate::proxy) fn door(&self) -> &DoorState {
+        &self.door
     }
 
     /// The memory of all bodies and buffers.
@@ -376,65 +367,7 @@ impl Gateway {
         &self.budget_lines
     }
 
-    pub(in crate::proxy) fn refused_requests(&self) -> &Arc<MinuteCounts<(ShareHolder, &'static str)>> {
-        &self.refused_requests
-    }
-
-    /// A place among the audited losers, if one is free.
-    pub(in crate::proxy) fn enter_audit(&self) -> Option<InFlightGuard> {
-        let slot = InFlightGuard::enter(self.audits.clone());
-        (slot.before < AUDITS_MAX).then_some(slot)
-    }
-
-    /// A place among the shadow requests, if one is free.
-    pub(in crate::proxy) fn enter_shadow(&self) -> Option<InFlightGuard> {
-        let slot = InFlightGuard::enter(self.shadows.clone());
-        (slot.before < SHADOWS_MAX).then_some(slot)
-    }
-
-    /// A place among the drained losers, if fewer than `running` are taken.
-    pub(in crate::proxy) fn enter_drain(&self, running: usize) -> Option<InFlightGuard> {
-        let slot = InFlightGuard::enter(self.drains.clone());
-        usize::try_from(slot.before).is_ok_and(|before| before < running).then_some(slot)
-    }
-}
-
-/// A newer configuration that is not in force.
-#[derive(Clone, Debug)]
-pub struct RefusedConfiguration {
-    /// For operators.
-    pub why: String,
-    /// Its text. None: it cannot be read.
-    pub text: Option<Fingerprint>,
-    pub acceptance: Acceptance,
-}
-
-/// How a person may accept what a newer configuration drops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acceptance {
-    /// It is not valid.
-    Never,
-    /// It takes all authentication away.
-    ByRequest,
-    ByRequestOrSignal,
-}
-
-impl RefusedConfiguration {
-    /// The request that accepts it.
-    pub fn accepted_by(&self) -> Option<String> {
-        let text = self.text.filter(|_| self.acceptance != Acceptance::Never)?;
-        Some(format!("POST /api/reload?accept={text}"))
-    }
-}
-
-impl fmt::Display for RefusedConfiguration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)?;
-        let Some(request) = self.accepted_by() else { return Ok(()) };
-        write!(f, "\nIf that is meant, accept it with {request}")?;
-        match self.acceptance {
-            Acceptance::ByRequestOrSignal => f.write_str(", or send SIGHUP"),
-            Acceptance::Never | Acceptance::ByRequest => Ok(()),
-        }
+    pub(in crate::proxy) fn extras(&self) -> &ExtraPlaces {
+        &self.extras
     }
 }

@@ -3,6 +3,8 @@
 
 pub mod blocking;
 pub mod budget_lines;
+pub mod configuration;
+pub mod extras;
 pub mod gateway;
 pub mod holders;
 pub mod kept;

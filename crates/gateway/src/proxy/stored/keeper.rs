@@ -46,8 +46,8 @@ impl OwnInput {
 }
 
 impl Keeper {
-    /// This upstream answers; `owner`: it speaks this API. A stream may take long, so only what will be kept stays.
-    pub fn answers(&mut self, owner: Option<StateOwner>) {
+    /// Notes that an upstream answers; `owner`: it speaks this API. A stream may take long, so only what will be kept stays.
+    pub fn note_answer(&mut self, owner: Option<StateOwner>) {
         if self.conversation.is_none() && (owner.is_some() || !self.stores || !self.stored.is_on()) {
             self.input = OwnInput::Dropped;
         }
@@ -55,7 +55,7 @@ impl Keeper {
     }
 
     /// Another upstream continues the answer, so an upstream that stores does not have the whole.
-    pub fn is_continued(&mut self) {
+    pub fn note_continued(&mut self) {
         self.stores &= self.owner.take().is_none();
     }
 

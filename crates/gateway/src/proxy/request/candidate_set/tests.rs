@@ -171,9 +171,8 @@ async fn an_explicit_lack_leaves_an_upstream_out_and_an_estimate_refuses_nobody(
                 &StillWanted::anyhow(),
             );
             let Ok(chosen) = chosen else { return Err(TestCaseError::fail("refused")) };
-            let asked: Vec<usize> = (0..UPSTREAMS)
-                .filter(|place| chosen.list.iter().any(|one| one.name == format!("p{place}/m")))
-                .collect();
+            let asked: Vec<usize> =
+                (0..UPSTREAMS).filter(|place| chosen.each().any(|one| one.name == format!("p{place}/m"))).collect();
             prop_assert!(!asked.is_empty());
             prop_assert_eq!(asked.len() + chosen.unable.len(), UPSTREAMS, "each is asked or has a reason");
             // The first choice are those that are listed, whatever the facts say of them.
