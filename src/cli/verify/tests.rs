@@ -1,6 +1,6 @@
 //! `photofinish verify` over simulated hosts: each thing that one can do wrong is found, and what wrong use is told.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::*;
 use photofinish_config::config::{HostFact, parse};
@@ -93,7 +93,7 @@ async fn one_host_is_judged_alone_and_models_shows_what_is_kept() {
         (&"effort".into(), &"no".into(), &"yes".into())
     );
     let mut shown = Vec::new();
-    write_known(&path, "m", super::super::screen::PIPED, &mut shown).unwrap();
+    write_known(&(&path).into(), "m", super::super::screen::PIPED, &mut shown).unwrap();
     let shown = String::from_utf8(shown).unwrap();
     assert!(shown.starts_with("\nVerified 0 min ago\nold/m  effort  no  80 tokens low, 80 high"), "{shown}");
 }

@@ -54,7 +54,7 @@ pub(super) async fn follow_facts(gateway: Arc<Gateway>) {
 /// By itself in a profile, so that `scripts/instructions` can leave it out.
 #[inline(never)]
 fn read_facts(gateway: &Gateway) {
-    if let Ok(reader) = gateway.recorder().read_history(&gateway.live().config.store.path) {
+    if let Ok(reader) = gateway.recorder().read_history(&gateway.live().config.store.address) {
         // What cannot be read now is read in half a minute.
         let learning = gateway.learning();
         let _ = learning.quality().read_facts(&gateway.live().config, &reader, wall_micros());
@@ -66,7 +66,7 @@ fn remember(gateway: &Gateway) {
     let (live, learning) = (gateway.live(), gateway.learning());
     let config = &live.config;
     let began = Instant::now();
-    let opened = match gateway.recorder().read_history(&config.store.path) {
+    let opened = match gateway.recorder().read_history(&config.store.address) {
         Err(OpenError::Absent { .. }) => return,
         opened => opened,
     };
