@@ -23,11 +23,11 @@ pub(super) struct CopyOptions {
 
 /// Makes the schema, or brings it up to date, and says which version it has.
 pub(super) fn migrate(config: &Config, out: &mut impl Write) -> anyhow::Result<()> {
-    let path = &config.store.address;
-    match Store::migrate(path)? {
-        (0, version) => writeln!(out, "{path}: the tables were made (version {version})")?,
-        (before, version) if before == version => writeln!(out, "{path}: up to date (version {version})")?,
-        (before, version) => writeln!(out, "{path}: brought from version {before} to {version}")?,
+    let store = &config.store.address;
+    match Store::migrate(store)? {
+        (0, version) => writeln!(out, "{store}: the tables were made (version {version})")?,
+        (before, version) if before == version => writeln!(out, "{store}: up to date (version {version})")?,
+        (before, version) => writeln!(out, "{store}: brought from version {before} to {version}")?,
     }
     Ok(())
 }

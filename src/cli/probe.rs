@@ -71,11 +71,11 @@ pub async fn run(
     check_money(&config, options, &targets)?;
     write_folded(&cost_before(&config, options, &targets, &workloads), screen.columns(), err)?;
     let feed = RowFeed::new();
-    let path = config.store.address.clone();
+    let store = config.store.address.clone();
     let gateway = LocalGateway::start(config, true, feed.clone()).await?;
     let prober = Prober::new(
         LoadClient::new(gateway.gateway().clone(), feed),
-        path,
+        store,
         ProbeCaps::of_call(options.max_cost, options.max_tokens),
     );
     let number = fastrand::u64(..);

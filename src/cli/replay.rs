@@ -62,8 +62,8 @@ pub fn run(
         ReplayedHistory::Nothing => {
             let what =
                 wanted.map_or_else(|| "No requests".to_owned(), |model| format!("No requests for {}", model.name));
-            let path = &config.store.address;
-            return Ok(write_paragraphs([format!("{what} in {path}{}.", window(options))], width, out)?);
+            let store = &config.store.address;
+            return Ok(write_paragraphs([format!("{what} in {store}{}.", window(options))], width, out)?);
         }
         ReplayedHistory::TooLittle { past, .. } if options.json => return nothing((past.requests(), past.plain), out),
         ReplayedHistory::TooLittle { model, past } => {

@@ -93,7 +93,7 @@ pub async fn run(
         write_folded("nothing was asked", screen.columns(), err)?;
         return Ok(CommandOutcome::Failed);
     }
-    let (path, feed) = (config.store.address.clone(), RowFeed::new());
+    let (store, feed) = (config.store.address.clone(), RowFeed::new());
     let mut signals = Signals::new()?;
     let gateway = LocalGateway::start(config, true, feed.clone()).await?;
     let max_usd = options.max_cost.unwrap_or(COST_MAX);
@@ -108,7 +108,7 @@ pub async fn run(
         let lost = gateway.stop().await;
         let Some(sampled) = sampled else { return interrupted(screen, err) };
         anyhow::ensure!(lost == 0, "{lost} rows could not be written");
-        return sampling::finish(&path, (&model, at), first, sampled, screen, out);
+        return sampling::finish(&store, (&model, at), first, sampled, screen, out);
     }
     let done = tokio::select! {
         biased;
@@ -122,7 +122,7 @@ pub async fn run(
     let rows = rows(&model, &verdicts, wall_micros());
     let shown = output::VerifiedModel { model: &model, done: &done, reference, spent: verifier.spent().cost() };
     output::write(&shown, &rows, options.json, screen, out)?;
-    keep(&path, &rows)?;
+    keep(&store, &rows)?;
     anyhow::ensure!(lost == 0, "{lost} rows could not be written");
     Ok(outcome(&done, &verdicts))
 }

@@ -162,6 +162,14 @@ fn five_hosts_cost_less_than_five_cents() {
     assert!(host.paced(questions(None).len()) < Duration::from_secs(120));
 }
 
+#[test]
+fn a_first_session_is_looked_for_on_a_server_too() {
+    let text = "store.url = \"postgres://u@127.0.0.1:1/nothing\"";
+    let config = parse(text, Path::new("config.toml"), &|_| None).unwrap();
+    let error = sampling::first_session(&config.store.address, "m", &[], 0).unwrap_err().to_string();
+    assert!(error.contains("postgres://u@127.0.0.1:1/nothing") && error.contains("Start the server"), "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_sessions_find_the_host_that_was_moved() {
     let (_directory, path) = database();

@@ -108,7 +108,7 @@ impl Upstreams {
 impl GatewayParts {
     async fn join(config: Config, recorder: Recorder, upstreams: Upstreams) -> anyhow::Result<GatewayParts> {
         let (serving, Upstreams { client, lines }) = (Shutdown::new(), upstreams);
-        let simulated = Simulated::default();
+        let (simulated, store) = (Simulated::default(), config.store.address.clone());
         let next = simulated.next(&config).await?;
         let live = LiveConfig::new(config, &next.addresses())?;
         next.put_in_force();
@@ -117,9 +117,9 @@ impl GatewayParts {
         let gateway = Arc::new(Gateway::new(live, client, recorder, serving.clone()));
         if gateway.recorder().condition() == Condition::Ok {
             // Before the first request, so that its decisions are as good as those before the restart.
-            warm_start::learn(&gateway).await;
+            warm_start::learn(&gateway, store).await;
         } else {
-            serving.spawn(warm_start::learn_later(gateway.clone()));
+            serving.spawn(warm_start::learn_later(gateway.clone(), store));
         }
         Ok(GatewayParts { gateway, serving, lines, simulated, tokens })
     }
@@ -176,7 +176,7 @@ impl App {
         lines.spawn(accounts.clone().run(lines.clone()));
         serving.spawn(return_memory(gateway.clone()));
         serving.spawn(RollupTask::new(gateway.clone()).run());
-        serving.spawn(warm_start::follow_facts(gateway.clone()));
+        serving.spawn(warm_start::follow_facts(gateway.clone(), address.clone()));
         serving.spawn(probe_task::run(address.clone(), LoadClient::new(gateway.clone(), probe_rows)));
         serving.spawn(incident_watch::watch(address, gateway.clone()));
         serving.spawn(catalogue_refresh::run(gateway.clone()));
