@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Parser;
-use photofinish_config::config::parse;
+use photofinish_config::config::{StoreAddress, parse};
 use photofinish_history::report::compare;
 use photofinish_history::report::question::from_pairs;
 use photofinish_history::report::stats::{self, Stats, StatsQuestion};
@@ -54,7 +54,7 @@ async fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     if let Some(url) = &options.url {
         let config = parse(&format!("store.url = {}", serde_json::json!(url)), Path::new("config.toml"), &|_| None)?;
-        return make(&options, &config.store.path, &mut std::io::stdout()).await;
+        return make(&options, &config.store.address, &mut std::io::stdout()).await;
     }
     let directory = tempfile::tempdir()?;
     let path = options.path.clone().unwrap_or_else(|| directory.path().join("history.db"));
@@ -76,8 +76,8 @@ async fn run(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::Re
     Ok(())
 }
 
-async fn make(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
-    let store = Store::open(path)?;
+async fn make(options: &Options, at: impl Into<StoreAddress>, out: &mut impl Write) -> anyhow::Result<()> {
+    let store = Store::open(at)?;
     let span_us = options.days * 86_400_000_000;
     let races = options.attempts.div_ceil(FIELD);
     let mut world = World::new(now_us() - span_us, span_us as f64 / races as f64, options.models);

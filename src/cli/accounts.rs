@@ -359,7 +359,7 @@ async fn answer(config: Option<&Config>, request: &AccountRequest, at: &AtOption
     let config = config.context("there is no configuration")?;
     let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
     let by = Author { who: user, origin: "command line".to_owned() };
-    let store = Store::unopened(&config.store.path);
+    let store = Store::unopened(&config.store.address);
     let done = request.answer(config, &store, &by, wall_micros());
     store.close();
     match done {

@@ -45,7 +45,7 @@ pub async fn run(
     out: &mut impl io::Write,
     err: &mut (impl io::Write + Send),
 ) -> anyhow::Result<CommandOutcome> {
-    let store = config.store.path.clone();
+    let store = config.store.address.clone();
     if options.list {
         verdict::list(&store, options.json, ScreenSettings::of_stdout(), out)?;
         return Ok(CommandOutcome::Done);
@@ -86,7 +86,7 @@ pub async fn run(
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         shown => shown?,
     }
-    anyhow::ensure!(lost == 0, "{lost} rows could not be written to {}: is its disk full?", store.display());
+    anyhow::ensure!(lost == 0, "{lost} rows could not be written to {}: is its disk full?", store);
     Ok(if interrupted { CommandOutcome::Interrupted } else { verdict.outcome() })
 }
 

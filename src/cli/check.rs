@@ -93,7 +93,7 @@ pub fn render(config: &Config, screen: ScreenSettings, out: &mut impl io::Write)
 
 /// Hosts that answer worse than the others of their model, by the history. None where it cannot be read: see `history`.
 fn worse_hosts(config: &Config) -> Vec<String> {
-    let Ok(reader) = StoreReader::open(&config.store.path) else { return Vec::new() };
+    let Ok(reader) = StoreReader::open(&config.store.address) else { return Vec::new() };
     let Ok(quality) = Quality::of_history(config, &reader, wall_micros()) else { return Vec::new() };
     let sentence = |(model, upstream, why): (String, String, Arc<str>)| {
         format!(
@@ -106,7 +106,7 @@ fn worse_hosts(config: &Config) -> Vec<String> {
 /// Upstreams that refused the last requests with tools, or without, of the last day while others answered them. None where the history
 /// cannot be read.
 fn refusing_hosts(config: &Config) -> Vec<String> {
-    let Ok(reader) = StoreReader::open(&config.store.path) else { return Vec::new() };
+    let Ok(reader) = StoreReader::open(&config.store.address) else { return Vec::new() };
     let (mut refusals, now) = (Refusals::default(), Instant::now());
     let since = Some(wall_micros() - micros(DAY));
     let filter = RecordedFilter { since, newest: READ_MAX, ..RecordedFilter::default() };
@@ -132,7 +132,7 @@ fn server_rows(config: &Config) -> Vec<Vec<String>> {
     let bytes = |bytes: usize| brief_bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
     let mut rows = vec![
         vec!["config".into(), config.source.to_string()],
-        vec!["store".into(), config.store.path.display().to_string()],
+        vec!["store".into(), config.store.address.to_string()],
         vec!["catalogue".into(), format!("{}, {}", config.catalogue.date(), config.catalogue_place)],
     ];
     rows.extend(server.listen.iter().map(|listen| vec!["listen".into(), listen.url(server.tls.is_some())]));

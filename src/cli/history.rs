@@ -6,7 +6,6 @@ mod export;
 mod notes;
 
 use std::io;
-use std::path::Path;
 
 use self::notes::{figure, length};
 use super::plot::{self, Plot, PlotUnit, XAxis};
@@ -14,6 +13,7 @@ use super::screen::ScreenSettings;
 use super::stats::notes::write_nothing;
 use super::text::{write_folded, write_paragraphs};
 use photofinish_base::clock::wall_micros;
+use photofinish_config::config::StoreAddress;
 use photofinish_facts::estimate::class::Concurrency;
 use photofinish_history::report::members::{write_json, write_rows};
 use photofinish_history::report::question::RaceWindow;
@@ -64,19 +64,19 @@ impl HistoryOptions {
 /// Below the options in `--help`.
 pub const EXAMPLES: &str = include_str!("help/history.txt").trim_ascii_end();
 
-/// Reads the database at `store_path` and writes the picture, JSON or CSV to `out`; notes that would break JSON or CSV
+/// Reads the database and writes the picture, JSON or CSV to `out`; notes that would break JSON or CSV
 /// go to `err`.
 pub fn run(
-    store_path: &Path,
+    store: &StoreAddress,
     options: &HistoryOptions,
     screen: ScreenSettings,
     out: &mut impl io::Write,
     err: &mut impl io::Write,
 ) -> anyhow::Result<()> {
     if let Some(Action::Export(options)) = &options.action {
-        return export::run(store_path, options, out);
+        return export::run(store, options, out);
     }
-    let reader = StoreReader::open(store_path)?;
+    let reader = StoreReader::open(store)?;
     let question = &options.question;
     let answer = series::ask(&reader, question, wall_micros())?;
     if let Some(left_out) = notes::left_out(&answer).filter(|_| options.json || options.csv) {
@@ -89,7 +89,7 @@ pub fn run(
         return Ok(write_rows(&series::names(question), &series::objects(question, &answer), out)?);
     }
     if answer.attempts == 0 {
-        return Ok(write_nothing(store_path, &answer.filter, (answer.moved, answer.running), screen.terminal(), out)?);
+        return Ok(write_nothing(store, &answer.filter, (answer.moved, answer.running), screen.terminal(), out)?);
     }
     let title = title(question, &answer);
     if notes::is_unknown(&answer) {

@@ -1,9 +1,9 @@
 //! `photofinish incidents`: when upstreams failed or were slow. Reads the database only. Not for the rules: `docs/measurement.md`.
 
 use std::io;
-use std::path::Path;
 
 use photofinish_base::clock::wall_micros;
+use photofinish_config::config::StoreAddress;
 use photofinish_history::report::incidents::{Incidents, IncidentsQuestion, ask, is_part, name, words};
 use photofinish_history::store::StoreReader;
 
@@ -19,14 +19,14 @@ pub struct IncidentsOptions {
     pub json: bool,
 }
 
-/// Reads the database at `store_path` and writes text or JSON to `out`. `width`: of the terminal.
+/// Reads the database and writes text or JSON to `out`. `width`: of the terminal.
 pub fn run(
-    store_path: &Path,
+    store: &StoreAddress,
     options: &IncidentsOptions,
     width: Option<usize>,
     out: &mut impl io::Write,
 ) -> anyhow::Result<()> {
-    let reader = StoreReader::open(store_path)?;
+    let reader = StoreReader::open(store)?;
     let answer = ask(&reader, &options.question, wall_micros())?;
     if options.json {
         return Ok(writeln!(out, "{}", answer.json())?);
@@ -62,6 +62,8 @@ pub(super) fn write(answer: &Incidents, width: Option<usize>, out: &mut impl io:
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use clap::Parser as _;
     use serde_json::Value;
 
@@ -78,7 +80,7 @@ mod tests {
     fn output(path: &Path, line: &str) -> String {
         let words = ["incidents"].into_iter().chain(line.split_whitespace());
         let mut out = Vec::new();
-        run(path, &Line::try_parse_from(words).unwrap().options, None, &mut out).unwrap();
+        run(&path.into(), &Line::try_parse_from(words).unwrap().options, None, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

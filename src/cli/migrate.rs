@@ -1,12 +1,10 @@
 //! `photofinish migrate` and `photofinish copy`: the schema of the database, and a history from one database into another.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
-use photofinish_config::config::postgres_url::local_file;
-use photofinish_config::config::{Config, store_at};
+use photofinish_config::config::{Config, StoreAddress, store_at};
 use photofinish_history::report::question::time;
 use photofinish_history::store::{CopyProgress, Store, copy_history};
 
@@ -25,11 +23,11 @@ pub(super) struct CopyOptions {
 
 /// Makes the schema, or brings it up to date, and says which version it has.
 pub(super) fn migrate(config: &Config, out: &mut impl Write) -> anyhow::Result<()> {
-    let path = config.store.path.display();
-    match Store::migrate(&config.store.path)? {
-        (0, version) => writeln!(out, "{path}: the tables were made (version {version})")?,
-        (before, version) if before == version => writeln!(out, "{path}: up to date (version {version})")?,
-        (before, version) => writeln!(out, "{path}: brought from version {before} to {version}")?,
+    let store = &config.store.address;
+    match Store::migrate(store)? {
+        (0, version) => writeln!(out, "{store}: the tables were made (version {version})")?,
+        (before, version) if before == version => writeln!(out, "{store}: up to date (version {version})")?,
+        (before, version) => writeln!(out, "{store}: brought from version {before} to {version}")?,
     }
     Ok(())
 }
@@ -41,13 +39,15 @@ pub(super) fn run(
     out: &mut impl Write,
     mut progress: Option<&mut dyn Write>,
 ) -> anyhow::Result<()> {
-    let spill = local_file(&config.store.path);
-    let place =
-        |url: &str| store_at(url, &spill).map_err(|problem| anyhow!(problem.replace("\"url\" in [store]", "the URL")));
-    let from: PathBuf = place(&options.from)?;
-    let to: PathBuf = options.to.as_deref().map_or_else(|| Ok(config.store.path.clone()), place)?;
+    let configured = &config.store.address;
+    let named = |url: &str| {
+        store_at(url, configured).map_err(|problem| anyhow!(problem.replace("\"url\" in [store]", "the URL")))
+    };
+    let from = named(&options.from)?;
+    let to = options.to.as_deref().map_or_else(|| Ok(configured.clone()), named)?;
     anyhow::ensure!(from != to, "--from and --to name the same database");
-    let copied = copy_history(&from, &to, |so_far| {
+    let StoreAddress::File(file) = &from else { anyhow::bail!("--from names a server: it takes a file, sqlite:PATH") };
+    let copied = copy_history(file, &to, |so_far| {
         if let Some(progress) = &mut progress {
             // Where the terminal is gone, the copy goes on.
             let _ = write!(progress, "\r{} rows, up to {}", so_far.rows, time(so_far.until_us));
@@ -61,8 +61,7 @@ pub(super) fn run(
         out,
         "{} has the rows of {}: {rows} rows were read, {refused} refused; the figures of {hours} hours and {lines} lines of accounts and \
          verdicts are new",
-        to.display(),
-        from.display()
+        to, from
     )?;
     if refused > 0 {
         let _ = writeln!(

@@ -519,20 +519,20 @@ fn ask_database(command: Command, config: &Config, out: &mut impl Write, err: &m
         }
         Command::History(mut options) => {
             options.window().resolve_alias(config);
-            history::run(&config.store.path, &options, ScreenSettings::of_stdout(), out, err)?;
+            history::run(&config.store.address, &options, ScreenSettings::of_stdout(), out, err)?;
         }
         Command::Incidents(options) => {
-            incidents::run(&config.store.path, &options, ScreenSettings::width_of_stdout(), out)?;
+            incidents::run(&config.store.address, &options, ScreenSettings::width_of_stdout(), out)?;
         }
         Command::Usage(mut options) => {
             options.question.window.resolve_alias(config);
             usage::usage(config, &options, ScreenSettings::of_stdout(), out)?;
         }
         Command::Audit(options) => {
-            usage::audit(&config.store.path, &options, ScreenSettings::width_of_stdout(), out)?;
+            usage::audit(&config.store.address, &options, ScreenSettings::width_of_stdout(), out)?;
         }
         Command::Migrate => migrate::migrate(config, out)?,
-        Command::Replicas(options) => replicas::run(&config.store.path, &options, out)?,
+        Command::Replicas(options) => replicas::run(&config.store.address, &options, out)?,
         Command::Copy(options) => {
             let progress = err.is_terminal().then_some(err as &mut dyn Write);
             migrate::run(config, &options, out, progress)?;

@@ -46,7 +46,7 @@ pub fn run(
         write_details(config, name, options.json, screen, out)?;
         if !options.json {
             let model = config.model(name).map_or(name.as_str(), |model| &model.name);
-            verify::write_known(&config.store.path, model, screen, out)?;
+            verify::write_known(&config.store.address, model, screen, out)?;
         }
     } else if options.json {
         let models: Vec<Value> = options.chosen(config).map(|model| object(config, model)).collect();

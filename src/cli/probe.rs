@@ -71,11 +71,11 @@ pub async fn run(
     check_money(&config, options, &targets)?;
     write_folded(&cost_before(&config, options, &targets, &workloads), screen.columns(), err)?;
     let feed = RowFeed::new();
-    let path = config.store.path.clone();
+    let store = config.store.address.clone();
     let gateway = LocalGateway::start(config, true, feed.clone()).await?;
     let prober = Prober::new(
         LoadClient::new(gateway.gateway().clone(), feed),
-        path,
+        store,
         ProbeCaps::of_call(options.max_cost, options.max_tokens),
     );
     let number = fastrand::u64(..);
@@ -240,7 +240,7 @@ fn plan(
         return Err(WrongUse("the configuration has no [probes], so the gateway sends none".to_owned()).into());
     };
     let now_us = wall_micros();
-    let mut schedule = ProbeSchedule::new(seed(&config.store.path));
+    let mut schedule = ProbeSchedule::new(seed(&config.store.address));
     schedule.configure(jobs(config, settings), now_us);
     let (mut usd_all, mut unpriced, mut rows) = (0.0, 0, Vec::new());
     for due in schedule.plan(now_us, PLAN_AHEAD) {

@@ -49,7 +49,7 @@ pub fn run(
     err: Option<&mut dyn io::Write>,
 ) -> anyhow::Result<()> {
     let wanted = options.question.wanted(config).map_err(WrongUse)?;
-    let reader = StoreReader::open(&config.store.path)?;
+    let reader = StoreReader::open(&config.store.address)?;
     let mut progress = ProgressLine(err);
     let asked = (options.question.clone(), wanted.as_ref());
     let answer = replay::ask(&reader, config, asked, wall_micros(), usize::MAX, &mut |over, of| {
@@ -62,8 +62,8 @@ pub fn run(
         ReplayedHistory::Nothing => {
             let what =
                 wanted.map_or_else(|| "No requests".to_owned(), |model| format!("No requests for {}", model.name));
-            let path = config.store.path.display();
-            return Ok(write_paragraphs([format!("{what} in {path}{}.", window(options))], width, out)?);
+            let store = &config.store.address;
+            return Ok(write_paragraphs([format!("{what} in {store}{}.", window(options))], width, out)?);
         }
         ReplayedHistory::TooLittle { past, .. } if options.json => return nothing((past.requests(), past.plain), out),
         ReplayedHistory::TooLittle { model, past } => {

@@ -1,9 +1,8 @@
 //! `photofinish replicas`: the gateways that share a database. Reads the database only.
 
 use std::io;
-use std::path::Path;
 
-use photofinish_config::config::postgres_url::is_postgres;
+use photofinish_config::config::StoreAddress;
 use photofinish_history::report::replicas::ask;
 use photofinish_history::store::StoreReader;
 
@@ -18,16 +17,15 @@ pub struct ReplicasOptions {
 }
 
 /// Writes text or JSON to `out`.
-pub fn run(store_path: &Path, options: &ReplicasOptions, out: &mut impl io::Write) -> anyhow::Result<()> {
-    let answer = ask(&StoreReader::open(store_path)?)?;
+pub fn run(store: &StoreAddress, options: &ReplicasOptions, out: &mut impl io::Write) -> anyhow::Result<()> {
+    let answer = ask(&StoreReader::open(store)?)?;
     if options.json {
         return Ok(writeln!(out, "{}", answer.json())?);
     }
-    if !is_postgres(store_path) {
-        let path = store_path.display();
+    if !store.is_server() {
         return Ok(writeln!(
             out,
-            "{path} is a file: one gateway has it. Several share a Postgres database (docs/postgres.md)."
+            "{store} is a file: one gateway has it. Several share a Postgres database (docs/postgres.md)."
         )?);
     }
     if answer.is_empty() {

@@ -47,7 +47,7 @@ pub fn run(
     out: &mut impl io::Write,
 ) -> anyhow::Result<()> {
     let mut out = io::BufWriter::new(out);
-    let (reader, now_us) = (StoreReader::open(&config.store.path)?, wall_micros());
+    let (reader, now_us) = (StoreReader::open(&config.store.address)?, wall_micros());
     let report = probes::ask(&reader, &options.question, config, now_us)?;
     // Its names are those of this configuration.
     let found = if options.question.public { Vec::new() } else { verdicts::ask(&reader)? };

@@ -53,8 +53,8 @@ pub fn run(
     screen: ScreenSettings,
     out: &mut impl io::Write,
 ) -> anyhow::Result<()> {
-    let store_path = &config.store.path;
-    let reader = StoreReader::open(store_path)?;
+    let store = &config.store.address;
+    let reader = StoreReader::open(store)?;
     let width = screen.terminal();
     let question = &options.question.figures;
     if options.question.compare {
@@ -74,9 +74,9 @@ pub fn run(
     if options.csv {
         return Ok(write_rows(&names(by), &objects(by, &answer.groups), out)?);
     }
-    let aside = notes::set_aside(store_path, &answer.filter);
+    let aside = notes::set_aside(store, &answer.filter);
     if answer.attempts == 0 {
-        notes::write_nothing(store_path, &answer.filter, (answer.whole_hours, answer.running), width, out)?;
+        notes::write_nothing(store, &answer.filter, (answer.whole_hours, answer.running), width, out)?;
         return Ok(write_paragraphs(aside, width, out)?);
     }
     let groups = by_wins(by, &answer.groups);

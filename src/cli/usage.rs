@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
 
 use serde_json::Value;
 
@@ -12,7 +11,7 @@ use super::sheet::{Sheet, SheetCell};
 use super::text::{counted, write_paragraph, write_paragraphs};
 use photofinish_base::clock::wall_micros;
 use photofinish_base::printable::printable;
-use photofinish_config::config::Config;
+use photofinish_config::config::{Config, StoreAddress};
 use photofinish_history::report::question::time;
 use photofinish_history::report::usage::{AttemptUse, UsageQuestion, ask};
 use photofinish_history::store::{AuditLine, StoreReader};
@@ -45,7 +44,7 @@ pub fn usage(
     screen: ScreenSettings,
     out: &mut impl io::Write,
 ) -> anyhow::Result<()> {
-    let answer = ask(&StoreReader::open(&config.store.path)?, &options.question, wall_micros())?;
+    let answer = ask(&StoreReader::open(&config.store.address)?, &options.question, wall_micros())?;
     if options.json {
         return Ok(writeln!(out, "{}", answer.json(config))?);
     }
@@ -76,14 +75,14 @@ pub fn usage(
     Ok(write_paragraphs([unpriced, about_range].into_iter().flatten(), screen.terminal(), out)?)
 }
 
-/// Reads the database at `store_path` and writes paragraphs or JSON to `out`, newest first.
+/// Reads the database and writes paragraphs or JSON to `out`, newest first.
 pub fn audit(
-    store_path: &Path,
+    store: &StoreAddress,
     options: &AuditOptions,
     width: Option<usize>,
     out: &mut impl io::Write,
 ) -> anyhow::Result<()> {
-    let lines = options.question.ask(&StoreReader::open(store_path)?)?;
+    let lines = options.question.ask(&StoreReader::open(store)?)?;
     if options.json {
         let lines: Vec<_> = lines.iter().map(audit_line).collect();
         return Ok(writeln!(out, "{:#}", serde_json::Value::from(lines))?);

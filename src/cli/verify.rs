@@ -5,7 +5,6 @@ mod output;
 mod sampling;
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use super::screen::ScreenSettings;
 use super::signals::Signals;
 use super::text::{counted, write_folded};
 use photofinish_base::clock::wall_micros;
+use photofinish_config::config::StoreAddress;
 use photofinish_config::config::units::{format_duration, within};
 use photofinish_config::config::{Config, ModelConfig, RaceSettings, UpstreamConfig, nearest};
 use photofinish_facts::estimate::cost::Cost;
@@ -84,7 +84,7 @@ pub async fn run(
         return Err(WrongUse("one host only: --sample compares hosts".to_owned()).into());
     }
     let first = match options.sample {
-        true => sampling::first_session(&config.store.path, &model, &names, wall_micros())?,
+        true => sampling::first_session(&config.store.address, &model, &names, wall_micros())?,
         false => Vec::new(),
     };
     let told = told_before(options, &hosts)?;
@@ -93,7 +93,7 @@ pub async fn run(
         write_folded("nothing was asked", screen.columns(), err)?;
         return Ok(CommandOutcome::Failed);
     }
-    let (path, feed) = (config.store.path.clone(), RowFeed::new());
+    let (store, feed) = (config.store.address.clone(), RowFeed::new());
     let mut signals = Signals::new()?;
     let gateway = LocalGateway::start(config, true, feed.clone()).await?;
     let max_usd = options.max_cost.unwrap_or(COST_MAX);
@@ -108,7 +108,7 @@ pub async fn run(
         let lost = gateway.stop().await;
         let Some(sampled) = sampled else { return interrupted(screen, err) };
         anyhow::ensure!(lost == 0, "{lost} rows could not be written");
-        return sampling::finish(&path, (&model, at), first, sampled, screen, out);
+        return sampling::finish(&store, (&model, at), first, sampled, screen, out);
     }
     let done = tokio::select! {
         biased;
@@ -122,7 +122,7 @@ pub async fn run(
     let rows = rows(&model, &verdicts, wall_micros());
     let shown = output::VerifiedModel { model: &model, done: &done, reference, spent: verifier.spent().cost() };
     output::write(&shown, &rows, options.json, screen, out)?;
-    keep(&path, &rows)?;
+    keep(&store, &rows)?;
     anyhow::ensure!(lost == 0, "{lost} rows could not be written");
     Ok(outcome(&done, &verdicts))
 }
@@ -168,8 +168,8 @@ fn rows(model: &str, verdicts: &[FactVerdict], at: i64) -> Vec<VerdictRow> {
     verdicts.iter().map(row).collect()
 }
 
-fn keep(path: &Path, rows: &[VerdictRow]) -> anyhow::Result<()> {
-    let kept = Store::open(path).map_err(anyhow::Error::from).and_then(|store| Ok(store.save_verdicts(rows)?));
+fn keep(store: &StoreAddress, rows: &[VerdictRow]) -> anyhow::Result<()> {
+    let kept = Store::open(store).map_err(anyhow::Error::from).and_then(|store| Ok(store.save_verdicts(rows)?));
     kept.map_err(|error| error.context("what was found could not be kept"))
 }
 

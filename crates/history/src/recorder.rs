@@ -15,7 +15,6 @@ mod tests;
 mod writer;
 
 use std::future::pending;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -27,6 +26,7 @@ use crate::store::{OpenError, Record, Store, StoreReader, stray_rows};
 use live::LiveFeed;
 pub use live::{LiveWatcher, WATCHERS_MAX};
 use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::StoreAddress;
 use photofinish_facts::bill::BillBounds;
 use photofinish_facts::estimate::incident::usual::IncidentAttempt;
 use photofinish_facts::record::recorded::Recorded;
@@ -275,13 +275,13 @@ impl Recorder {
         self.state.problem_and_aside()
     }
 
-    /// Opens the history at this path, which the recorder writes. If it cannot be read because it is damaged, the recorder
+    /// Opens the history at this address, which the recorder writes. If it cannot be read because it is damaged, the recorder
     /// examines it.
     ///
     /// # Errors
     /// As [`StoreReader::open`].
-    pub fn read_history(&self, path: &Path) -> Result<StoreReader, OpenError> {
-        let opened = StoreReader::open(path).inspect_err(|error| {
+    pub fn read_history(&self, address: &StoreAddress) -> Result<StoreReader, OpenError> {
+        let opened = StoreReader::open(address).inspect_err(|error| {
             if error.is_of_damage() {
                 self.doubt(error.to_string());
             }

@@ -2,7 +2,6 @@
 //! found something.
 
 use std::io;
-use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,6 +10,7 @@ use super::options::BenchOptions;
 use crate::cli::outcome::{CommandOutcome, WrongUse};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{clean, or_dash, write_columns, write_folded};
+use photofinish_config::config::StoreAddress;
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_history::report::question::time;
 use photofinish_history::report::runs::{self, RunError, RunsQuestion};
@@ -69,7 +69,7 @@ const LISTED: u16 = 100;
 
 /// # Errors
 /// `WrongUse` if there is no such run, or several; or when the database cannot be read.
-pub fn find(store: &Path, name: &str) -> anyhow::Result<RunResult> {
+pub fn find(store: &StoreAddress, name: &str) -> anyhow::Result<RunResult> {
     let mut run = match runs::one(&StoreReader::open(store)?, name) {
         Ok(run) => run,
         Err(RunError::Read(error)) => return Err(error.into()),
@@ -83,7 +83,7 @@ pub fn find(store: &Path, name: &str) -> anyhow::Result<RunResult> {
 }
 
 /// The newest runs, as a table or as `GET /api/runs` has them.
-pub fn list(store: &Path, json: bool, screen: ScreenSettings, out: &mut impl io::Write) -> anyhow::Result<()> {
+pub fn list(store: &StoreAddress, json: bool, screen: ScreenSettings, out: &mut impl io::Write) -> anyhow::Result<()> {
     let question = RunsQuestion { limit: LISTED, before: None };
     let page = runs::page(&StoreReader::open(store)?, &question)?;
     if json {
@@ -91,7 +91,7 @@ pub fn list(store: &Path, json: bool, screen: ScreenSettings, out: &mut impl io:
     }
     let runs = page.runs;
     if runs.is_empty() {
-        let text = format!("No runs in {}. `photofinish bench --help` has examples.", store.display());
+        let text = format!("No runs in {}. `photofinish bench --help` has examples.", store);
         return Ok(write_folded(&text, screen.columns(), out)?);
     }
     let row = |run: &serde_json::Map<String, Value>| -> Vec<String> {

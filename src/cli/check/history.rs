@@ -4,12 +4,10 @@
 //! Not for a repair: `serve` upgrades a database.
 
 use std::io;
-use std::path::Path;
 
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{YELLOW, brief_bytes, write_section};
-use photofinish_config::config::postgres_url::is_postgres;
-use photofinish_config::config::{self, Retention, units};
+use photofinish_config::config::{self, Retention, StoreAddress, units};
 use photofinish_history::report::question::time;
 use photofinish_history::store::{Extent, OpenError, ReadError, StoreReader, set_aside_files};
 
@@ -23,15 +21,15 @@ pub(super) fn render(
         Retention::Forever => "forever".to_owned(),
         Retention::For(kept) => units::format_duration(kept),
     };
-    let (mut rows, usable) = match extent(&store.path) {
+    let (mut rows, usable) = match extent(&store.address) {
         Err(DatabaseProblem::Absent) => {
             (vec![["file".into(), "none yet: `photofinish serve` creates it".into()]], true)
         }
-        Ok(extent) => (described(&extent, is_postgres(&store.path)), true),
+        Ok(extent) => (described(&extent, store.address.is_server()), true),
         Err(DatabaseProblem::Unread { text, usable }) => (vec![["WARNING".into(), text]], usable),
     };
     rows.push(["retention".into(), retention]);
-    rows.extend(damaged(&store.path));
+    rows.extend(damaged(&store.address));
     let shaded = |row: [String; 2]| {
         let shade = (row[0] == "WARNING").then_some(YELLOW);
         (Vec::from(row), shade)
@@ -50,8 +48,8 @@ enum DatabaseProblem {
     },
 }
 
-fn extent(path: &Path) -> Result<Extent, DatabaseProblem> {
-    let reader = StoreReader::open(path).map_err(|error| {
+fn extent(store: &StoreAddress) -> Result<Extent, DatabaseProblem> {
+    let reader = StoreReader::open(store).map_err(|error| {
         let passes = |error: &OpenError| matches!(error, OpenError::Server { may_pass: true, .. });
         let usable = passes(&error)
             || matches!(error, OpenError::Empty { .. } | OpenError::Older { .. } | OpenError::Locked { .. });
@@ -67,8 +65,8 @@ fn extent(path: &Path) -> Result<Extent, DatabaseProblem> {
 }
 
 /// Damaged databases that were set aside.
-fn damaged(path: &Path) -> Option<[String; 2]> {
-    let files = set_aside_files(path);
+fn damaged(store: &StoreAddress) -> Option<[String; 2]> {
+    let files = set_aside_files(store.file()?);
     let newest = files.last()?;
     let others = if files.len() > 1 { format!(", and {} older", files.len() - 1) } else { String::new() };
     let text = format!("a damaged database was set aside: {}{others}. Earlier rows are in it", newest.name);
@@ -97,6 +95,7 @@ fn described(extent: &Extent, on_server: bool) -> Vec<[String; 2]> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Duration;
 
     use super::*;
@@ -108,7 +107,7 @@ mod tests {
     fn rendered(path: &Path, retention: Retention) -> (bool, String) {
         let mut out = Vec::new();
         let usable =
-            render(&config::StoreConfig { path: path.into(), retention, outage_allowance: 0.05 }, PIPED, &mut out)
+            render(&config::StoreConfig { address: path.into(), retention, outage_allowance: 0.05 }, PIPED, &mut out)
                 .unwrap();
         (usable, String::from_utf8(out).unwrap())
     }

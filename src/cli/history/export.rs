@@ -4,9 +4,9 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use photofinish_base::clock::wall_micros;
+use photofinish_config::config::StoreAddress;
 use photofinish_facts::record::table::Table;
 use photofinish_facts::record::{AttemptRecord, RaceRecord};
 use photofinish_history::report::members::{write_names, write_row};
@@ -34,21 +34,21 @@ enum Exported {
     Race,
 }
 
-pub(super) fn run(store_path: &Path, options: &Export, out: &mut impl io::Write) -> anyhow::Result<()> {
+pub(super) fn run(store: &StoreAddress, options: &Export, out: &mut impl io::Write) -> anyhow::Result<()> {
     match options.table {
-        Exported::Attempt => write::<AttemptRecord>(store_path, options, out),
-        Exported::Race => write::<RaceRecord>(store_path, options, out),
+        Exported::Attempt => write::<AttemptRecord>(store, options, out),
+        Exported::Race => write::<RaceRecord>(store, options, out),
     }
 }
 
-fn write<T: Table>(store_path: &Path, options: &Export, out: &mut impl io::Write) -> anyhow::Result<()> {
+fn write<T: Table>(store: &StoreAddress, options: &Export, out: &mut impl io::Write) -> anyhow::Result<()> {
     let names: Vec<&str> = T::COLUMNS.iter().map(|column| column.name).collect();
     let mut out = io::BufWriter::new(out);
     if !options.json {
         write_names(&names, &mut out)?;
     }
     let mut written = Ok(());
-    StoreReader::open(store_path)?.rows::<T>(&options.window.filter(wall_micros()), |row| {
+    StoreReader::open(store)?.rows::<T>(&options.window.filter(wall_micros()), |row| {
         written = if options.json {
             serde_json::to_writer(&mut out, &row)
                 .map_err(io::Error::from)

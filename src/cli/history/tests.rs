@@ -1,6 +1,6 @@
 //! The command over real files: the picture and the words below it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
 use serde_json::Value;
@@ -29,7 +29,7 @@ async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
 fn shown(path: &Path, line: &str, screen: ScreenSettings) -> String {
     let options = Line::try_parse_from(["history"].into_iter().chain(line.split_whitespace())).unwrap().options;
     let mut out = Vec::new();
-    run(path, &options, screen, &mut out, &mut Vec::new()).unwrap();
+    run(&path.into(), &options, screen, &mut out, &mut Vec::new()).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -169,7 +169,7 @@ async fn programs_are_told_of_what_is_left_out_elsewhere() {
         let line = format!("{WINDOW} {line}");
         let options = Line::try_parse_from(["history"].into_iter().chain(line.split_whitespace())).unwrap().options;
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        run(&path, &options, PIPED, &mut out, &mut err).unwrap();
+        run(&(&path).into(), &options, PIPED, &mut out, &mut err).unwrap();
         let err = String::from_utf8(err).unwrap();
         let words = "Left out: 2 more series of 2 attempts; the 62 with most are there.\n";
         assert_eq!(err, if written { words } else { "" }, "{line}");
@@ -202,7 +202,7 @@ async fn nothing_recorded_and_nothing_there() {
     );
     let absent = directory.path().join("absent.db");
     let options = Line::try_parse_from(["history"]).unwrap().options;
-    let error = run(&absent, &options, PIPED, &mut Vec::new(), &mut Vec::new()).unwrap_err().to_string();
+    let error = run(&absent.into(), &options, PIPED, &mut Vec::new(), &mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains("photofinish serve"), "{error}");
 }
 
@@ -216,7 +216,7 @@ struct ExportLine {
 fn exported(path: &Path, line: &str) -> String {
     let options = ExportLine::try_parse_from(["history", "export"].into_iter().chain(line.split_whitespace()));
     let mut out = Vec::new();
-    run(path, &options.unwrap().options, PIPED, &mut out, &mut Vec::new()).unwrap();
+    run(&path.into(), &options.unwrap().options, PIPED, &mut out, &mut Vec::new()).unwrap();
     String::from_utf8(out).unwrap()
 }
 

@@ -48,7 +48,7 @@ fn options(line: &str) -> Result<ReplayOptions, clap::Error> {
 
 fn config_in(directory: &Path) -> config::Config {
     let mut config = config::parse(CONFIG, Path::new("config.toml"), &|_| None).unwrap();
-    config.store.path = directory.join("history.db");
+    config.store.address = directory.join("history.db").into();
     config
 }
 

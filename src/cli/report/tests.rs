@@ -116,7 +116,7 @@ fn load(levels: Vec<LoadLevel>) -> MeasuredLoad {
 /// A configuration with this store.
 fn config_of(path: &Path, text: &str) -> Config {
     let mut config = config::parse(text, Path::new("test"), &|_| None).unwrap();
-    path.clone_into(&mut config.store.path);
+    config.store.address = path.into();
     config
 }
 

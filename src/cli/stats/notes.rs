@@ -5,13 +5,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 
 use crate::cli::sheet::Sheet;
 use crate::cli::text::{clean, counted, write_paragraph, write_paragraphs};
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::Config;
 use photofinish_config::config::units::format_duration;
+use photofinish_config::config::{Config, StoreAddress};
 use photofinish_facts::estimate::class::Input;
 use photofinish_facts::estimate::cost::{Cost, CostSum};
 use photofinish_facts::estimate::goodput::SloTargets;
@@ -30,33 +29,33 @@ const BRIEF_KINDS: usize = 3;
 /// Instead of an empty table. `hour`: the whole hours that are left of the window. `width`: of the terminal; none for a
 /// pipe.
 pub(in crate::cli) fn write_nothing(
-    path: &Path,
+    store: &StoreAddress,
     filter: &AttemptFilter,
     (hour, attempts_running): (Option<(i64, i64)>, u64),
     width: Option<usize>,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    let path = path.display();
     let (what, advice) = if let Some(running) = running(attempts_running) {
-        (format!("No attempts in {path} of races that have ended: {}.", wanted(filter)), running)
+        (format!("No attempts in {store} of races that have ended: {}.", wanted(filter)), running)
     } else if let Some((from_us, until_us)) = hour {
         let (from, until) = (time(from_us), time(until_us));
         let advice = format!("Rows of that time are gone, whole hours are left: ask --since {from} --until {until}.");
-        (format!("No attempts in {path}: {}.", wanted(filter)), advice)
+        (format!("No attempts in {store}: {}.", wanted(filter)), advice)
     } else if *filter == AttemptFilter::default() {
         let advice = "Send a request to `photofinish serve`; its rows are written 50 ms after its last attempt ends.";
-        (format!("No attempts in {path} yet."), advice.to_owned())
+        (format!("No attempts in {store} yet."), advice.to_owned())
     } else {
         let advice = "Ask for more: a longer --since, another --until, --model, --provider or --user, or none of them.";
-        (format!("No attempts in {path}: {}.", wanted(filter)), advice.to_owned())
+        (format!("No attempts in {store}: {}.", wanted(filter)), advice.to_owned())
     };
     write_paragraph(&what, width, out)?;
     write_paragraph(&advice, width, out)
 }
 
 /// Rows of the window that may be in a damaged database.
-pub(in crate::cli) fn set_aside(path: &Path, filter: &AttemptFilter) -> Option<String> {
-    let aside = set_aside_files(path).pop().filter(|aside| filter.since.is_none_or(|since| since < aside.at_us))?;
+pub(in crate::cli) fn set_aside(store: &StoreAddress, filter: &AttemptFilter) -> Option<String> {
+    let aside =
+        set_aside_files(store.file()?).pop().filter(|aside| filter.since.is_none_or(|since| since < aside.at_us))?;
     let (at, name) = (time(aside.at_us), aside.name);
     Some(format!("Rows before {at} may be missing: {name} was damaged, and was set aside with what it had."))
 }

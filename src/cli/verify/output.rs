@@ -1,14 +1,13 @@
 //! How verdicts are printed: a table of facts and hosts, and a line for each difference.
 
 use std::io;
-use std::path::Path;
 
 use serde_json::{Value, json};
 
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{RED, write_columns, write_folded, write_shaded};
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::HostFact;
+use photofinish_config::config::{HostFact, StoreAddress};
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_history::report::verdicts::{age, verdict};
 use photofinish_history::store::{StoreReader, VerdictRow};
@@ -105,8 +104,13 @@ fn difference(row: &VerdictRow) -> Vec<String> {
 }
 
 /// What is known of a model from earlier calls, with its age. Nothing without a database.
-pub fn write_known(path: &Path, model: &str, screen: ScreenSettings, out: &mut impl io::Write) -> io::Result<()> {
-    let Ok(rows) = StoreReader::open(path).map_err(drop).and_then(|reader| reader.verdicts(Some(model)).map_err(drop))
+pub fn write_known(
+    store: &StoreAddress,
+    model: &str,
+    screen: ScreenSettings,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    let Ok(rows) = StoreReader::open(store).map_err(drop).and_then(|reader| reader.verdicts(Some(model)).map_err(drop))
     else {
         return Ok(());
     };

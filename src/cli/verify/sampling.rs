@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 
 use crate::cli::outcome::{CommandOutcome, WrongUse};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::write_folded;
+use photofinish_config::config::StoreAddress;
 use photofinish_history::report::verdicts::age;
-use photofinish_history::store::{SampleRow, Store, StoreReader, VerdictRow};
+use photofinish_history::store::{OpenError, SampleRow, Store, StoreReader, VerdictRow};
 use photofinish_lab::verify::{SampleVerdict, SampledAnswer, compare_samples};
 
 /// The second session begins so long after the first at least, and at most.
@@ -19,11 +19,17 @@ const BETWEEN_US: std::ops::Range<i64> = 3_600_000_000..7 * 86_400_000_000;
 ///
 /// # Errors
 /// `WrongUse`: the first session was less than an hour ago. The database cannot be read.
-pub(super) fn first_session(path: &Path, model: &str, hosts: &[String], now_us: i64) -> anyhow::Result<Vec<SampleRow>> {
-    if !path.exists() {
-        return Ok(Vec::new());
-    }
-    let mut rows = StoreReader::open(path)?.sample(model)?;
+pub(super) fn first_session(
+    store: &StoreAddress,
+    model: &str,
+    hosts: &[String],
+    now_us: i64,
+) -> anyhow::Result<Vec<SampleRow>> {
+    let reader = match StoreReader::open(store) {
+        Err(OpenError::Absent { .. }) => return Ok(Vec::new()),
+        opened => opened?,
+    };
+    let mut rows = reader.sample(model)?;
     let began = rows.iter().map(|row| row.at).min().unwrap_or(0);
     let same = hosts.iter().all(|host| rows.iter().any(|row| row.host == *host));
     if now_us - began >= BETWEEN_US.end || !same {
@@ -38,7 +44,7 @@ pub(super) fn first_session(path: &Path, model: &str, hosts: &[String], now_us: 
 
 /// Keeps a first session, or compares both and says what they show.
 pub(super) fn finish(
-    path: &Path,
+    store: &StoreAddress,
     (model, at): (&str, i64),
     first: Vec<SampleRow>,
     sampled: Vec<(String, Vec<SampledAnswer>)>,
@@ -48,7 +54,7 @@ pub(super) fn finish(
     if sampled.iter().any(|(_, answers)| answers.is_empty()) {
         anyhow::bail!("a host gave no answer: nothing is kept");
     }
-    let store = Store::open(path)?;
+    let store = Store::open(store)?;
     if first.is_empty() {
         let rows = sampled.iter().flat_map(|(host, answers)| {
             let row = move |(number, answer): (usize, &SampledAnswer)| SampleRow {

@@ -1,6 +1,6 @@
 //! `photofinish verify` over simulated hosts: each thing that one can do wrong is found, and what wrong use is told.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::*;
 use photofinish_config::config::{HostFact, parse};
@@ -93,7 +93,7 @@ async fn one_host_is_judged_alone_and_models_shows_what_is_kept() {
         (&"effort".into(), &"no".into(), &"yes".into())
     );
     let mut shown = Vec::new();
-    write_known(&path, "m", super::super::screen::PIPED, &mut shown).unwrap();
+    write_known(&(&path).into(), "m", super::super::screen::PIPED, &mut shown).unwrap();
     let shown = String::from_utf8(shown).unwrap();
     assert!(shown.starts_with("\nVerified 0 min ago\nold/m  effort  no  80 tokens low, 80 high"), "{shown}");
 }
@@ -160,6 +160,14 @@ fn five_hosts_cost_less_than_five_cents() {
     let usd = 5.0 * host.most_usd(&questions(None)).unwrap();
     assert!(usd > 0.005 && usd < 0.05, "{usd}");
     assert!(host.paced(questions(None).len()) < Duration::from_secs(120));
+}
+
+#[test]
+fn a_first_session_is_looked_for_on_a_server_too() {
+    let text = "store.url = \"postgres://u@127.0.0.1:1/nothing\"";
+    let config = parse(text, Path::new("config.toml"), &|_| None).unwrap();
+    let error = sampling::first_session(&config.store.address, "m", &[], 0).unwrap_err().to_string();
+    assert!(error.contains("postgres://u@127.0.0.1:1/nothing") && error.contains("Start the server"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -89,7 +89,7 @@ async fn a_probe_ends() {
         let (upstream, workload) = (config.model("m").unwrap().upstreams[0].clone(), config.workloads["1k"].clone());
         let alone = LocalGateway::start(config, false, Arc::clone(&feed) as _).await.unwrap();
         let client = LoadClient::new(Arc::clone(alone.gateway()), feed);
-        let prober = Prober::new(client, "no.db".into(), ProbeCaps::of_call(None, None));
+        let prober = Prober::new(client, Path::new("no.db").into(), ProbeCaps::of_call(None, None));
         let result = in_time(kind, prober.probe("m", &upstream, &workload, 1, None)).await;
         assert_eq!((result.outcome, result.why.as_deref()), (ProbeOutcome::Failed, Some(failure)), "{kind}");
         assert_eq!(fake.requests().len(), 1, "after a failed ping nothing more is sent");

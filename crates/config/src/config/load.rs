@@ -7,10 +7,9 @@ use toml::de::DeTable;
 
 use super::catalogue_file::ChosenCatalogue;
 use super::environment::Environment;
-use super::postgres_url;
 use super::problem::{self, LocatedProblem, Problems};
 use super::raw::RawConfig;
-use super::raw::StoreAddress;
+use super::raw::StoreUrl;
 use super::reader::ReaderScope;
 use super::settings::usual_store;
 use super::{Config, ConfigSource, Fingerprint, Keys, Listen, WrittenText, first_token, resolve};
@@ -103,7 +102,7 @@ pub fn load_without_file(text: &str, listen: Option<&Listen>) -> Result<Config, 
 fn settle(config: &mut Config, listen: Option<&Listen>, limits: FileLimits) {
     config.given_listen = listen.cloned();
     config.warnings.extend(config.server.tls.as_ref().and_then(|tls| open_key(&tls.key, limits)));
-    config.warnings.extend(open_database(&config.store.path, limits));
+    config.warnings.extend(open_database(config.store.address.local_file(), limits));
 }
 
 /// The text of a configuration. It may hold secrets.
@@ -238,10 +237,10 @@ fn read_once(
     let scope = ReaderScope::new(env, given.limits).with_homes(RawConfig::HOMES);
     let mut raw = RawConfig::read(&scope, document);
     if let Some(store) = &given.store {
-        raw.store.url = StoreAddress::File(store.clone());
+        raw.store.url = StoreUrl::File(store.clone());
     }
     let chosen = match given.reads_catalogue {
-        true => ChosenCatalogue::beside(&postgres_url::local_file(&raw.store.place()), &scope),
+        true => ChosenCatalogue::beside(raw.store.address().local_file(), &scope),
         false => ChosenCatalogue::built_in(),
     };
     let mut config = resolve::resolve(&scope, raw, path, given.listen, chosen);
@@ -284,11 +283,10 @@ fn open_key(path: &Path, limits: FileLimits) -> Option<String> {
 }
 
 /// A warning if others can read the database or its spill file.
-fn open_database(store: &Path, limits: FileLimits) -> Option<String> {
-    let path = &postgres_url::local_file(store);
+fn open_database(path: &Path, limits: FileLimits) -> Option<String> {
     let mut spill = path.as_os_str().to_owned();
     spill.push(".spill");
-    [path.as_path(), Path::new(&spill)].into_iter().find_map(|file| {
+    [path, Path::new(&spill)].into_iter().find_map(|file| {
         let mode = mode_for_others(&files::facts(file, limits).ok()?)?;
         Some(format!(
             "the history {file} has the mode {mode:o}, which lets other users of this machine at it: chmod 600 {path}*",

@@ -8,7 +8,6 @@ use jiff::civil::Date;
 
 use super::catalogue::{self, CatalogueEntry};
 use super::catalogue_file::catalogue_file;
-use super::postgres_url;
 use super::problem::{nearest, nearest_models};
 use super::{Config, ConfigSource, Keys, ModelConfig, Provider, UpstreamConfig, hosts};
 use crate::offerings::Offering;
@@ -20,7 +19,7 @@ const OLD_AFTER_DAYS: i32 = 60;
 impl Config {
     /// Where a newer catalogue is kept: next to the store.
     pub fn catalogue_file(&self) -> PathBuf {
-        catalogue_file(&postgres_url::local_file(&self.store.path))
+        catalogue_file(self.store.address.local_file())
     }
 
     /// A warning if the catalogue is old on this day, such as `2026-11-22`.

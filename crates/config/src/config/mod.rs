@@ -21,7 +21,6 @@ mod lookup;
 mod made;
 pub mod names;
 mod otlp;
-pub mod postgres_url;
 mod prices;
 mod probes;
 mod problem;
@@ -36,6 +35,7 @@ mod schema;
 mod server;
 mod settings;
 mod simulation;
+mod store_address;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -70,6 +70,7 @@ pub use settings::{
     UpstreamConfig, User,
 };
 pub use simulation::{HostFact, ServerStall, SimulatedFailure, Simulation};
+pub use store_address::{PostgresServer, PostgresUrl, StoreAddress};
 pub use transport::{Authorities, Proxy, Transport};
 pub use user::{Override, Permit, token_hash};
 pub use written::WrittenText;

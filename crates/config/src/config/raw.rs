@@ -3,7 +3,8 @@
 //! Not for what depends on two tables, such as a model with an unknown provider: see `resolve`.
 
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -17,7 +18,6 @@ use super::keys::{self, ParsedText, PlainText, RealNumber, TableKeys, Texts, Who
 use super::limits::Limits;
 use super::names::names;
 use super::otlp::OtlpKeys;
-use super::postgres_url::{self, PostgresServer};
 use super::probes::RawProbes;
 use super::problem::LocatedProblem;
 use super::provider_table::{ProviderKeys, RawProvider};
@@ -25,6 +25,7 @@ use super::race::UpstreamTimeouts;
 use super::reader::{Located, ReaderScope, TomlTable, as_string, as_table};
 use super::server::ServerKeys;
 use super::settings::{HostLimits, Precisions, absolute};
+use super::store_address::{PostgresServer, PostgresUrl, StoreAddress};
 use super::text::{self, ExpandedText, Secret};
 use super::user::{RawTeam, RawUser, UserKeys};
 use super::{Price, RaceSettings, Retention, UpstreamStream, units};
@@ -60,8 +61,8 @@ keys! {
     #[derive(Clone)]
     pub(super) struct StoreKeys {
         /// The history: `sqlite:PATH`, relative to the working directory, or a Postgres database, which several gateways may share.
-        url: StoreAddress = own(read_url, |_| keys::text(r"sqlite:[^?#]*|postgres(ql)?://.+|file:.+")).shown("sqlite:photofinish.db"),
-            or StoreAddress::File(PathBuf::from("photofinish.db"));
+        url: StoreUrl = own(read_url, |_| keys::text(r"sqlite:[^?#]*|postgres(ql)?://.+|file:.+")).shown("sqlite:photofinish.db"),
+            or StoreUrl::File(PathBuf::from("photofinish.db"));
         /// With Postgres: the file where rows wait while the server is away.
         spill: PathBuf = own(read_spill, |_| keys::text(".*[^/]")).shown("photofinish.spill.db"),
             or PathBuf::from("photofinish.spill.db");
@@ -384,15 +385,15 @@ fn price(table: &TomlTable<'_, '_>, keys: &UpstreamKeys) -> Option<Price> {
     Some(Price { input, cached, written, output, long: None })
 }
 
-/// Where the history is: a file, or a server by its whole URL.
+/// What `url` names, as it stands there.
 #[derive(Clone)]
-pub(super) enum StoreAddress {
+pub(super) enum StoreUrl {
     File(PathBuf),
-    Server(SecretString),
+    Server(PostgresUrl),
 }
 
 /// `sqlite:PATH`, or the URL of a Postgres database. Messages do not quote another URL: it may contain a password.
-fn read_url(store: &mut TomlTable<'_, '_>, key: &'static str) -> Option<StoreAddress> {
+fn read_url(store: &mut TomlTable<'_, '_>, key: &'static str) -> Option<StoreUrl> {
     let (typed, what) = (store.string(key)?, store.what(key));
     let url = match typed.value.starts_with("sqlite:") {
         true => SecretString::from(text::plain(store.scope, &what, typed.clone())?.value),
@@ -414,12 +415,12 @@ fn read_url(store: &mut TomlTable<'_, '_>, key: &'static str) -> Option<StoreAdd
     None
 }
 
-fn url_problem(url: &str) -> Result<StoreAddress, String> {
+fn url_problem(url: &str) -> Result<StoreUrl, String> {
     let Some(path) = url.strip_prefix("sqlite:") else {
         return Err(match url.split_once(':') {
-            Some(("postgres" | "postgresql", rest)) => match postgres_url::problem(rest) {
-                Some(problem) => format!("\"url\" in [store] {problem}"),
-                None => return Ok(StoreAddress::Server(SecretString::from(url))),
+            Some(("postgres" | "postgresql", _)) => match PostgresUrl::parse(url) {
+                Err(problem) => format!("\"url\" in [store] {problem}"),
+                Ok(url) => return Ok(StoreUrl::Server(url)),
             },
             Some((scheme, _)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
                 let scheme = super::problem::shown(scheme);
@@ -436,22 +437,18 @@ fn url_problem(url: &str) -> Result<StoreAddress, String> {
     } else if path.is_empty() || path.ends_with('/') {
         Err("\"url\" in [store] names no file".to_owned())
     } else {
-        Ok(StoreAddress::File(PathBuf::from(path)))
+        Ok(StoreUrl::File(PathBuf::from(path)))
     }
 }
 
-/// The place of the database of this URL, for commands. `spill`: of a server.
+/// The database of this URL, for commands. One that is the `configured` one is used as the configuration says.
 ///
 /// # Errors
 /// It is none. The text does not quote it.
-pub fn store_at(url: &str, spill: &Path) -> Result<PathBuf, String> {
-    let url = url_problem(url)?;
-    // One that the configuration names is used as it says.
-    let known = match &url {
-        StoreAddress::Server(url) => postgres_url::known(url),
-        StoreAddress::File(_) => None,
-    };
-    Ok(known.unwrap_or_else(|| StoreKeys { url, spill: spill.into(), ..StoreKeys::default() }.place()))
+pub fn store_at(url: &str, configured: &StoreAddress) -> Result<StoreAddress, String> {
+    let keys = StoreKeys { url: url_problem(url)?, spill: configured.local_file().into(), ..StoreKeys::default() };
+    let address = keys.address();
+    Ok(if address == *configured { configured.clone() } else { address })
 }
 
 /// A path that is not empty.
@@ -466,19 +463,14 @@ fn read_spill(store: &mut TomlTable<'_, '_>, key: &'static str) -> Option<PathBu
 }
 
 impl StoreKeys {
-    /// The file, absolute, or the name of the database on the server, which is known from here on.
-    pub(super) fn place(&self) -> PathBuf {
+    pub(super) fn address(&self) -> StoreAddress {
         match &self.url {
-            StoreAddress::File(path) => absolute(path),
-            StoreAddress::Server(url) => {
-                let server = PostgresServer {
-                    url: url.clone(),
-                    spill: absolute(&self.spill),
-                    migrates: self.migrate == Migrate::Auto,
-                };
-                // `read_url` let nothing else through.
-                postgres_url::remember(server).unwrap_or_default()
-            }
+            StoreUrl::File(path) => StoreAddress::File(absolute(path)),
+            StoreUrl::Server(url) => StoreAddress::Server(Arc::new(PostgresServer {
+                url: url.clone(),
+                spill: absolute(&self.spill),
+                migrates: self.migrate == Migrate::Auto,
+            })),
         }
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn resolve(
         server: resolve_server(server, listen),
         given_listen: None,
         store: StoreConfig {
-            path: raw.store.place(),
+            address: raw.store.address(),
             retention: raw.store.retention,
             outage_allowance: raw.store.outage_allowance,
         },

@@ -14,6 +14,7 @@ use ipnet::IpNet;
 use secrecy::SecretString;
 
 use super::reader::WatchedFiles;
+use super::store_address::StoreAddress;
 use super::{
     CancelBilling, CataloguePlace, Cors, HttpAddress, IssuedKey, Limits, Listen, ListenerCertificate, Otlp, Permit,
     Price, PriceSource, ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, StoredLimits, Team,
@@ -113,8 +114,7 @@ pub struct Server {
 /// `[store]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreConfig {
-    /// The SQLite file, absolute; or the name of a database on a server, see [`super::postgres_url`].
-    pub path: PathBuf,
+    pub address: StoreAddress,
     pub retention: Retention,
     /// Of a budget: what gateways on one server may spend while it is away.
     pub outage_allowance: f64,
@@ -343,7 +343,7 @@ fn in_memory() -> Option<PathBuf> {
 impl StoreConfig {
     /// It ends with the machine or the container.
     pub fn is_in_memory(&self) -> bool {
-        in_memory().is_some_and(|directory| self.path.starts_with(directory))
+        in_memory().is_some_and(|directory| self.address.file().is_some_and(|file| file.starts_with(directory)))
     }
 }
 

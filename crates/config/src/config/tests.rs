@@ -67,8 +67,8 @@ fn an_empty_file_has_the_defaults() {
     let config = good("");
     assert_eq!(config.server.listen, [Listen::Tcp("127.0.0.1:8080".parse().unwrap())]);
     assert_eq!((config.server.body_max, config.server.drain), (32 << 20, Duration::from_secs(600)));
-    assert!(config.source.file().unwrap().is_absolute() && config.store.path.is_absolute());
-    assert!(config.store.path.ends_with("photofinish.db"));
+    assert!(config.source.file().unwrap().is_absolute() && config.store.address.local_file().is_absolute());
+    assert!(config.store.address.local_file().ends_with("photofinish.db"));
     assert_eq!(config.store.retention, Retention::For(Duration::from_secs(90 * 86_400)));
     assert_eq!(good("store.retention = \"forever\"").store.retention, Retention::Forever);
     assert_eq!(good("store.retention = \"1d\"").store.retention, Retention::For(Duration::from_secs(86_400)));

@@ -80,7 +80,7 @@ impl WriterState {
             state.is(Condition::Delayed);
         }
         WriterState {
-            spill: Arc::new(Spill::of(store.path())),
+            spill: Arc::new(Spill::of(store.address())),
             unproven: Unproven::in_file(store.files()),
             store: Arc::new(store),
             receiver,
@@ -124,7 +124,9 @@ impl WriterState {
     }
 
     async fn find_spill(&mut self) {
-        if let Ok(Some(earlier)) = self.aside(|store, _| Ok(set_aside_files(store.path()).pop())).await {
+        if let Ok(Some(earlier)) =
+            self.aside(|store, _| Ok(store.address().file().and_then(|file| set_aside_files(file).pop()))).await
+        {
             self.state.has_set_aside(Path::new(&earlier.name));
         }
         match self.aside(|_, spill| spill.rows()).await {
@@ -476,7 +478,7 @@ impl WriterState {
         }
         self.trouble.get_or_insert_with(Trouble::new).tries += 1;
         self.state.is_troubled(Condition::Damaged, why);
-        let path = self.store.path().display();
+        let path = self.store.address();
         tracing::error!(%path, error = why, "the database seems damaged: rows wait in a file while it is examined");
         self.rescue();
     }
@@ -494,7 +496,7 @@ impl WriterState {
     }
 
     fn found(&mut self, finding: FileFinding) {
-        let path = self.store.path().display();
+        let path = self.store.address();
         match (self.suspicion.found(&finding, Instant::now(), self.tasks.is_draining()), finding) {
             (DamageStep::SetAside, FileFinding::Damaged(why) | FileFinding::Unreadable(why)) => {
                 self.condemned = Some(why)

@@ -134,7 +134,7 @@ impl Store {
     /// The database cannot be written now; then no window is.
     pub fn save_budgets(&self, rows: &[BudgetRow]) -> Result<(), WriteError> {
         let replica = postgres::number();
-        let is_shared = postgres::is_postgres(self.path());
+        let is_shared = self.address().is_server();
         if is_shared && replica.is_none() {
             return Err(WriteError::early());
         }
@@ -226,7 +226,7 @@ impl StoreReader {
     /// # Errors
     /// As [`StoreReader::accounts`].
     pub fn budgets(&self) -> Result<Vec<BudgetRow>, ReadError> {
-        if postgres::is_postgres(self.path()) {
+        if self.is_on_server() {
             return Ok(Vec::new());
         }
         self.ask(|connection| {

@@ -17,6 +17,7 @@ use crate::store::spill::{self, WaitingRow};
 use crate::store::write::{CAME, RowTable, WriteError};
 use crate::store::{Store, Taken};
 use photofinish_base::clock::wall_micros;
+use photofinish_config::config::StoreAddress;
 
 /// Races of one transaction.
 const RACES_MAX: i64 = 1_000;
@@ -71,7 +72,7 @@ impl From<DatabaseError> for CopyError {
 /// One of them cannot be opened, read or written.
 pub fn copy_history(
     from: &Path,
-    to: &Path,
+    to: &StoreAddress,
     mut tell: impl FnMut(CopyProgress),
 ) -> std::result::Result<CopyProgress, CopyError> {
     let (file, store) = (open::readable(from)?, Store::open(to)?);

@@ -55,7 +55,7 @@ pub(crate) use looks::LOOKS_MAX;
 pub use looks::{ClientRow, LookRow, LookSeen};
 use narrow::Names;
 pub use open::OpenError;
-use photofinish_config::config::postgres_url::local_file;
+use photofinish_config::config::StoreAddress;
 use postgres::ServerStore;
 pub use postgres::stray_rows;
 pub use probes::{ProbeRow, RecordedProbe};
@@ -79,7 +79,7 @@ const LOOKED_UP_MAX: usize = 64;
 
 /// The database, open for writing, over one connection.
 pub struct Store {
-    path: PathBuf,
+    address: StoreAddress,
     /// Largest size of the file in bytes. None: limited by the disk.
     bytes_max: Option<u64>,
     /// The file for rows that the database never takes.
@@ -139,8 +139,8 @@ pub enum ReadBack {
 
 impl Store {
     /// Opens the file, creates it if it is missing, and migrates it.
-    pub fn open(path: &Path) -> Result<Store, OpenError> {
-        let store = Store::unopened(path);
+    pub fn open(address: impl Into<StoreAddress>) -> Result<Store, OpenError> {
+        let store = Store::unopened(address);
         if let Some(server) = &store.server {
             server.open()?;
             return Ok(store);
@@ -151,23 +151,24 @@ impl Store {
     }
 
     /// The same, and first makes the directory of the file. Without it [`Store::open`] says what is wrong.
-    pub fn open_in_new_directory(path: &Path) -> Result<Store, OpenError> {
-        if let Some(Err(error)) = local_file(path).parent().map(std::fs::create_dir_all) {
+    pub fn open_in_new_directory(address: &StoreAddress) -> Result<Store, OpenError> {
+        if let Some(Err(error)) = address.local_file().parent().map(std::fs::create_dir_all) {
             tracing::debug!(%error, "the directory of the store cannot be made");
         }
-        Store::open(path)
+        Store::open(address)
     }
 
     /// Makes the schema, or brings it up to date. Returns the version before, 0 for none, and after.
     ///
     /// # Errors
     /// As [`Store::open`].
-    pub fn migrate(path: &Path) -> Result<(i64, i64), OpenError> {
-        if postgres::is_postgres(path) {
-            return postgres::migrate_now(path);
-        }
+    pub fn migrate(address: &StoreAddress) -> Result<(i64, i64), OpenError> {
+        let path = match address {
+            StoreAddress::Server(server) => return postgres::migrate_now(server),
+            StoreAddress::File(path) => path,
+        };
         let before = open::version(path);
-        Store::open(path)?.close();
+        Store::open(address)?.close();
         Ok((before, migrations::newest(migrations::migrator())))
     }
 
@@ -175,22 +176,26 @@ impl Store {
     ///
     /// # Errors
     /// The database cannot be written now.
-    pub fn holds_duty(path: &Path, duty: &str) -> Result<bool, WriteError> {
-        if !postgres::is_postgres(path) {
-            return Ok(true);
-        }
-        let session = postgres::rolling(path).map_err(|error| WriteError::unavailable(&error))?;
+    pub fn holds_duty(address: &StoreAddress, duty: &str) -> Result<bool, WriteError> {
+        let StoreAddress::Server(server) = address else { return Ok(true) };
+        let session = postgres::rolling(server).map_err(|error| WriteError::unavailable(&error))?;
         postgres::holds_duty(&session, duty).map_err(WriteError::unsound)
     }
 
     /// A store that opens its file at the first write.
-    pub fn unopened(path: &Path) -> Store {
-        let (refused, server) = (write::file_of(&local_file(path)), ServerStore::at(path));
-        Store { path: path.into(), bytes_max: None, refused, slot: Mutex::default(), server }
+    pub fn unopened(address: impl Into<StoreAddress>) -> Store {
+        let address = address.into();
+        let (refused, server) = (write::file_of(address.local_file()), ServerStore::at(&address));
+        Store { address, bytes_max: None, refused, slot: Mutex::default(), server }
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn address(&self) -> &StoreAddress {
+        &self.address
+    }
+
+    /// Not for a store on a server.
+    fn path(&self) -> &Path {
+        self.address.local_file()
     }
 
     /// The file for rows that the database never takes.
@@ -281,7 +286,7 @@ impl Store {
             let step = written.len().div_ceil(LOOKED_UP_MAX).max(1);
             written = written.into_iter().step_by(step).collect();
         }
-        match damage::look(&self.path, &written).map_err(WriteError::unsound)? {
+        match damage::look(self.path(), &written).map_err(WriteError::unsound)? {
             0 => Ok(ReadBack::Proven),
             missing => Ok(ReadBack::Missing(missing)),
         }
@@ -295,7 +300,7 @@ impl Store {
         if let Some(opened) = self.slot().opened.take()
             && let Err(error) = open::close(opened.connection)
         {
-            tracing::warn!(path = %self.path.display(), %error, "the database did not close cleanly");
+            tracing::warn!(path = %self.address, %error, "the database did not close cleanly");
         }
     }
 
@@ -337,7 +342,7 @@ impl Store {
                 Err(error) if !error.connection_is_sound => drop(opened),
                 _ => slot.opened = Some(opened),
             }
-            if result.is_err() || FileId::at(&self.path) == Some(file) {
+            if result.is_err() || FileId::at(self.path()) == Some(file) {
                 return result;
             }
         }
@@ -351,28 +356,28 @@ impl Store {
     /// The open connection if its file is still the one at the path, else a new one. It is taken out of the slot, so
     /// that a panic drops it: then its transaction is rolled back.
     fn still_there(&self, slot: &mut FileSlot) -> Result<Opened, WriteError> {
-        if let Some(opened) = slot.opened.take_if(|opened| !opened.is_at(&self.path)) {
-            let path = self.path.display();
+        if let Some(opened) = slot.opened.take_if(|opened| !opened.is_at(self.path())) {
+            let path = &self.address;
             tracing::warn!(%path, "the database file or its log was removed or replaced; opening what is there now");
-            if FileId::at(&self.path) != Some(opened.file) {
+            if FileId::at(self.path()) != Some(opened.file) {
                 slot.file = None;
             }
             opened.leave();
         }
         if let Some(opened) = slot.opened.take() {
-            if slot.header.is_of_a_database(&self.path, opened.file) {
+            if slot.header.is_of_a_database(self.path(), opened.file) {
                 return Ok(opened);
             }
             // It stays open: closing would write its log into the overwritten file.
             slot.opened = Some(opened);
-            return Err(WriteError::unavailable(&OpenError::Overwritten { path: self.path.clone() }));
+            return Err(WriteError::unavailable(&OpenError::Overwritten { path: self.path().into() }));
         }
         self.connect(slot).map_err(|error| WriteError::unavailable(&error))
     }
 
     /// A new connection to the file at the path.
     fn connect(&self, slot: &mut FileSlot) -> Result<Opened, OpenError> {
-        let opened = match Opened::open(&self.path, self.bytes_max) {
+        let opened = match Opened::open(self.path(), self.bytes_max) {
             Err(OpenError::NotADatabase { path }) if slot.is_own_at(&path) => {
                 let reason = "its pages cannot be read".to_owned();
                 return Err(OpenError::Damaged { path, reason });
@@ -383,11 +388,11 @@ impl Store {
             (slot.file, slot.files) = (Some(opened.file), slot.files + 1);
         }
         // A file that opens may be damaged all the same.
-        if let Err(error) = damage::look(&self.path, &BTreeMap::new())
+        if let Err(error) = damage::look(self.path(), &BTreeMap::new())
             && symptom::of_file(&error).is_some()
         {
             opened.abandon();
-            return Err(OpenError::Damaged { path: self.path.clone(), reason: error.to_string() });
+            return Err(OpenError::Damaged { path: self.path().into(), reason: error.to_string() });
         }
         Ok(opened)
     }

@@ -13,12 +13,13 @@ use crate::store::header::PHOTOFINISH;
 use crate::store::migrations::{Edition, migrate, migrator};
 use crate::store::symptom::{Symptom, of_file};
 use photofinish_base::clock::Instant;
+use photofinish_config::config::StoreAddress;
 
 /// Why a database cannot be used, and what to do. For the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("there is no database at {path}: `photofinish serve` makes one; or name the config that points to yours")]
-    Absent { path: PathBuf },
+    Absent { path: StoreAddress },
     #[error(
         "cannot create or open the database {path}: {reason}. Make its directory, and let this user write there, or \
          set another url under [store]"
@@ -46,9 +47,9 @@ pub enum OpenError {
         "{path} was written by a newer photofinish (its migration {version} is unknown here). Run that version, or \
          set another url under [store]"
     )]
-    Newer { path: PathBuf, version: i64 },
+    Newer { path: StoreAddress, version: i64 },
     #[error("{path} was written by an older photofinish: start `photofinish serve` once to bring it up to date")]
-    Older { path: PathBuf },
+    Older { path: StoreAddress },
     #[error(
         "{path} has tables of a photofinish from before 0.1.0, and was not touched: export its rows with that program \
          (`photofinish history export`) if you need them, then move the file away or set another url under [store]"
@@ -74,7 +75,7 @@ pub enum OpenError {
     TooManyAside { path: PathBuf, count: usize },
     /// Of a database on a server.
     #[error("{path}: {reason}")]
-    Server { path: PathBuf, reason: String, may_pass: bool },
+    Server { path: StoreAddress, reason: String, may_pass: bool },
 }
 
 impl OpenError {
@@ -294,12 +295,11 @@ fn current(path: &Path, connection: &Connection) -> Result<(), OpenError> {
 /// # Errors
 /// It has others.
 fn lacks_migrations(path: &Path, connection: &Connection) -> Result<bool, OpenError> {
-    let path_of = || path.to_path_buf();
     match Edition::of(migrator(), &entered(connection).map_err(|error| explain_own(path, &error))?) {
         Edition::Current => Ok(false),
         Edition::Older => Ok(true),
-        Edition::Newer(version) => Err(OpenError::Newer { path: path_of(), version }),
-        Edition::Other => Err(OpenError::Unreleased { path: path_of() }),
+        Edition::Newer(version) => Err(OpenError::Newer { path: path.into(), version }),
+        Edition::Other => Err(OpenError::Unreleased { path: path.into() }),
     }
 }
 
@@ -387,16 +387,15 @@ fn explain_io(path: &Path, error: &std::io::Error) -> OpenError {
 }
 
 fn explain_migration(path: &Path, error: &MigrateError) -> OpenError {
-    let path_of = || path.to_path_buf();
     match error {
         MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) => match result_code(cause) {
             Some(code) => {
                 let error = rusqlite::ffi::Error::new(code);
                 explain_own(path, &rusqlite::Error::SqliteFailure(error, Some(cause.to_string())))
             }
-            None => OpenError::Unusable { path: path_of(), reason: cause.to_string() },
+            None => OpenError::Unusable { path: path.into(), reason: cause.to_string() },
         },
-        error => OpenError::Unusable { path: path_of(), reason: error.to_string() },
+        error => OpenError::Unusable { path: path.into(), reason: error.to_string() },
     }
 }
 

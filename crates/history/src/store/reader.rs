@@ -3,7 +3,7 @@
 //!
 //! Not for a request's path or for routing, which keeps its statistics in memory.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -18,6 +18,7 @@ use crate::store::postgres;
 use crate::store::selection::{Coverage, Gather, Selection, SourceFilter};
 use crate::store::symptom::symptom;
 use crate::store::{cells, scan};
+use photofinish_config::config::StoreAddress;
 
 /// How long one question to the history may take.
 const QUERY_FOR: Duration = Duration::from_secs(30);
@@ -42,11 +43,11 @@ const RACES_OF_PIECE: u64 = 1 << 32;
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("reading {path} took longer than {} s; ask for less, such as the last 24 hours (since 24h)", QUERY_FOR.as_secs())]
-    TimeLimit { path: PathBuf },
+    TimeLimit { path: StoreAddress },
     #[error("reading {path} was stopped")]
-    Stopped { path: PathBuf },
+    Stopped { path: StoreAddress },
     #[error("cannot read {path}: {reason}")]
-    Failed { path: PathBuf, reason: String },
+    Failed { path: StoreAddress, reason: String },
 }
 
 /// An open database.
@@ -56,20 +57,18 @@ pub(super) enum OpenDatabase {
 }
 
 impl OpenDatabase {
-    fn reading(path: &Path) -> Result<OpenDatabase, OpenError> {
-        if postgres::is_postgres(path) {
-            postgres::reading(path).map(OpenDatabase::Postgres)
-        } else {
-            open::readable(path).map(OpenDatabase::Sqlite)
+    fn reading(address: &StoreAddress) -> Result<OpenDatabase, OpenError> {
+        match address {
+            StoreAddress::Server(server) => postgres::reading(server).map(OpenDatabase::Postgres),
+            StoreAddress::File(path) => open::readable(path).map(OpenDatabase::Sqlite),
         }
     }
 
     /// For roll-ups.
-    pub fn rolling(path: &Path) -> Result<OpenDatabase, OpenError> {
-        if postgres::is_postgres(path) {
-            postgres::rolling(path).map(OpenDatabase::Postgres)
-        } else {
-            open::roller(path).map(OpenDatabase::Sqlite)
+    pub fn rolling(address: &StoreAddress) -> Result<OpenDatabase, OpenError> {
+        match address {
+            StoreAddress::Server(server) => postgres::rolling(server).map(OpenDatabase::Postgres),
+            StoreAddress::File(path) => open::roller(path).map(OpenDatabase::Sqlite),
         }
     }
 
@@ -96,7 +95,7 @@ impl OpenDatabase {
 
 /// A read-only connection. Works while a gateway writes to the same database.
 pub struct StoreReader {
-    path: PathBuf,
+    address: StoreAddress,
     pub(super) opened: OpenDatabase,
     pub(super) time_limit: Duration,
     /// See [`EXACT_MAX`].
@@ -113,10 +112,11 @@ pub type OnDamage = Arc<dyn Fn(String) + Send + Sync>;
 impl StoreReader {
     /// # Errors
     /// The file is missing, or belongs to another program or another version. The text is for an operator.
-    pub fn open(path: &Path) -> Result<StoreReader, OpenError> {
+    pub fn open(address: impl Into<StoreAddress>) -> Result<StoreReader, OpenError> {
+        let address = address.into();
         Ok(StoreReader {
-            path: path.into(),
-            opened: OpenDatabase::reading(path)?,
+            opened: OpenDatabase::reading(&address)?,
+            address,
             time_limit: QUERY_FOR,
             stop: Arc::default(),
             on_damage: None,
@@ -158,8 +158,8 @@ impl StoreReader {
         self.gather_until(selection, &make, deadline).map_err(|error| self.explain(error))
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    pub(super) fn is_on_server(&self) -> bool {
+        self.address.is_server()
     }
 
     /// Start of the first known race of this source, to the hour if it is rolled up; microseconds since 1970, UTC.
@@ -192,7 +192,7 @@ impl StoreReader {
         let state = self.opened.connection().snapshot()?;
         let plan = ReadPlan::new(&state, selection, self.exact_max)?;
         let pieces = &plan.pieces;
-        let (next, (path, stop)) = (AtomicUsize::new(0), (&self.path, &self.stop));
+        let (next, (address, stop)) = (AtomicUsize::new(0), (&self.address, &self.stop));
         let work = |connection: &Connection<'_>, gathered: &mut G| -> database::Result<()> {
             loop {
                 let place = next.fetch_add(1, Relaxed);
@@ -204,7 +204,7 @@ impl StoreReader {
         std::thread::scope(|scope| {
             let helper = || -> database::Result<G> {
                 let mut gathered = make();
-                let Some(opened) = helping(path, deadline, stop)? else { return Ok(gathered) };
+                let Some(opened) = helping(address, deadline, stop)? else { return Ok(gathered) };
                 let state = opened.connection().snapshot()?;
                 // If planned rows were removed since, only the snapshot of the first thread still has them.
                 if plan::removed(&state)? == plan.removed {
@@ -241,7 +241,7 @@ impl StoreReader {
     fn limit_time(&self) -> Result<Instant, ReadError> {
         // A short query may end before its first check.
         if self.stop.load(Relaxed) {
-            return Err(ReadError::Stopped { path: self.path.clone() });
+            return Err(ReadError::Stopped { path: self.address.clone() });
         }
         let deadline = Instant::now() + self.time_limit;
         self.opened.limit(deadline, &self.stop).map_err(|error| self.explain(error))?;
@@ -249,7 +249,7 @@ impl StoreReader {
     }
 
     fn explain(&self, error: DatabaseError) -> ReadError {
-        let (path, reason) = (self.path.clone(), error.to_string());
+        let (path, reason) = (self.address.clone(), error.to_string());
         let is_over = match &error {
             DatabaseError::Sqlite(error) => {
                 error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted)
@@ -274,12 +274,17 @@ impl StoreReader {
 }
 
 /// Another connection for the same question. None: the server gives no more.
-fn helping(path: &Path, deadline: Instant, stop: &Arc<AtomicBool>) -> database::Result<Option<OpenDatabase>> {
-    let opened = if postgres::is_postgres(path) {
-        let Ok(session) = postgres::reading(path) else { return Ok(None) };
-        OpenDatabase::Postgres(session)
-    } else {
-        OpenDatabase::Sqlite(open::connect(path)?)
+fn helping(
+    address: &StoreAddress,
+    deadline: Instant,
+    stop: &Arc<AtomicBool>,
+) -> database::Result<Option<OpenDatabase>> {
+    let opened = match address {
+        StoreAddress::Server(server) => {
+            let Ok(session) = postgres::reading(server) else { return Ok(None) };
+            OpenDatabase::Postgres(session)
+        }
+        StoreAddress::File(path) => OpenDatabase::Sqlite(open::connect(path)?),
     };
     opened.limit(deadline, stop)?;
     Ok(Some(opened))
@@ -311,12 +316,13 @@ impl StoreReader {
     /// # Errors
     /// It takes too long, or the file cannot be read.
     pub fn extent(&self) -> Result<Extent, ReadError> {
-        let bytes = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let bytes = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let file = self.address.local_file();
         self.ask(|connection| {
             let extent = inside(connection)?;
             Ok(match connection {
                 Connection::Sqlite(_) => {
-                    Extent { file_bytes: bytes(self.path()), log_bytes: bytes(&open::log_of(self.path())), ..extent }
+                    Extent { file_bytes: bytes(file), log_bytes: bytes(&open::log_of(file)), ..extent }
                 }
                 Connection::Postgres(_) => {
                     Extent { file_bytes: connection.one(postgres::BYTES, &[], |row| row.get(0))?, ..extent }

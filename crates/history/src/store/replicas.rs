@@ -2,18 +2,20 @@
 //! others, the requests that they have recorded since, and what they have spent. Not for what follows from it: see the server's `replicas`.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::store::accounts::BudgetRow;
 use crate::store::columns::{DAY_US, first_race_id};
 use crate::store::database::session::PostgresSession;
 use crate::store::database::{self, AnswerRow, Connection, Id, params};
-use crate::store::postgres::{self, is_postgres};
+use crate::store::postgres;
 use crate::store::reader::{ReadError, StoreReader};
 use crate::store::recorded;
 use crate::store::write::WriteError;
 use photofinish_base::clock::wall_micros;
+use photofinish_config::config::PostgresServer;
+use photofinish_config::config::StoreAddress;
 use photofinish_facts::record::recorded::Recorded;
 
 /// How long one exchange with the other gateways may take: longer, and these miss this gateway.
@@ -110,7 +112,7 @@ impl Attendance {
 
 /// The conversation of one gateway with the others.
 pub struct Replicas {
-    path: PathBuf,
+    server: Arc<PostgresServer>,
     /// Of this gateway, from its start on.
     id: String,
     session: Option<PostgresSession>,
@@ -127,14 +129,10 @@ struct KnownReplicas {
 
 impl Replicas {
     /// None: the store is a file, which has one gateway.
-    pub fn of(store: &Path) -> Option<Replicas> {
-        let id = || uuid::Uuid::now_v7().to_string();
-        is_postgres(store).then(|| Replicas {
-            path: store.into(),
-            id: id(),
-            session: None,
-            known: KnownReplicas::default(),
-        })
+    pub fn of(store: &StoreAddress) -> Option<Replicas> {
+        let StoreAddress::Server(server) = store else { return None };
+        let id = uuid::Uuid::now_v7().to_string();
+        Some(Replicas { server: server.clone(), id, session: None, known: KnownReplicas::default() })
     }
 
     /// Tells, and hears what was told and recorded since. Blocks, for some seconds at most.
@@ -159,7 +157,7 @@ impl Replicas {
     ) -> Result<T, WriteError> {
         let session = match self.session.take().filter(PostgresSession::is_sound) {
             Some(session) => session,
-            None => postgres::rolling(&self.path).map_err(|error| WriteError::unavailable(&error))?,
+            None => postgres::rolling(&self.server).map_err(|error| WriteError::unavailable(&error))?,
         };
         session.wait_until(Instant::now() + EXCHANGE_FOR);
         let done = run(&session, &self.id, &mut self.known);
@@ -174,7 +172,7 @@ impl StoreReader {
     /// # Errors
     /// It takes too long, or the database cannot be read.
     pub fn replicas(&self) -> Result<(Vec<ReplicaRow>, i64), ReadError> {
-        match is_postgres(self.path()) {
+        match self.is_on_server() {
             true => self.ask(listed),
             false => Ok((Vec::new(), 0)),
         }

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +24,7 @@ use crate::store::selection::AttemptFilter;
 use crate::store::space::give_back;
 use crate::store::symptom::symptom;
 use photofinish_base::clock::micros;
+use photofinish_config::config::StoreAddress;
 
 /// How long races of an hour have to end before the hour is rolled up for the first time.
 const SETTLE_FOR: Duration = Duration::from_secs(300);
@@ -61,7 +61,7 @@ pub enum RollupStep {
 
 /// Rolls up one file. Several rollers on one file do no harm, but bring no benefit.
 pub struct Roller {
-    path: PathBuf,
+    address: StoreAddress,
     stop: Arc<dyn Fn() -> bool + Send + Sync>,
     /// The file of the last step.
     file: Option<FileId>,
@@ -81,9 +81,9 @@ enum RollupWork {
 
 impl Roller {
     /// `stop`: whether to abandon the running step; polled while it runs.
-    pub fn new(path: &Path, stop: impl Fn() -> bool + Send + Sync + 'static) -> Roller {
+    pub fn new(address: impl Into<StoreAddress>, stop: impl Fn() -> bool + Send + Sync + 'static) -> Roller {
         let (postponed, stop) = (BTreeMap::new(), Arc::new(stop));
-        Roller { path: path.into(), stop, file: None, postponed, removal_is_next: false }
+        Roller { address: address.into(), stop, file: None, postponed, removal_is_next: false }
     }
 
     /// Rolls up an hour or a day that is due, or removes some rows that began before `keep_from`; alternates if both
@@ -94,9 +94,9 @@ impl Roller {
     /// whole file fails, the failed work is postponed.
     pub fn step(&mut self, now_us: i64, keep_from: Option<i64>) -> Result<RollupStep, RollupError> {
         let connected = self.connect();
-        let mut opened = connected.map_err(|error| RollupError::unopened(&self.path, &error))?;
+        let mut opened = connected.map_err(|error| RollupError::unopened(&self.address, &error))?;
         if let OpenDatabase::Postgres(session) = &opened
-            && !postgres::holds_duty(session, "rollup").map_err(|error| RollupError::of(&self.path, &error))?
+            && !postgres::holds_duty(session, "rollup").map_err(|error| RollupError::of(&self.address, &error))?
         {
             return Ok(RollupStep::Nothing);
         }
@@ -121,20 +121,21 @@ impl Roller {
     /// # Errors
     /// The file cannot be read.
     pub fn days_with_rows(&mut self, now_us: i64) -> Result<usize, RollupError> {
-        let opened = OpenDatabase::rolling(&self.path).map_err(|error| RollupError::unopened(&self.path, &error))?;
+        let opened =
+            OpenDatabase::rolling(&self.address).map_err(|error| RollupError::unopened(&self.address, &error))?;
         let days = opened.connection().one(DAYS, params![now_us - LATELY_US, now_us], |row| row.get(0));
-        days.map_err(|error| RollupError::of(&self.path, &error))
+        days.map_err(|error| RollupError::of(&self.address, &error))
     }
 
     /// Whether there are rows of hours that ended before this time. False if the file cannot be read.
     pub fn has_rows_before(&self, keep_from: i64) -> bool {
-        let opened = OpenDatabase::rolling(&self.path).ok();
+        let opened = OpenDatabase::rolling(&self.address).ok();
         let oldest = opened.and_then(|opened| next_hour(&opened.connection(), 0).ok().flatten());
         oldest.is_some_and(|hour| hour + HOUR_US <= keep_from)
     }
 
     fn connect(&mut self) -> Result<OpenDatabase, OpenError> {
-        let opened = OpenDatabase::rolling(&self.path)?;
+        let opened = OpenDatabase::rolling(&self.address)?;
         let stop = Arc::clone(&self.stop);
         let connection = match &opened {
             OpenDatabase::Postgres(session) => {
@@ -143,10 +144,10 @@ impl Roller {
             }
             OpenDatabase::Sqlite(connection) => connection,
         };
-        let unusable = |reason: String| OpenError::Unusable { path: self.path.clone(), reason };
+        let unusable = |reason: String| OpenError::Unusable { path: self.address.local_file().into(), reason };
         let looked = connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || stop()));
         looked.map_err(|error| unusable(error.to_string()))?;
-        let found = std::fs::metadata(&self.path).map_err(|error| unusable(error.to_string()))?;
+        let found = std::fs::metadata(self.address.local_file()).map_err(|error| unusable(error.to_string()))?;
         let file = Some(FileId::of(&found));
         if self.file != file {
             self.file = file;
@@ -172,7 +173,7 @@ impl Roller {
         if is_postponed {
             self.postponed.insert(work, now_us);
         }
-        let (path, reason) = (self.path.clone(), format!("{work}: {failure}"));
+        let (path, reason) = (self.address.clone(), format!("{work}: {failure}"));
         Err(RollupError { path, reason, is_postponed, is_of_damage: failure.is_of_damage() })
     }
 
@@ -185,7 +186,7 @@ impl Roller {
         let next = |roller: &Roller, hours| {
             let due =
                 due(connection, hours, settled_us, |span| roller.postponed.contains_key(&RollupWork::RollUp(span)));
-            due.map_err(|error| RollupError::of(&roller.path, &error))
+            due.map_err(|error| RollupError::of(&roller.address, &error))
         };
         if let Some(hour) = next(self, 1)? {
             return Ok(Some(hour));
@@ -367,7 +368,7 @@ const REMOVE_INCIDENTS: &str = "DELETE FROM incident WHERE began_at < ?1";
 #[derive(Debug, thiserror::Error)]
 #[error("cannot roll up {path}: {reason}")]
 pub struct RollupError {
-    pub(super) path: PathBuf,
+    pub(super) path: StoreAddress,
     pub(super) reason: String,
     /// The failed work is postponed: the next step does other work.
     pub is_postponed: bool,
@@ -376,15 +377,15 @@ pub struct RollupError {
 }
 
 impl RollupError {
-    pub fn new(path: &Path, reason: String) -> RollupError {
-        RollupError { path: path.into(), reason, is_postponed: false, is_of_damage: false }
+    pub fn new(path: &StoreAddress, reason: String) -> RollupError {
+        RollupError { path: path.clone(), reason, is_postponed: false, is_of_damage: false }
     }
 
-    pub(super) fn unopened(path: &Path, error: &OpenError) -> RollupError {
+    pub(super) fn unopened(path: &StoreAddress, error: &OpenError) -> RollupError {
         RollupError { is_of_damage: error.is_of_damage(), ..RollupError::new(path, error.to_string()) }
     }
 
-    pub(super) fn of(path: &Path, error: &database::DatabaseError) -> RollupError {
+    pub(super) fn of(path: &StoreAddress, error: &database::DatabaseError) -> RollupError {
         RollupError { is_of_damage: symptom(error).is_some(), ..RollupError::new(path, error.to_string()) }
     }
 }

@@ -39,14 +39,17 @@ pub struct SetAside {
 impl Store {
     /// Checks the whole file at the path. Blocks, for minutes if it is large. `stop` ends the check.
     pub fn examine(&self, stop: impl Fn() -> bool + Send + 'static) -> FileFinding {
-        let Some(file) = FileId::at(self.path()) else { return FileFinding::Unknown("the file is gone".to_owned()) };
+        let at = |path| Some((path, FileId::at(path)?));
+        let Some((path, file)) = self.address.file().and_then(at) else {
+            return FileFinding::Unknown("the file is gone".to_owned());
+        };
         let is_database = {
             let mut slot = self.slot();
             slot.doubted = Some(file);
-            slot.header.is_of_a_database(self.path(), file)
+            slot.header.is_of_a_database(path, file)
         };
         match is_database {
-            true => examine(self.path(), stop),
+            true => examine(path, stop),
             false => FileFinding::Damaged("it does not begin as a database".to_owned()),
         }
     }

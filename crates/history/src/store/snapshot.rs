@@ -3,18 +3,18 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
 use crate::store::accounts::{AccountEntry, AccountKind};
-use photofinish_config::config::postgres_url::local_file;
+use photofinish_config::config::StoreAddress;
 
 /// Bytes of the file of known keys that is read: about a hundred thousand keys.
 const BYTES_MAX: u64 = 64 << 20;
 
-fn file_of(store: &Path) -> PathBuf {
-    let mut path = local_file(store).into_os_string();
+fn file_of(store: &StoreAddress) -> PathBuf {
+    let mut path = store.local_file().as_os_str().to_owned();
     path.push(".keys");
     path.into()
 }
@@ -23,7 +23,7 @@ fn file_of(store: &Path) -> PathBuf {
 ///
 /// # Errors
 /// The file cannot be written; then the one before is still there.
-pub fn keep_snapshot(store: &Path, entries: &[AccountEntry]) -> io::Result<()> {
+pub fn keep_snapshot(store: &StoreAddress, entries: &[AccountEntry]) -> io::Result<()> {
     let path = file_of(store);
     let mut next = path.clone().into_os_string();
     next.push(".new");
@@ -44,7 +44,7 @@ pub fn keep_snapshot(store: &Path, entries: &[AccountEntry]) -> io::Result<()> {
 }
 
 /// What was kept. None: nothing, or it cannot be read whole. Blocks.
-pub fn kept_snapshot(store: &Path) -> Option<Vec<AccountEntry>> {
+pub fn kept_snapshot(store: &StoreAddress) -> Option<Vec<AccountEntry>> {
     let path = file_of(store);
     if fs::metadata(&path).ok()?.len() > BYTES_MAX {
         return None;
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn accounts_come_back_as_they_were_and_half_a_file_does_not() {
         let directory = tempfile::tempdir().unwrap();
-        let store = directory.path().join("x.db");
+        let store = directory.path().join("x.db").into();
         assert_eq!(kept_snapshot(&store), None);
         let mut settings = Map::new();
         settings.insert("rpm".to_owned(), 5.into());

@@ -29,11 +29,12 @@ impl Store {
     /// # Errors
     /// The log cannot be read, or the file cannot be written.
     pub fn truncate_log(&self) -> Result<bool, WriteError> {
-        let is_small = || std::fs::metadata(open::log_of(self.path())).map_or(0, |log| log.len()) <= LOG_KEPT;
+        let Some(path) = self.address.file() else { return Ok(true) };
+        let is_small = || std::fs::metadata(open::log_of(path)).map_or(0, |log| log.len()) <= LOG_KEPT;
         if is_small() {
             return Ok(true);
         }
-        if let Some(opened) = self.slot().opened.as_ref().filter(|opened| opened.is_at(self.path())) {
+        if let Some(opened) = self.slot().opened.as_ref().filter(|opened| opened.is_at(path)) {
             truncate(&opened.connection).map_err(WriteError::sound)?;
         }
         Ok(is_small())

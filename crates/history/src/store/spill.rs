@@ -16,7 +16,7 @@ use crate::store::header::Header;
 use crate::store::narrow::{self, Narrow};
 use crate::store::write::{Record, RowTable, TableRow, WriteError, file_of};
 use crate::store::{Opened, ReadBack, Store, Taken};
-use photofinish_config::config::postgres_url::local_file;
+use photofinish_config::config::StoreAddress;
 use photofinish_facts::record::table::{CellValue, Column, Table as _};
 use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 
@@ -52,19 +52,19 @@ pub enum MoveError {
 }
 
 impl Spill {
-    /// For the database at this path. Does not open or create the file yet.
-    pub fn of(database: &Path) -> Spill {
-        let own = local_file(database);
-        let mut path = own.as_os_str().to_owned();
-        if own == database {
+    /// For this database. Does not open or create the file yet.
+    pub fn of(database: impl Into<StoreAddress>) -> Spill {
+        let database = database.into();
+        let mut path = database.local_file().as_os_str().to_owned();
+        if !database.is_server() {
             path.push(".spill");
         }
-        let (bytes_max, refused) = (Some(BYTES_MAX), file_of(&own));
+        let (bytes_max, refused) = (Some(BYTES_MAX), file_of(database.local_file()));
         Spill { store: Store { bytes_max, refused, ..Store::unopened(Path::new(&path)) } }
     }
 
     pub fn path(&self) -> &Path {
-        &self.store.path
+        self.store.path()
     }
 
     /// Rows left by an earlier run.

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +19,9 @@ use crate::bench::{LoadClient, patience};
 use crate::verify::fingerprint;
 use photofinish_base::clock::{DAY_US, Instant, micros, wall_micros};
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::{Config, FINGERPRINT, PING, ProbeSettings, ProbeWorkload, UpstreamConfig};
+use photofinish_config::config::{
+    Config, FINGERPRINT, PING, ProbeSettings, ProbeWorkload, StoreAddress, UpstreamConfig,
+};
 use photofinish_facts::estimate::cost::{Cost, CostSum};
 use photofinish_facts::estimate::fingerprint::{FirstTokens, changed_now};
 use photofinish_facts::estimate::incident;
@@ -41,7 +42,7 @@ const FIRST_MAX: usize = 64 << 10;
 pub struct Prober {
     client: LoadClient,
     /// The database file.
-    path: PathBuf,
+    store: StoreAddress,
     days: DayCaps,
     call: ProbeCaps,
     prompts: ProbePrompts,
@@ -97,10 +98,10 @@ impl ProbeResult {
 }
 
 impl Prober {
-    /// `path`: the database file. `call`: caps in addition to those of the day.
-    pub fn new(client: LoadClient, path: PathBuf, call: ProbeCaps) -> Prober {
-        let prompts = ProbePrompts::new(seed(&path));
-        Prober { client, path, days: DayCaps::default(), call, prompts, measured: Mutex::default() }
+    /// `call`: caps in addition to those of the day.
+    pub fn new(client: LoadClient, store: StoreAddress, call: ProbeCaps) -> Prober {
+        let prompts = ProbePrompts::new(seed(&store));
+        Prober { client, store, days: DayCaps::default(), call, prompts, measured: Mutex::default() }
     }
 
     /// Whether clients use the upstream now: a probe would take from them, and they from its figures.
@@ -116,9 +117,9 @@ impl Prober {
     async fn look_at_caps(&self, now_us: i64) -> Result<(), &'static str> {
         let live = self.client.gateway().live();
         let Some(settings) = &live.config.probes else { return Ok(()) };
-        let (path, config) = (self.path.clone(), live.clone());
+        let (store, config) = (self.store.clone(), live.clone());
         let recorder = self.client.gateway().recorder().clone();
-        let read = move || spent_today(&recorder.read_history(&path)?, &config.config, now_us);
+        let read = move || spent_today(&recorder.read_history(&store)?, &config.config, now_us);
         let reading = self.client.gateway().shutdown().run_blocking(read);
         let spent = reading.await.map_err(anyhow::Error::from).flatten().map_err(|error| {
             tracing::warn!(%error, "the history of probes cannot be read");
@@ -294,8 +295,8 @@ impl Prober {
     /// The days that were kept, oldest first; none where they cannot be read.
     async fn past(&self, upstream: &str) -> Vec<FingerprintDay> {
         let gateway = self.client.gateway();
-        let (recorder, path, upstream) = (gateway.recorder().clone(), self.path.clone(), upstream.to_owned());
-        let read = move || recorder.read_history(&path).ok()?.first_tokens(&upstream).ok();
+        let (recorder, store, upstream) = (gateway.recorder().clone(), self.store.clone(), upstream.to_owned());
+        let read = move || recorder.read_history(&store).ok()?.first_tokens(&upstream).ok();
         let rows = gateway.shutdown().run_blocking(read).await.ok().flatten().unwrap_or_default();
         let day = |(at, key, detail): (i64, String, String)| {
             Some(FingerprintDay { at, key: u64::from_str_radix(&key, 16).ok()?, tokens: fingerprint::read(&detail) })
@@ -305,7 +306,7 @@ impl Prober {
 
     /// Keeps this day, and reports a change that it shows.
     async fn compare(&self, model: &str, upstream: &str, mut days: Vec<FingerprintDay>, today: FingerprintDay) {
-        let (at, gateway, path) = (today.at, self.client.gateway(), self.path.clone());
+        let (at, gateway, store) = (today.at, self.client.gateway(), self.store.clone());
         let row = VerdictRow {
             at,
             model: model.to_owned(),
@@ -317,7 +318,7 @@ impl Prober {
             wrong: false,
         };
         let keep = move || {
-            Store::open(&path)
+            Store::open(&store)
                 .map_err(|error| error.to_string())?
                 .save_verdicts(&[row])
                 .map_err(|error| error.to_string())
@@ -466,9 +467,9 @@ pub fn probed<'c>(config: &'c Config, model: &str) -> impl Iterator<Item = &'c U
 }
 
 /// Of this history: gateways with different ones probe at different moments.
-pub fn seed(path: &Path) -> u64 {
+pub fn seed(store: &StoreAddress) -> u64 {
     let mut hasher = DefaultHasher::new();
-    path.hash(&mut hasher);
+    store.to_string().hash(&mut hasher);
     hasher.finish()
 }
 

@@ -12,7 +12,6 @@ use serde_json::Map;
 use super::{AccountAnswer, AccountRefusal, AccountRequest, all_entries, budgets, made_callers, take_over};
 use photofinish_base::clock::wall_micros;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::postgres_url::is_postgres;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::recorder::Condition;
 use photofinish_history::store::{
@@ -49,7 +48,7 @@ struct KeptState {
 
 impl AccountKeeper {
     pub fn new(gateway: Arc<Gateway>) -> Arc<AccountKeeper> {
-        let store = Store::unopened(&gateway.live().config.store.path);
+        let store = Store::unopened(&gateway.live().config.store.address);
         let keeper = Arc::new(AccountKeeper { gateway, store, state: Mutex::default() });
         // So after a crash a budget has no less than the rows that it paid.
         let weak = Arc::downgrade(&keeper);
@@ -123,7 +122,7 @@ impl AccountKeeper {
     }
 
     fn look(&self, state: &mut KeptState) -> Result<(), String> {
-        let reader = StoreReader::open(self.store.path()).map_err(|error| error.to_string());
+        let reader = StoreReader::open(self.store.address()).map_err(|error| error.to_string());
         if reader.is_err() && state.seen.is_none() {
             self.take_kept(state);
         }
@@ -160,9 +159,9 @@ impl AccountKeeper {
                 self.gateway.change_made(|known| *known = made);
             }
         }
-        if state.seen != Some(newest) && is_postgres(self.store.path()) {
+        if state.seen != Some(newest) && self.store.address().is_server() {
             state.seen = Some(newest);
-            let kept = keep_snapshot(self.store.path(), &all_entries(&reader).map_err(told)?);
+            let kept = keep_snapshot(self.store.address(), &all_entries(&reader).map_err(told)?);
             kept.map_err(|error| format!("what a start without the database needs cannot be kept: {error}"))?;
         }
         state.seen = Some(newest);
@@ -171,10 +170,10 @@ impl AccountKeeper {
 
     /// A database server is away at the start: what was known last counts until it is back.
     fn take_kept(&self, state: &mut KeptState) {
-        if std::mem::replace(&mut state.has_looked_aside, true) || !is_postgres(self.store.path()) {
+        if std::mem::replace(&mut state.has_looked_aside, true) || !self.store.address().is_server() {
             return;
         }
-        if let Some(entries) = kept_snapshot(self.store.path()) {
+        if let Some(entries) = kept_snapshot(self.store.address()) {
             let accounts = entries.len();
             tracing::warn!(
                 accounts,

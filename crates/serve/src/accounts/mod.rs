@@ -127,8 +127,8 @@ impl AccountRequest {
             )));
         }
         // Makes and migrates the file, if need be.
-        store.is_open().then_some(()).map_or_else(|| Store::open(store.path()).map(|opened| opened.close()), Ok)?;
-        let reader = StoreReader::open(store.path())?;
+        store.is_open().then_some(()).map_or_else(|| Store::open(store.address()).map(|opened| opened.close()), Ok)?;
+        let reader = StoreReader::open(store.address())?;
         let desk = AccountDesk { config, reader, kind: self.kind, now_us };
         let (body, changes) = match self.action {
             AccountAction::List => return Ok(AccountAnswer { body: desk.list(&self.members)?, changes: Vec::new() }),

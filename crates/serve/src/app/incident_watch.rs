@@ -4,7 +4,6 @@
 //! `estimate::incident` has the rules. No decision depends on it, and no request waits for it.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use super::duty;
 use super::webhook::{self, Webhook};
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::postgres_url::is_postgres;
+use photofinish_config::config::StoreAddress;
 use photofinish_facts::estimate::incident::{IncidentChange, IncidentStep, IncidentWatch};
 use photofinish_gateway::proxy::{Gateway, LimitedCounts};
 use photofinish_history::recorder::Recorder;
@@ -30,7 +29,7 @@ const READ_AGAIN: Duration = Duration::from_secs(60);
 /// The task.
 struct IncidentTask {
     watch: IncidentWatch,
-    path: PathBuf,
+    store: StoreAddress,
     recorder: Recorder,
     webhook: Webhook,
     shutdown: Shutdown,
@@ -47,11 +46,11 @@ struct IncidentTask {
     is_ours: bool,
 }
 
-/// Runs until the gateway drains. `path`: the database file.
-pub(super) async fn watch(path: PathBuf, gateway: Arc<Gateway>) {
+/// Runs until the gateway drains.
+pub(super) async fn watch(store: StoreAddress, gateway: Arc<Gateway>) {
     let (webhook, told) = webhook::new();
     let recorder = gateway.recorder().clone();
-    let mut task = IncidentTask::new(path, recorder, webhook, gateway.shutdown().clone(), wall_micros());
+    let mut task = IncidentTask::new(store, recorder, webhook, gateway.shutdown().clone(), wall_micros());
     let shutdown = task.shutdown.clone();
     let mut draining = std::pin::pin!(shutdown.draining());
     let mut telling = std::pin::pin!(webhook::run(told, &gateway));
@@ -61,7 +60,7 @@ pub(super) async fn watch(path: PathBuf, gateway: Arc<Gateway>) {
             () = &mut telling => return,
             () = tokio::time::sleep(CHECK_EVERY) => {}
         }
-        if let Some(is_ours) = duty::is_ours(&shutdown, &task.path, "incidents").await {
+        if let Some(is_ours) = duty::is_ours(&shutdown, &task.store, "incidents").await {
             task.take_duty(is_ours, wall_micros());
         }
         if task.read().await.is_none() {
@@ -73,14 +72,14 @@ pub(super) async fn watch(path: PathBuf, gateway: Arc<Gateway>) {
 }
 
 impl IncidentTask {
-    fn new(path: PathBuf, recorder: Recorder, webhook: Webhook, shutdown: Shutdown, now_us: i64) -> IncidentTask {
+    fn new(store: StoreAddress, recorder: Recorder, webhook: Webhook, shutdown: Shutdown, now_us: i64) -> IncidentTask {
         // From now on they are kept.
         drop(recorder.attempts());
         let (watch, read_at) = (IncidentWatch::default(), Instant::now());
-        let is_ours = !is_postgres(&path);
+        let is_ours = !store.is_server();
         IncidentTask {
             watch,
-            path,
+            store,
             recorder,
             webhook,
             shutdown,
@@ -110,10 +109,10 @@ impl IncidentTask {
             return Some(());
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let (recorder, path, stopped) = (self.recorder.clone(), self.path.clone(), stop.clone());
+        let (recorder, store, stopped) = (self.recorder.clone(), self.store.clone(), stop.clone());
         let (mut watch, is_resumed, began_us) = (std::mem::take(&mut self.watch), self.is_resumed, self.began_us);
         let reading = self.shutdown.run_blocking(move || {
-            let reader = recorder.read_history(&path).map_err(|error| error.to_string());
+            let reader = recorder.read_history(&store).map_err(|error| error.to_string());
             let read = reader.and_then(|reader| {
                 let reader = reader.stopped_by(stopped);
                 watch.compare_with(usual(&reader, wall_micros()).map_err(|error| error.to_string())?);

@@ -32,7 +32,7 @@ impl LocalGateway {
         race_observer: Arc<dyn RaceObserver>,
     ) -> anyhow::Result<LocalGateway> {
         let (recorder, writer) = if stored {
-            let (recorder, writer) = Recorder::start(open(&config.store.path, &config.source)?);
+            let (recorder, writer) = Recorder::start(open(&config.store.address, &config.source)?);
             (recorder, Some(writer))
         } else {
             (Recorder::without_store(), None)

@@ -17,7 +17,6 @@ mod tokens;
 mod warm_start;
 mod webhook;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +30,7 @@ pub use listening::Listening;
 pub use local_gateway::LocalGateway;
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{Config, ConfigSource, Listen};
+use photofinish_config::config::{Config, ConfigSource, Listen, StoreAddress};
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::recorder::{Condition, Recorder, WriterTask};
 use photofinish_history::store::{OpenError, Store};
@@ -109,7 +108,7 @@ impl Upstreams {
 impl GatewayParts {
     async fn join(config: Config, recorder: Recorder, upstreams: Upstreams) -> anyhow::Result<GatewayParts> {
         let (serving, Upstreams { client, lines }) = (Shutdown::new(), upstreams);
-        let simulated = Simulated::default();
+        let (simulated, store) = (Simulated::default(), config.store.address.clone());
         let next = simulated.next(&config).await?;
         let live = LiveConfig::new(config, &next.addresses())?;
         next.put_in_force();
@@ -118,9 +117,9 @@ impl GatewayParts {
         let gateway = Arc::new(Gateway::new(live, client, recorder, serving.clone()));
         if gateway.recorder().condition() == Condition::Ok {
             // Before the first request, so that its decisions are as good as those before the restart.
-            warm_start::learn(&gateway).await;
+            warm_start::learn(&gateway, store).await;
         } else {
-            serving.spawn(warm_start::learn_later(gateway.clone()));
+            serving.spawn(warm_start::learn_later(gateway.clone(), store));
         }
         Ok(GatewayParts { gateway, serving, lines, simulated, tokens })
     }
@@ -157,7 +156,7 @@ impl App {
         };
         let tls = config.server.tls.is_some();
         startup_log::configuration(&config);
-        let path = config.store.path.clone();
+        let address = config.store.address.clone();
         // Side by side: each takes a third of the start.
         let (store, upstreams) = tokio::join!(open_store(&config), Upstreams::start(resolver));
         let (recorder, writer) = Recorder::start(store?);
@@ -177,9 +176,9 @@ impl App {
         lines.spawn(accounts.clone().run(lines.clone()));
         serving.spawn(return_memory(gateway.clone()));
         serving.spawn(RollupTask::new(gateway.clone()).run());
-        serving.spawn(warm_start::follow_facts(gateway.clone()));
-        serving.spawn(probe_task::run(path.clone(), LoadClient::new(gateway.clone(), probe_rows)));
-        serving.spawn(incident_watch::watch(path, gateway.clone()));
+        serving.spawn(warm_start::follow_facts(gateway.clone(), address.clone()));
+        serving.spawn(probe_task::run(address.clone(), LoadClient::new(gateway.clone(), probe_rows)));
+        serving.spawn(incident_watch::watch(address, gateway.clone()));
         serving.spawn(catalogue_refresh::run(gateway.clone()));
         let discovery = Discovery::new(gateway.clone());
         let listeners = match early {
@@ -322,24 +321,24 @@ async fn meet_others(gateway: &Arc<Gateway>, serving: &Shutdown, lines: &Shutdow
 }
 
 /// Opens the store; that of the built-in configuration with its directory. It blocks.
-fn open(path: &Path, source: &ConfigSource) -> Result<Store, OpenError> {
+fn open(store: &StoreAddress, source: &ConfigSource) -> Result<Store, OpenError> {
     match source {
-        ConfigSource::BuiltIn(_) => Store::open_in_new_directory(path),
-        ConfigSource::File(_) => Store::open(path),
+        ConfigSource::BuiltIn(_) => Store::open_in_new_directory(store),
+        ConfigSource::File(_) => Store::open(store),
     }
 }
 
 /// Waits a moment for the store to open. After an error that may be temporary, the recorder continues trying in the
 /// background.
 async fn open_store(config: &Config) -> anyhow::Result<Store> {
-    let path = &config.store.path;
+    let address = &config.store.address;
     let opening = Shutdown::new().run_blocking({
-        let (path, source) = (path.clone(), config.source.clone());
-        move || open(&path, &source)
+        let (address, source) = (address.clone(), config.source.clone());
+        move || open(&address, &source)
     });
     match tokio::time::timeout(OPEN_FOR, opening).await.ok().transpose()? {
         Some(Ok(store)) => {
-            tracing::info!(path = %path.display(), "store open");
+            tracing::info!(path = %address, "store open");
             if config.source.file().is_none() && config.store.is_in_memory() {
                 tracing::warn!("the history is in memory only, because the user's state directory cannot be written");
             }
@@ -354,11 +353,10 @@ async fn open_store(config: &Config) -> anyhow::Result<Store> {
         }
         Some(Err(error)) => return Err(error.into()),
         None => {
-            let path = path.display();
-            tracing::warn!(%path, "the database takes long to open; the gateway starts without it and tries again");
+            tracing::warn!(path = %address, "the database takes long to open; the gateway starts without it and tries again");
         }
     }
-    Ok(Store::unopened(path))
+    Ok(Store::unopened(address))
 }
 
 const RETURN_EVERY: Duration = Duration::from_secs(5);

@@ -5,13 +5,12 @@
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::duty;
 use photofinish_base::clock::{Instant, SECOND_US, wall_micros};
-use photofinish_config::config::{Config, ProbeSettings, ProbeWorkload, UpstreamConfig};
+use photofinish_config::config::{Config, ProbeSettings, ProbeWorkload, StoreAddress, UpstreamConfig};
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_lab::bench::LoadClient;
 use photofinish_lab::probe::{
@@ -27,11 +26,11 @@ const AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// A probe waits so long for clients of its upstream to end.
 const POSTPONED_US: i64 = 30 * SECOND_US;
 
-/// Runs until the gateway drains. `path`: the database file.
-pub(super) async fn run(path: PathBuf, client: LoadClient) {
+/// Runs until the gateway drains.
+pub(super) async fn run(store: StoreAddress, client: LoadClient) {
     let draining = client.gateway().shutdown().draining();
-    let seed = seed(&path);
-    let host = GatewayHost::new(path, client);
+    let seed = seed(&store);
+    let host = GatewayHost::new(store, client);
     tokio::select! {
         () = draining => {}
         () = run_all(&host, seed) => {}
@@ -153,14 +152,18 @@ trait ProbeHost {
 /// A running gateway.
 struct GatewayHost {
     /// The database file.
-    path: PathBuf,
+    store: StoreAddress,
     prober: Prober,
     client: LoadClient,
 }
 
 impl GatewayHost {
-    pub fn new(path: PathBuf, client: LoadClient) -> GatewayHost {
-        GatewayHost { prober: Prober::new(client.clone(), path.clone(), ProbeCaps::of_call(None, None)), path, client }
+    pub fn new(store: StoreAddress, client: LoadClient) -> GatewayHost {
+        GatewayHost {
+            prober: Prober::new(client.clone(), store.clone(), ProbeCaps::of_call(None, None)),
+            store,
+            client,
+        }
     }
 }
 
@@ -175,9 +178,9 @@ impl ProbeHost for GatewayHost {
 
     async fn recall(&self, settings: &ProbeSettings) -> Result<BTreeMap<ProbeJob, i64>, String> {
         self.client.gateway().recorder().until_stored().await;
-        let (path, wanted, now_us) = (self.path.clone(), settings.clone(), wall_micros());
+        let (store, wanted, now_us) = (self.store.clone(), settings.clone(), wall_micros());
         let recorder = self.client.gateway().recorder().clone();
-        let read = move || last_moments(&recorder.read_history(&path)?, &wanted, now_us);
+        let read = move || last_moments(&recorder.read_history(&store)?, &wanted, now_us);
         let reading = self.client.gateway().shutdown().run_blocking(read);
         reading.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
     }
@@ -187,7 +190,7 @@ impl ProbeHost for GatewayHost {
     }
 
     async fn is_ours(&self) -> bool {
-        duty::is_ours(self.client.gateway().shutdown(), &self.path, "probes").await == Some(true)
+        duty::is_ours(self.client.gateway().shutdown(), &self.store, "probes").await == Some(true)
     }
 
     fn given_up(&self, probes: u64) {

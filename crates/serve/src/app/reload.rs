@@ -222,7 +222,7 @@ fn restart_needed(before: &Config, after: &Config) -> [(&'static str, bool); 4] 
         // A different certificate needs no restart.
         ("server.tls", before.server.tls.is_some() != after.server.tls.is_some()),
         ("server.log", before.server.log != after.server.log),
-        ("store.url", before.store.path != after.store.path),
+        ("store.url", before.store.address != after.store.address),
     ]
 }
 

@@ -64,7 +64,7 @@ pub(super) struct ReplicaTask {
 impl ReplicaTask {
     /// None: the store is a file.
     pub fn new(gateway: Arc<Gateway>) -> Option<ReplicaTask> {
-        let replicas = Replicas::of(&gateway.live().config.store.path)?;
+        let replicas = Replicas::of(&gateway.live().config.store.address)?;
         let live = gateway.live();
         let digest = digest_of(&live.config);
         Some(ReplicaTask {

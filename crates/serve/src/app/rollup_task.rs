@@ -1,14 +1,13 @@
 //! Keeps the history small while the gateway runs. Every minute it rolls up completed hours and removes rows older than
 //! `retention`, if the clock can be trusted. `store` implements the steps.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Gateway;
 use photofinish_base::clock::{Instant, micros, micros_between, wall_micros};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::Retention;
+use photofinish_config::config::{Retention, StoreAddress};
 use photofinish_history::recorder::Condition;
 use photofinish_history::report::question::time;
 use photofinish_history::store::{Roller, RollupError, RollupStep};
@@ -29,7 +28,7 @@ pub(super) struct RollupTask {
     shutdown: Shutdown,
     /// None after a step that panicked.
     roller: Option<Roller>,
-    path: PathBuf,
+    store: StoreAddress,
     attempts: u64,
     /// Races whose rows were removed since the last log line.
     races: u64,
@@ -49,12 +48,12 @@ type RollupResult = (Result<RollupStep, RollupError>, bool);
 impl RollupTask {
     pub fn new(gateway: Arc<Gateway>) -> RollupTask {
         let shutdown = gateway.shutdown().clone();
-        let path = gateway.live().config.store.path.clone();
+        let store = gateway.live().config.store.address.clone();
         RollupTask {
             gateway,
             shutdown,
             roller: None,
-            path,
+            store,
             attempts: 0,
             races: 0,
             pages: 0,
@@ -115,7 +114,7 @@ impl RollupTask {
         self.older_than = keep_from.unwrap_or(self.older_than);
         let steady_for = self.clocks.steady_for(now_us, Instant::now());
         let stop = self.shutdown.clone();
-        let mut roller = self.roller.take().unwrap_or_else(|| Roller::new(&self.path, move || stop.is_draining()));
+        let mut roller = self.roller.take().unwrap_or_else(|| Roller::new(&self.store, move || stop.is_draining()));
         let stepping = self.shutdown.run_blocking(move || {
             let stepped = step(&mut roller, now_us, keep_from, steady_for);
             (roller, stepped)
@@ -126,7 +125,7 @@ impl RollupTask {
                 self.doubt(doubted);
                 stepped
             }
-            Err(error) => Err(RollupError::new(&self.path, error.to_string())),
+            Err(error) => Err(RollupError::new(&self.store, error.to_string())),
         }
     }
 

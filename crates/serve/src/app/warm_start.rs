@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use photofinish_base::clock::{Instant, wall_micros};
-use photofinish_config::config::{Config, UpstreamConfig};
+use photofinish_config::config::{Config, StoreAddress, UpstreamConfig};
 use photofinish_facts::record::RaceSource;
 use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_gateway::proxy::Gateway;
@@ -20,32 +20,32 @@ use photofinish_routing::verdict::slows_hedging;
 /// From one look at the facts to the next.
 const FACTS_EVERY: Duration = Duration::from_secs(30);
 
-/// Learns from the history. A history that cannot be read is logged and skipped.
-pub(super) async fn learn(gateway: &Arc<Gateway>) {
+/// Learns from the history at this address: a reload does not move it. A history that cannot be read is logged and skipped.
+pub(super) async fn learn(gateway: &Arc<Gateway>, store: StoreAddress) {
     let taught = gateway.clone();
-    let learning = gateway.shutdown().run_blocking(move || remember(&taught));
+    let learning = gateway.shutdown().run_blocking(move || remember(&taught, &store));
     if let Err(error) = learning.await {
         tracing::error!(%error, "learning from the history broke off");
     }
 }
 
 /// Learns once the store accepts rows, unless the gateway drains before.
-pub(super) async fn learn_later(gateway: Arc<Gateway>) {
+pub(super) async fn learn_later(gateway: Arc<Gateway>, store: StoreAddress) {
     tokio::select! {
-        () = gateway.recorder().until_stored() => learn(&gateway).await,
+        () = gateway.recorder().until_stored() => learn(&gateway, store).await,
         () = gateway.shutdown().draining() => {}
     }
 }
 
 /// Reads what `photofinish verify` found while the gateway runs, until it drains. A history that cannot be read now is read later.
-pub(super) async fn follow_facts(gateway: Arc<Gateway>) {
+pub(super) async fn follow_facts(gateway: Arc<Gateway>, store: StoreAddress) {
     loop {
         tokio::select! {
             () = gateway.shutdown().draining() => return,
             () = tokio::time::sleep(FACTS_EVERY) => {}
         }
-        let told = gateway.clone();
-        if gateway.shutdown().run_blocking(move || read_facts(&told)).await.is_err() {
+        let (told, store) = (gateway.clone(), store.clone());
+        if gateway.shutdown().run_blocking(move || read_facts(&told, &store)).await.is_err() {
             return;
         }
     }
@@ -53,8 +53,8 @@ pub(super) async fn follow_facts(gateway: Arc<Gateway>) {
 
 /// By itself in a profile, so that `scripts/instructions` can leave it out.
 #[inline(never)]
-fn read_facts(gateway: &Gateway) {
-    if let Ok(reader) = gateway.recorder().read_history(&gateway.live().config.store.path) {
+fn read_facts(gateway: &Gateway, store: &StoreAddress) {
+    if let Ok(reader) = gateway.recorder().read_history(store) {
         // What cannot be read now is read in half a minute.
         let learning = gateway.learning();
         let _ = learning.quality().read_facts(&gateway.live().config, &reader, wall_micros());
@@ -62,11 +62,11 @@ fn read_facts(gateway: &Gateway) {
 }
 
 /// Blocks: do not call it from an async task. A history that cannot be read is logged and skipped.
-fn remember(gateway: &Gateway) {
+fn remember(gateway: &Gateway, store: &StoreAddress) {
     let (live, learning) = (gateway.live(), gateway.learning());
     let config = &live.config;
     let began = Instant::now();
-    let opened = match gateway.recorder().read_history(&config.store.path) {
+    let opened = match gateway.recorder().read_history(store) {
         Err(OpenError::Absent { .. }) => return,
         opened => opened,
     };

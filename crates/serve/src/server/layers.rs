@@ -234,7 +234,7 @@ mod tests {
     use crate::server::routes::edge;
     use crate::server::served_paths::ServedPaths;
     use photofinish_base::shutdown::Shutdown;
-    use photofinish_config::config::parse;
+    use photofinish_config::config::{StoreAddress, parse};
     use photofinish_history::recorder::Recorder;
     use photofinish_routing::health::LiveConfig;
     use photofinish_transport::upstream::{UpstreamClient, system_resolver};
@@ -271,7 +271,8 @@ mod tests {
     async fn a_panic_is_a_500_in_the_shape_of_the_surface() {
         let gateway = gateway();
         let cross = Arc::new(CrossOrigin::new(gateway.clone()));
-        let reads = DatabaseReads::new("history.db".into(), Recorder::without_store(), Shutdown::new());
+        let reads =
+            DatabaseReads::new(StoreAddress::File("history.db".into()), Recorder::without_store(), Shutdown::new());
         for surface in Surface::ALL.into_iter().filter(|surface| !surface.is_in_path()) {
             let reload = Arc::new(|_| Box::pin(std::future::ready(Ok(()))) as _);
             let site = ServedPaths {

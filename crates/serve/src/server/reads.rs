@@ -3,7 +3,6 @@
 //! A few reads run at a time, and only as long as the client waits. The query is stricter than browsers: invalid text is refused
 //! and not repaired, because the answer to a wrong question looks like any other answer.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,7 +16,7 @@ use tokio::sync::Semaphore;
 
 use photofinish_base::clock::wall_micros;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::Config;
+use photofinish_config::config::{Config, StoreAddress};
 use photofinish_gateway::proxy::Rejection;
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::members::write_json;
@@ -32,7 +31,7 @@ const WAIT_FOR: Duration = Duration::from_secs(5);
 /// Answers questions to one database. Cheap to clone; all clones share one state.
 #[derive(Clone)]
 pub struct DatabaseReads {
-    path: PathBuf,
+    store: StoreAddress,
     /// Called when the database cannot be read because it is damaged.
     recorder: Recorder,
     places: Arc<Semaphore>,
@@ -49,8 +48,8 @@ impl Drop for StopOnDrop {
 }
 
 impl DatabaseReads {
-    pub fn new(path: PathBuf, recorder: Recorder, shutdown: Shutdown) -> DatabaseReads {
-        DatabaseReads { path, recorder, places: Arc::new(Semaphore::new(READS_MAX)), shutdown }
+    pub fn new(store: StoreAddress, recorder: Recorder, shutdown: Shutdown) -> DatabaseReads {
+        DatabaseReads { store, recorder, places: Arc::new(Semaphore::new(READS_MAX)), shutdown }
     }
 
     /// Opens the database and reads an answer.
@@ -65,11 +64,11 @@ impl DatabaseReads {
         let place = tokio::time::timeout(WAIT_FOR, self.places.clone().acquire_owned());
         let Ok(Ok(place)) = place.await else { return Err(Rejection::busy(READS_MAX, WAIT_FOR)) };
         let stop = StopOnDrop(Arc::default());
-        let (path, recorder, stopped) = (self.path.clone(), self.recorder.clone(), stop.0.clone());
+        let (store, recorder, stopped) = (self.store.clone(), self.recorder.clone(), stop.0.clone());
         let answer = self.shutdown.run_blocking(move || {
             // Held until the read has really ended.
             let _place = place;
-            let reader = recorder.read_history(&path).map_err(|error| unopened(&error))?.stopped_by(stopped);
+            let reader = recorder.read_history(&store).map_err(|error| unopened(&error))?.stopped_by(stopped);
             read(&reader)
         });
         tokio::select! {

@@ -32,7 +32,7 @@ fn a_key_under_any_of_its_usual_names_switches_its_provider_on() {
     }
     let config = of(&[("GROQ_API_KEY", "planted")]);
     assert_eq!(config.source, ConfigSource::BuiltIn(String::new()));
-    assert_eq!(config.store.path, Path::new("/state/photofinish.db"));
+    assert_eq!(config.store.address, Path::new("/state/photofinish.db").into());
     assert_eq!(config.server.listen.len(), 1);
     assert!(config.server.listen[0].is_local() && !config.is_without_keys());
 }

@@ -6,8 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::vec;
 
@@ -22,7 +21,7 @@ use crate::store::database::decoded::{DecodedRow, oid};
 use crate::store::database::error::PostgresError;
 use crate::store::database::waiting::wait;
 use crate::store::value::{Kind, Value};
-use photofinish_config::config::postgres_url;
+use photofinish_config::config::PostgresServer;
 
 /// How a transaction begins that only reads. Cursors are planned for all of their rows.
 pub(in crate::store) const READING: &str = "\
@@ -37,7 +36,7 @@ const WAIT_FOR: Duration = Duration::from_secs(5);
 type Stop = Box<dyn Fn() -> bool + Send>;
 
 pub(in crate::store) struct PostgresSession {
-    path: PathBuf,
+    server: Arc<PostgresServer>,
     /// None: it has failed.
     connection: RefCell<Option<PgConnection>>,
     is_in_transaction: Cell<bool>,
@@ -49,26 +48,25 @@ pub(in crate::store) struct PostgresSession {
 }
 
 impl PostgresSession {
-    /// `path`: the name of the database, see [`postgres_url`].
-    pub fn connect(path: &Path) -> Result<PostgresSession, PostgresError> {
-        let options = options(path)?;
+    pub fn connect(server: &Arc<PostgresServer>) -> Result<PostgresSession, PostgresError> {
+        let options = options(server)?;
         let until = Instant::now() + WAIT_FOR;
         let late = || (Instant::now() >= until).then_some(PostgresError::TimeLimit);
         let connection = wait(async { options.connect().await.map_err(PostgresError::from) }, late)?;
-        Ok(PostgresSession::over(path.into(), connection))
+        Ok(PostgresSession::over(server.clone(), connection))
     }
 
     /// One that was used a moment ago, which may be broken by now.
-    pub fn idle(path: &Path) -> Option<PostgresSession> {
+    pub fn idle(server: &Arc<PostgresServer>) -> Option<PostgresSession> {
         let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|one| one.since.elapsed() < IDLE_FOR);
-        let at = idle.iter().position(|one| one.path == path)?;
-        idle.remove(at).map(|one| PostgresSession::over(one.path, one.connection))
+        let at = idle.iter().position(|one| one.server == *server)?;
+        idle.remove(at).map(|one| PostgresSession::over(one.server, one.connection))
     }
 
-    fn over(path: PathBuf, connection: PgConnection) -> PostgresSession {
+    fn over(server: Arc<PostgresServer>, connection: PgConnection) -> PostgresSession {
         PostgresSession {
-            path,
+            server,
             connection: RefCell::new(Some(connection)),
             is_in_transaction: Cell::new(false),
             cursors: Cell::new(0),
@@ -229,7 +227,7 @@ impl<'s> CursorRows<'s> {
 static IDLE: Mutex<VecDeque<IdleSession>> = Mutex::new(VecDeque::new());
 
 struct IdleSession {
-    path: PathBuf,
+    server: Arc<PostgresServer>,
     connection: PgConnection,
     since: Instant,
 }
@@ -242,7 +240,7 @@ const IDLE_FOR: Duration = Duration::from_secs(30);
 impl Drop for PostgresSession {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take().filter(|_| !self.is_in_transaction.get()) {
-            let one = IdleSession { path: std::mem::take(&mut self.path), connection, since: Instant::now() };
+            let one = IdleSession { server: self.server.clone(), connection, since: Instant::now() };
             let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
             idle.push_back(one);
             if idle.len() > IDLE_MAX {
@@ -252,9 +250,8 @@ impl Drop for PostgresSession {
     }
 }
 
-fn options(path: &Path) -> Result<PgConnectOptions, PostgresError> {
-    let server = postgres_url::of(path).ok_or_else(|| PostgresError::Settings("its url is not known".to_owned()))?;
-    let options: PgConnectOptions = server.url.expose_secret().parse()?;
+fn options(server: &PostgresServer) -> Result<PgConnectOptions, PostgresError> {
+    let options: PgConnectOptions = server.url.whole().expose_secret().parse()?;
     Ok(options
         .application_name("photofinish")
         .extra_float_digits(None)

@@ -1,7 +1,6 @@
 //! Opens a database on a server: whose it is, which version it has, and how it gets the migrations that it lacks.
 
-use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use sqlx::migrate::{MigrateError, Migrator};
@@ -14,9 +13,7 @@ use crate::store::database::{AnswerRow, Connection, DatabaseError};
 use crate::store::migrations::{self, Edition};
 use crate::store::postgres::duties::advice;
 use crate::store::postgres::partitions::make_ahead;
-use photofinish_config::config::postgres_url;
-
-pub(in crate::store) use photofinish_config::config::postgres_url::is_postgres;
+use photofinish_config::config::PostgresServer;
 
 static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
     let initial = concat!(
@@ -40,53 +37,52 @@ const OLDEST_VERSION: i64 = 150_000;
 const MIGRATE_FOR: Duration = Duration::from_secs(120);
 
 /// Opens for writing. Makes the schema, or brings it up to date, unless the configuration says that this is done apart.
-pub(super) fn writing(path: &Path) -> Result<PostgresSession, OpenError> {
-    let (session, version) = connect(path)?;
+pub(super) fn writing(server: &Arc<PostgresServer>) -> Result<PostgresSession, OpenError> {
+    let (session, version) = connect(server)?;
     if version != newest() {
-        if !postgres_url::of(path).is_some_and(|server| server.migrates) {
-            return Err(refused(path, "its schema is not up to date: run `photofinish migrate`"));
+        if !server.migrates {
+            return Err(refused(server, "its schema is not up to date: run `photofinish migrate`"));
         }
-        migrate(path, &session)?;
+        migrate(server, &session)?;
     }
     let may_write = "SELECT has_table_privilege('race', 'INSERT') AND has_table_privilege('rollup_span', 'UPDATE')";
     match Connection::Postgres(&session).one(may_write, &[], |row| row.get(0)) {
         Ok(true) => Ok(session),
         Ok(false) => Err(refused(
-            path,
+            server,
             "this user may only read: grant it the tables, or name another user in the url under [store]",
         )),
-        Err(error) => Err(explain(path, &error)),
+        Err(error) => Err(explain(server, &error)),
     }
 }
 
 /// Opens for roll-ups and retention.
-pub(in crate::store) fn rolling(path: &Path) -> Result<PostgresSession, OpenError> {
-    current(path)
+pub(in crate::store) fn rolling(server: &Arc<PostgresServer>) -> Result<PostgresSession, OpenError> {
+    current(server)
 }
 
 /// Opens for reading.
-pub(in crate::store) fn reading(path: &Path) -> Result<PostgresSession, OpenError> {
-    current(path)
+pub(in crate::store) fn reading(server: &Arc<PostgresServer>) -> Result<PostgresSession, OpenError> {
+    current(server)
 }
 
-fn current(path: &Path) -> Result<PostgresSession, OpenError> {
-    let (session, version) = connect(path)?;
-    let is_made_by_serve = postgres_url::of(path).is_some_and(|server| server.migrates);
+fn current(server: &Arc<PostgresServer>) -> Result<PostgresSession, OpenError> {
+    let (session, version) = connect(server)?;
     match version {
-        0 if is_made_by_serve => Err(OpenError::Absent { path: path.into() }),
+        0 if server.migrates => Err(OpenError::Absent { path: server.into() }),
         version if version == newest() => Ok(session),
-        _ if is_made_by_serve => Err(OpenError::Older { path: path.into() }),
-        _ => Err(refused(path, "its schema is not up to date: run `photofinish migrate`")),
+        _ if server.migrates => Err(OpenError::Older { path: server.into() }),
+        _ => Err(refused(server, "its schema is not up to date: run `photofinish migrate`")),
     }
 }
 
 /// Makes the schema, or brings it up to date. Returns the versions before and after.
-pub(in crate::store) fn migrate_now(path: &Path) -> Result<(i64, i64), OpenError> {
-    let (session, before) = connect(path)?;
+pub(in crate::store) fn migrate_now(server: &Arc<PostgresServer>) -> Result<(i64, i64), OpenError> {
+    let (session, before) = connect(server)?;
     if before != newest() {
-        migrate(path, &session)?;
+        migrate(server, &session)?;
     }
-    make_ahead(&session).map_err(|error| explain(path, &error))?;
+    make_ahead(&session).map_err(|error| explain(server, &error))?;
     Ok((before, newest()))
 }
 
@@ -95,31 +91,31 @@ fn newest() -> i64 {
 }
 
 /// With the last migration of the database; 0: it has none.
-fn connect(path: &Path) -> Result<(PostgresSession, i64), OpenError> {
-    if let Some(idle) = PostgresSession::idle(path)
-        && let Ok(version) = look(path, &idle)
+fn connect(server: &Arc<PostgresServer>) -> Result<(PostgresSession, i64), OpenError> {
+    if let Some(idle) = PostgresSession::idle(server)
+        && let Ok(version) = look(server, &idle)
     {
         return Ok((idle, version));
     }
-    let session = PostgresSession::connect(path).map_err(|error| explain(path, &error.into()))?;
-    let version = look(path, &session)?;
+    let session = PostgresSession::connect(server).map_err(|error| explain(server, &error.into()))?;
+    let version = look(server, &session)?;
     Ok((session, version))
 }
 
-fn look(path: &Path, session: &PostgresSession) -> Result<i64, OpenError> {
-    let failed = |error: DatabaseError| explain(path, &error);
+fn look(server: &Arc<PostgresServer>, session: &PostgresSession) -> Result<i64, OpenError> {
+    let failed = |error: DatabaseError| explain(server, &error);
     let connection = Connection::Postgres(session);
     let read = |row: AnswerRow<'_>| Ok((row.get::<i64>(0)?, row.get::<i64>(1)?, row.get::<bool>(2)?));
-    let (server, tables, is_own) = connection.one(OWNER, &[], read).map_err(failed)?;
-    if server < OLDEST_VERSION {
-        let version = server / 10_000;
-        return Err(refused(path, &format!("its server is PostgreSQL {version}: 15 or newer is needed")));
+    let (version, tables, is_own) = connection.one(OWNER, &[], read).map_err(failed)?;
+    if version < OLDEST_VERSION {
+        let version = version / 10_000;
+        return Err(refused(server, &format!("its server is PostgreSQL {version}: 15 or newer is needed")));
     }
     if !is_own {
         return match tables {
             0 => Ok(0),
             _ => Err(refused(
-                path,
+                server,
                 "it is the database of another program, and was not touched: name an empty one as the url under [store]",
             )),
         };
@@ -128,8 +124,8 @@ fn look(path: &Path, session: &PostgresSession) -> Result<i64, OpenError> {
     let entered = connection.all(ENTERED, &[], read).map_err(failed)?;
     match Edition::of(&MIGRATOR, &entered) {
         Edition::Current | Edition::Older => Ok(entered.last().map_or(0, |(version, _)| *version)),
-        Edition::Newer(version) => Err(OpenError::Newer { path: path.into(), version }),
-        Edition::Other => Err(refused(path, UNRELEASED)),
+        Edition::Newer(version) => Err(OpenError::Newer { path: server.into(), version }),
+        Edition::Other => Err(refused(server, UNRELEASED)),
     }
 }
 
@@ -147,7 +143,7 @@ const OWNER: &str = "\
 const ENTERED: &str = "SELECT version, checksum FROM _photofinish_migrations ORDER BY version";
 
 /// One transaction, and one process at a time.
-fn migrate(path: &Path, session: &PostgresSession) -> Result<(), OpenError> {
+fn migrate(server: &Arc<PostgresServer>, session: &PostgresSession) -> Result<(), OpenError> {
     session.wait_until(Instant::now() + MIGRATE_FOR);
     let ran = session.run(async |connection| {
         let mut transaction = connection.begin().await?;
@@ -160,48 +156,48 @@ fn migrate(path: &Path, session: &PostgresSession) -> Result<(), OpenError> {
         })
     });
     session.unlimited();
-    match ran.map_err(|error| explain(path, &error.into()))? {
-        Ok(()) => make_ahead(session).map_err(|error| explain(path, &error)),
+    match ran.map_err(|error| explain(server, &error.into()))? {
+        Ok(()) => make_ahead(session).map_err(|error| explain(server, &error)),
         Err(MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _)) => {
-            Err(explain(path, &PostgresError::from(cause).into()))
+            Err(explain(server, &PostgresError::from(cause).into()))
         }
-        Err(error) => Err(refused(path, &error.to_string())),
+        Err(error) => Err(refused(server, &error.to_string())),
     }
 }
 
-fn refused(path: &Path, reason: &str) -> OpenError {
-    OpenError::Server { path: path.into(), reason: reason.to_owned(), may_pass: false }
+fn refused(server: &Arc<PostgresServer>, reason: &str) -> OpenError {
+    OpenError::Server { path: server.into(), reason: reason.to_owned(), may_pass: false }
 }
 
 /// What is wrong, and what to do.
-fn explain(path: &Path, error: &DatabaseError) -> OpenError {
+fn explain(server: &Arc<PostgresServer>, error: &DatabaseError) -> OpenError {
     let reason = error.to_string();
-    let DatabaseError::Postgres(error) = error else { return refused(path, &reason) };
-    let server = |reason: String, may_pass| OpenError::Server { path: path.into(), reason, may_pass };
+    let DatabaseError::Postgres(error) = error else { return refused(server, &reason) };
+    let failed = |reason: String, may_pass| OpenError::Server { path: server.into(), reason, may_pass };
     match (error.code(), error) {
-        ("28P01" | "28000", _) => server(
+        ("28P01" | "28000", _) => failed(
             format!("the server refuses the user or the password: {reason}. Correct the url under [store]"),
             false,
         ),
-        ("3D000", _) => server(format!("{reason}. Create it (`createdb`), or correct the url under [store]"), false),
-        ("42501", _) => server(
+        ("3D000", _) => failed(format!("{reason}. Create it (`createdb`), or correct the url under [store]"), false),
+        ("42501", _) => failed(
             format!("{reason}. Grant this user its tables and CREATE on the schema, or name another user"),
             false,
         ),
         ("25006", _) => {
-            server(format!("{reason}: the server is a standby or read-only. Name the one that takes changes"), true)
+            failed(format!("{reason}: the server is a standby or read-only. Name the one that takes changes"), true)
         }
-        ("42P01", _) => server(advice(error, reason), false),
-        (_, PostgresError::Lost(text)) if text.starts_with("TLS") || text.contains("certificate") => server(
+        ("42P01", _) => failed(advice(error, reason), false),
+        (_, PostgresError::Lost(text)) if text.starts_with("TLS") || text.contains("certificate") => failed(
             format!("{text}. Correct sslmode and sslrootcert in the url under [store], or the host's name"),
             false,
         ),
         (_, PostgresError::Lost(_) | PostgresError::TimeLimit) => {
-            server(format!("{reason}. Start the server, or correct the url under [store]"), true)
+            failed(format!("{reason}. Start the server, or correct the url under [store]"), true)
         }
         (_, PostgresError::Settings(_)) => {
-            server(format!("{reason}: it is postgres://USER:PASSWORD@HOST/DATABASE"), false)
+            failed(format!("{reason}: it is postgres://USER:PASSWORD@HOST/DATABASE"), false)
         }
-        (_, error) => server(reason, error.may_pass()),
+        (_, error) => failed(reason, error.may_pass()),
     }
 }

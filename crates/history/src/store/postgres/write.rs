@@ -2,10 +2,9 @@
 //! again.
 
 use std::collections::{BTreeSet, HashSet};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value as Json;
 
@@ -16,12 +15,13 @@ use crate::store::database::session::{PostgresSession, uuid};
 use crate::store::database::{self, Connection, DatabaseError, Value, params};
 use crate::store::postgres::{open, partitions, replica_number, tables};
 use crate::store::write::{CAME, RowTable, TableRow, WriteError, spans};
+use photofinish_config::config::{PostgresServer, StoreAddress};
 use photofinish_facts::record::table::{CellValue, Column, Table};
 use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 
 /// The database on a server, written over one connection.
 pub(in crate::store) struct ServerStore {
-    path: PathBuf,
+    server: Arc<PostgresServer>,
     slot: Mutex<ServerSlot>,
 }
 
@@ -37,12 +37,13 @@ const TRIES: usize = 4;
 
 impl ServerStore {
     /// None: it is a file.
-    pub fn at(path: &Path) -> Option<ServerStore> {
-        open::is_postgres(path).then(|| ServerStore { path: path.into(), slot: Mutex::default() })
+    pub fn at(address: &StoreAddress) -> Option<ServerStore> {
+        let StoreAddress::Server(server) = address else { return None };
+        Some(ServerStore { server: server.clone(), slot: Mutex::default() })
     }
 
     pub fn open(&self) -> Result<(), OpenError> {
-        let session = open::writing(&self.path)?;
+        let session = open::writing(&self.server)?;
         self.slot().session = Some(session);
         Ok(())
     }
@@ -85,7 +86,7 @@ impl ServerStore {
         let mut slot = self.slot();
         let session = match slot.session.take() {
             Some(session) if session.is_sound() => session,
-            _ => open::writing(&self.path).map_err(|error| WriteError::unavailable(&error))?,
+            _ => open::writing(&self.server).map_err(|error| WriteError::unavailable(&error))?,
         };
         let done = run(&session, &mut slot.days);
         if session.is_sound() {

@@ -17,10 +17,10 @@ use photofinish_facts::record::sample;
 pub const RACES: usize = 1_500;
 
 /// Runs steps until no work is left, each with a new roller, as after a kill. Returns all steps.
-pub fn roll(path: &Path, keep_from: Option<i64>) -> Vec<RollupStep> {
-    let mut steps = Vec::new();
+pub fn roll(address: impl Into<StoreAddress>, keep_from: Option<i64>) -> Vec<RollupStep> {
+    let (address, mut steps) = (address.into(), Vec::new());
     loop {
-        match Roller::new(path, || false).step(NOW_US, keep_from).unwrap() {
+        match Roller::new(&address, || false).step(NOW_US, keep_from).unwrap() {
             RollupStep::Nothing => return steps,
             step => steps.push(step),
         }
@@ -37,7 +37,7 @@ pub async fn written(records: &[Record]) -> (TempDir, PathBuf, Store) {
 }
 
 /// Reads from cells as far as they exist.
-pub fn of_cells(path: &Path) -> StoreReader {
+pub fn of_cells(path: impl Into<StoreAddress>) -> StoreReader {
     StoreReader::open(path).unwrap().with_exact_max(0)
 }
 

@@ -1,7 +1,7 @@
 //! From the recorder's rows to the table, the metrics and the log; and when nothing can be read.
 
 use super::*;
-use photofinish_config::config::{Budget, Limits};
+use photofinish_config::config::{Budget, Limits, StoreAddress};
 use photofinish_facts::record::recorded::Recorded;
 use photofinish_facts::record::{AttemptRecord, IncidentState, RaceRecord, RaceSource, sample};
 use photofinish_history::recorder::WriterTask;
@@ -27,10 +27,10 @@ async fn failing() -> (tempfile::TempDir, IncidentTask, WriterTask, i64) {
 
 async fn failing_told(webhook: Webhook) -> (tempfile::TempDir, IncidentTask, WriterTask, i64) {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("history.db");
-    let (recorder, writer) = Recorder::start(Store::open(&path).unwrap());
+    let store = StoreAddress::from(directory.path().join("history.db"));
+    let (recorder, writer) = Recorder::start(Store::open(&store).unwrap());
     let now_us = wall_micros() - 600 * SECOND;
-    let task = IncidentTask::new(path, recorder.clone(), webhook, Shutdown::new(), now_us);
+    let task = IncidentTask::new(store, recorder.clone(), webhook, Shutdown::new(), now_us);
     (0..30).for_each(|n| fail(&recorder, n, now_us + n * 10 * SECOND));
     recorder.until_written(Duration::from_secs(30)).await;
     (directory, task, writer, now_us)
@@ -58,10 +58,10 @@ async fn failures_come_into_the_table_and_the_metrics_and_to_the_webhook() {
     let whose = "my-vllm/llama-70b".to_owned();
     let events = [event(), event(), event()];
     assert_eq!(events, [Some(("begun".to_owned(), whose.clone())), Some(("ended".to_owned(), whose)), None]);
-    let path = task.path.clone();
+    let store = task.store.clone();
     drop(task);
     assert_eq!(writer.finish(Duration::from_secs(30)).await, 0);
-    let found = StoreReader::open(&path).unwrap().incidents(&IncidentFilter { limit: 9, ..IncidentFilter::default() });
+    let found = StoreReader::open(&store).unwrap().incidents(&IncidentFilter { limit: 9, ..IncidentFilter::default() });
     let [incident] = &found.unwrap()[..] else { panic!("one incident") };
     assert_eq!((incident.upstream.as_deref(), incident.failures), (Some("my-vllm/llama-70b"), 30));
     assert_eq!((incident.state, incident.began_at / SECOND / 10), (IncidentState::EndUnknown, began_us / SECOND / 10));
@@ -70,14 +70,14 @@ async fn failures_come_into_the_table_and_the_metrics_and_to_the_webhook() {
 #[tokio::test]
 async fn nothing_begins_while_earlier_incidents_are_not_known() {
     let (directory, mut task, _writer, began_us) = failing().await;
-    task.path = directory.path().join("no such file");
+    task.store = directory.path().join("no such file").into();
     assert!(task.read().await.is_some());
     assert!(task.failed && !task.is_resumed);
     task.check(began_us + 300 * SECOND, &BTreeSet::new());
     assert_eq!(task.watch.open().count(), 0);
     // It is tried again later, and the attempts of meanwhile count.
     task.read_at = Instant::now();
-    task.path = directory.path().join("history.db");
+    task.store = directory.path().join("history.db").into();
     assert!(task.read().await.is_some() && task.is_resumed);
     task.check(began_us + 315 * SECOND, &BTreeSet::new());
     assert_eq!(task.watch.open().count(), 1);
@@ -89,14 +89,14 @@ async fn nothing_begins_while_earlier_incidents_are_not_known() {
 #[tokio::test]
 async fn who_takes_the_duty_goes_on_with_what_another_gateway_reported_and_all_recorded() {
     let (_directory, mut before, _writer, began_us) = failing().await;
-    let (path, recorder) = (before.path.clone(), before.recorder.clone());
+    let (store, recorder) = (before.store.clone(), before.recorder.clone());
     assert!(before.read().await.is_some());
     before.check(began_us + 300 * SECOND, &BTreeSet::new());
     recorder.until_written(Duration::from_secs(30)).await;
     let reported = before.watch.open().next().unwrap().incident_id.clone();
 
     let webhook = webhook::new().0;
-    let mut after = IncidentTask::new(path.clone(), recorder.clone(), webhook, Shutdown::new(), began_us);
+    let mut after = IncidentTask::new(store.clone(), recorder.clone(), webhook, Shutdown::new(), began_us);
     // It has watched since before the incident.
     (after.is_ours, after.is_resumed, after.read_at) = (false, true, Instant::now() + READ_EVERY);
     after.take_duty(true, began_us + 300 * SECOND);
@@ -106,7 +106,7 @@ async fn who_takes_the_duty_goes_on_with_what_another_gateway_reported_and_all_r
     assert!(after.read().await.is_some() && after.is_resumed);
     let mut last = None;
     let filter = RecordedFilter { newest: 1, ..RecordedFilter::default() };
-    StoreReader::open(&path).unwrap().recorded(&filter, |request| last = Some(request)).unwrap();
+    StoreReader::open(&store).unwrap().recorded(&filter, |request| last = Some(request)).unwrap();
     after.check(began_us + 315 * SECOND, &BTreeSet::new());
     let open: Vec<_> = after.watch.open().map(|open| open.incident_id.clone()).collect();
     assert_eq!(open, [reported]);

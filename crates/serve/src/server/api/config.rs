@@ -55,7 +55,7 @@ members! {
         /// the request that puts that file in force, where it is valid and drops much: `POST /api/reload?accept=FINGERPRINT`
         accept: Text or_null = accept;
         /// path of the database
-        store: Text = config.store.path.display().to_string();
+        store: Text = config.store.address.to_string();
         /// `forever` or a duration
         retention: Text = retention(&config.store.retention);
         /// date of the catalogue of models

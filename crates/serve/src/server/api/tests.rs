@@ -314,7 +314,7 @@ fn the_configuration_is_as_the_document_says() {
 
 fn reads(path: PathBuf) -> (DatabaseReads, Shutdown) {
     let shutdown = Shutdown::new();
-    (DatabaseReads::new(path, Recorder::without_store(), shutdown.clone()), shutdown)
+    (DatabaseReads::new(path.into(), Recorder::without_store(), shutdown.clone()), shutdown)
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,11 +6,9 @@ mod replicas;
 mod server;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use super::super::tests::{documentation, rollup, world};
 use super::super::*;
-use crate::store::database::session::PostgresSession;
 use crate::store::database::{Connection as Seam, params};
 use cluster::{counted, database};
 use photofinish_base::clock::wall_micros;
@@ -18,7 +16,7 @@ use photofinish_facts::record::table::Table;
 use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord, sample};
 use serde_json::Map;
 
-fn filled(path: &Path, records: &[Record]) {
+fn filled(path: &StoreAddress, records: &[Record]) {
     let store = Store::open(path).unwrap();
     for batch in records.chunks(1_000) {
         assert_eq!(store.take(batch).unwrap(), Taken::default());
@@ -26,20 +24,20 @@ fn filled(path: &Path, records: &[Record]) {
     store.close();
 }
 
-fn number(path: &Path, sql: &str) -> i64 {
-    let session = PostgresSession::connect(path).unwrap();
+fn number(path: &StoreAddress, sql: &str) -> i64 {
+    let session = cluster::connect(path).unwrap();
     Seam::Postgres(&session).one(sql, &[], |row| row.get(0)).unwrap()
 }
 
 #[test]
 fn the_same_rows_give_the_same_figures_in_both_engines() {
     let Some((directory, server)) = database("figures") else { return };
-    let file = directory.path().join("history.db");
+    let file = StoreAddress::from(directory.path().join("history.db"));
     let records = world::records(7, 4_000);
     for path in [&file, &server] {
         filled(path, &records);
     }
-    let ask = |path: &Path, query: &str| {
+    let ask = |path: &StoreAddress, query: &str| {
         let rows = StoreReader::open(path).unwrap();
         let mut stats = rollup::ask(&rows, query);
         stats.groups.sort_by_key(|group| format!("{:?}", group.keys));
@@ -56,14 +54,14 @@ fn the_same_rows_give_the_same_figures_in_both_engines() {
             assert_eq!(ask(&server, &query), ask(&file, &query), "{query}, rolled up: {rolled}");
         }
     }
-    let cells = |path: &Path| rollup::counts(&rollup::ask(&rollup::of_cells(path), "by=upstream,model"));
+    let cells = |path: &StoreAddress| rollup::counts(&rollup::ask(&rollup::of_cells(path), "by=upstream,model"));
     assert_eq!(cells(&server), cells(&file));
 }
 
 #[test]
 fn whole_rows_come_back_as_they_were() {
     let Some((directory, server)) = database("rows") else { return };
-    let file = directory.path().join("history.db");
+    let file = StoreAddress::from(directory.path().join("history.db"));
     let records = world::records(3, 200);
     let mut both = Vec::new();
     for path in [&file, &server] {
@@ -109,7 +107,7 @@ fn whole_rows_come_back_as_they_were() {
 fn what_a_start_remembers_takes_few_exchanges() {
     let Some((directory, server)) = database("pages") else { return };
     let Some((_between, through, exchanges)) = counted(&server) else { return };
-    let file = directory.path().join("history.db");
+    let file = StoreAddress::from(directory.path().join("history.db"));
     let records = world::records(11, 6_000);
     let mut both = Vec::new();
     for path in [&file, &server] {
@@ -207,7 +205,7 @@ fn runs_incidents_accounts_and_verdicts_are_kept() {
     assert_eq!(reader.account(AccountKind::Key, "k").unwrap(), Some(entry));
     assert_eq!(reader.changed_after(0).unwrap(), Some(vec![(AccountKind::Key, "k".to_owned())]));
     assert_eq!(reader.audit(None, None, 9).unwrap().len(), 1);
-    let session = PostgresSession::connect(&server).unwrap();
+    let session = cluster::connect(&server).unwrap();
     assert_eq!(session.batch("DELETE FROM audit").unwrap_err().to_string(), "audit is append-only (SQLSTATE P0001)");
     let sampled = SampleRow { at: 5, host: "a/m".into(), prompt: 3, number: 1, letters: vec![7, 65_535] };
     store.save_sample("m", std::slice::from_ref(&sampled)).unwrap();
@@ -233,7 +231,7 @@ fn runs_incidents_accounts_and_verdicts_are_kept() {
 fn the_schema_has_the_declared_columns() {
     let Some((_directory, server)) = database("columns") else { return };
     Store::open(&server).unwrap();
-    let session = PostgresSession::connect(&server).unwrap();
+    let session = cluster::connect(&server).unwrap();
     let types = "SELECT column_name || ' ' || data_type FROM information_schema.columns WHERE table_name = ?1";
     let declared = |columns: &[photofinish_facts::record::table::Column], wide: bool| -> BTreeSet<String> {
         use super::tables::ColumnForm;
@@ -290,7 +288,7 @@ fn days_are_made_ahead_and_a_duty_is_held_by_one() {
     let Some((_directory, server)) = database("duties") else { return };
     Store::open(&server).unwrap();
     assert_eq!(number(&server, "SELECT count(*) FROM pg_inherits WHERE inhparent = CAST('race' AS regclass)"), 8);
-    let session = PostgresSession::connect(&server).unwrap();
+    let session = cluster::connect(&server).unwrap();
     for _ in 0..2 {
         assert!(super::holds_duty(&session, "rollup").unwrap());
     }
@@ -320,19 +318,13 @@ fn each_bad_database_is_one_clear_line() {
         told(Store::open(&path).map(drop).unwrap_err())
     };
     let other_user = url.replace("gateway:", "nobody_here:");
-    let run = |sql: &str| {
-        cluster::named(&url, directory.path());
-        PostgresSession::connect(&server).unwrap().batch(sql).unwrap();
-    };
+    let run = |sql: &str| cluster::connect(&server).unwrap().batch(sql).unwrap();
     let cases = [
         (open(&url.replace(cluster::PASSWORD, "wrong")), "the server refuses the user or the password"),
         (open(&other_user), "the server refuses the user or the password"),
         (open(&url.replace("/pf_bad", "/pf_absent")), "Create it (`createdb`)"),
         (open("postgres://gateway@localhost/x?host=/nowhere"), "Start the server, or correct the url"),
-        (
-            told(StoreReader::open(&cluster::named(&url, directory.path())).map(drop).unwrap_err()),
-            "there is no database at postgres://",
-        ),
+        (told(StoreReader::open(&server).map(drop).unwrap_err()), "there is no database at postgres://"),
     ];
     for (text, expected) in cases {
         assert!(text.contains(expected) && text.contains("postgres://"), "{text}");
@@ -340,11 +332,10 @@ fn each_bad_database_is_one_clear_line() {
     run("CREATE TABLE orders (id bigint)");
     assert!(told(Store::open(&server).map(drop).unwrap_err()).contains("the database of another program"));
     run("DROP TABLE orders");
-    let apart = remember_as(&url, directory.path(), false);
+    let apart = cluster::named_as(&url, directory.path(), false);
     assert!(told(Store::open(&apart).map(drop).unwrap_err()).contains("run `photofinish migrate`"));
-    let path = remember_as(&url, directory.path(), true);
-    assert_eq!(Store::migrate(&path).unwrap(), (0, 1));
-    assert_eq!(Store::migrate(&path).unwrap(), (1, 1));
+    assert_eq!(Store::migrate(&server).unwrap(), (0, 1));
+    assert_eq!(Store::migrate(&server).unwrap(), (1, 1));
     let reader = format!("pf_reader_{}", std::process::id());
     run(&format!(
         "CREATE ROLE {reader} LOGIN PASSWORD '{0}'; GRANT SELECT ON ALL TABLES IN SCHEMA public TO {reader}",
@@ -353,7 +344,7 @@ fn each_bad_database_is_one_clear_line() {
     let reading = cluster::named(&url.replace("gateway:", &format!("{reader}:")), directory.path());
     StoreReader::open(&reading).unwrap().runs(&RunFilter { limit: 1, ..RunFilter::default() }).unwrap();
     assert!(told(Store::open(&reading).map(drop).unwrap_err()).contains("this user may only read"));
-    drop(PostgresSession::connect(&server).unwrap());
+    drop(cluster::connect(&server).unwrap());
     run(
         "INSERT INTO _photofinish_migrations (version, description, success, checksum, execution_time) VALUES (99, 'later', true, '', 0)",
     );
@@ -373,10 +364,10 @@ fn each_bad_database_is_one_clear_line() {
 #[test]
 fn a_database_from_before_the_first_release_is_refused_and_stays_as_it_is() {
     let Some((directory, server)) = database("unreleased") else { return };
-    let run = |sql: &str| PostgresSession::connect(&server).unwrap().batch(sql).unwrap();
+    let run = |sql: &str| cluster::connect(&server).unwrap().batch(sql).unwrap();
     run("CREATE TABLE race (race_id text); INSERT INTO race VALUES ('1'); \
          CREATE TABLE _photofinish_migrations (version bigint PRIMARY KEY, checksum bytea NOT NULL)");
-    let apart = remember_as(&cluster::url_of(&server), directory.path(), false);
+    let apart = cluster::named_as(&cluster::url_of(&server), directory.path(), false);
     for entered in ["", "INSERT INTO _photofinish_migrations VALUES (1, '\\x01')"] {
         run(entered);
         for path in [&server, &apart] {
@@ -392,7 +383,6 @@ fn a_database_from_before_the_first_release_is_refused_and_stays_as_it_is() {
             }
         }
     }
-    remember_as(&cluster::url_of(&server), directory.path(), true);
     assert_eq!(number(&server, "SELECT count(*) FROM race"), 1);
     assert_eq!(number(&server, "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"), 3);
 }
@@ -402,29 +392,24 @@ fn a_server_that_gives_one_connection_gives_the_same_answer() {
     let Some((directory, server)) = database("one") else { return };
     filled(&server, &world::records(19, 4_000));
     let one = format!("pf_one_{}", std::process::id());
-    let run = |sql: &str| PostgresSession::connect(&server).unwrap().batch(sql).unwrap();
+    let run = |sql: &str| cluster::connect(&server).unwrap().batch(sql).unwrap();
     run(&format!(
         "CREATE ROLE {one} LOGIN CONNECTION LIMIT 1 PASSWORD '{0}'; GRANT SELECT ON ALL TABLES IN SCHEMA public TO {one}",
         cluster::PASSWORD
     ));
     let url = cluster::url_of(&server).replace("gateway:", &format!("{one}:"));
     let limited = cluster::named(&url, directory.path());
-    let ask = |path: &Path| {
+    let ask = |path: &StoreAddress| {
         let reader = StoreReader::open(path).unwrap();
         let stats = rollup::ask(&reader, "by=upstream,model");
         assert!(stats.attempts > EXACT_MAX / 20, "so many rows are shared by two connections");
         (rollup::counts(&stats), reader)
     };
     let (answer, reader) = ask(&limited);
-    assert!(PostgresSession::connect(&limited).is_err(), "it has one");
+    assert!(cluster::connect(&limited).is_err(), "it has one");
     assert_eq!(answer, ask(&server).0);
     drop(reader);
     run(&format!("DROP OWNED BY {one}; DROP ROLE {one}"));
-}
-
-fn remember_as(url: &str, directory: &Path, migrates: bool) -> std::path::PathBuf {
-    use photofinish_config::config::postgres_url::{PostgresServer, remember};
-    remember(PostgresServer { url: url.into(), spill: directory.join("x.spill.db"), migrates }).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -433,11 +418,8 @@ async fn rows_wait_while_the_server_is_away_and_come_back_once() {
     let (recorder, writer) = crate::recorder::Recorder::start(Store::open(&server).unwrap());
     let name = cluster::name_of(&server);
     let admin = || {
-        PostgresSession::connect(&cluster::named(
-            &cluster::url_of(&server).replace(&name, "postgres"),
-            directory.path(),
-        ))
-        .unwrap()
+        cluster::connect(&cluster::named(&cluster::url_of(&server).replace(&name, "postgres"), directory.path()))
+            .unwrap()
     };
     let records = world::records(17, 900);
     let mut parts = records.chunks(records.len() / 3 + 1);
@@ -476,7 +458,7 @@ async fn rows_wait_while_the_server_is_away_and_come_back_once() {
 #[test]
 fn a_history_is_copied_once_however_often() {
     let Some((directory, server)) = database("copy") else { return };
-    let file = directory.path().join("history.db");
+    let file = StoreAddress::from(directory.path().join("history.db"));
     let records = world::records(23, 500);
     filled(&file, &records);
     enter_user(&file, "ann", 3);
@@ -485,9 +467,9 @@ fn a_history_is_copied_once_however_often() {
     store.close();
     // Two days are figures only.
     rollup::roll(&file, Some(world::START_US + 2 * columns::DAY_US));
-    let figures = |path: &Path| rollup::counts(&rollup::ask(&rollup::of_cells(path), "by=model"));
+    let figures = |path: &StoreAddress| rollup::counts(&rollup::ask(&rollup::of_cells(path), "by=model"));
     for times in 0..2 {
-        let copied = copy_history(&file, &server, |_| {}).unwrap();
+        let copied = copy_history(file.local_file(), &server, |_| {}).unwrap();
         assert_eq!((copied.refused, copied.hours > 30, copied.lines), (0, times == 0, if times == 0 { 2 } else { 0 }));
         rollup::roll(&server, None);
         assert_eq!(figures(&server), figures(&file));
@@ -504,7 +486,7 @@ fn a_history_is_copied_once_however_often() {
     assert_eq!(reader.changed_after(2).unwrap(), Some(vec![(AccountKind::User, "bob".to_owned())]));
 }
 
-fn enter_user(path: &Path, id: &str, at: i64) {
+fn enter_user(path: &StoreAddress, id: &str, at: i64) {
     let entry = AccountEntry { kind: AccountKind::User, id: id.into(), settings: Map::new(), version: 1, sha256: None };
     let by = Author { who: "ann".into(), origin: "here".into() };
     let store = Store::open(path).unwrap();
@@ -515,16 +497,16 @@ fn enter_user(path: &Path, id: &str, at: i64) {
 #[test]
 fn a_line_of_the_audit_whose_number_is_taken_gets_another_one() {
     let Some((directory, server)) = database("lines") else { return };
-    for (name, target) in [("of-server.db", server), ("of-file.db", directory.path().join("target.db"))] {
-        let file = directory.path().join(name);
+    for (name, target) in [("of-server.db", server), ("of-file.db", directory.path().join("target.db").into())] {
+        let file = StoreAddress::from(directory.path().join(name));
         enter_user(&file, "bob", 1);
-        copy_history(&file, &target, |_| {}).unwrap();
+        copy_history(file.local_file(), &target, |_| {}).unwrap();
         // The gateways of both go on.
         enter_user(&file, "eve", 3);
         enter_user(&target, "joe", 4);
         enter_user(&file, "kim", 5);
         for _ in 0..2 {
-            copy_history(&file, &target, |_| {}).unwrap();
+            copy_history(file.local_file(), &target, |_| {}).unwrap();
         }
         enter_user(&target, "pat", 6);
         let lines = StoreReader::open(&target).unwrap().audit(None, None, 99).unwrap();
@@ -537,18 +519,18 @@ fn a_line_of_the_audit_whose_number_is_taken_gets_another_one() {
 #[test]
 fn a_copy_waits_for_the_audit_before_it_has_an_account() {
     let Some((directory, server)) = database("order") else { return };
-    let file = directory.path().join("history.db");
+    let file = StoreAddress::from(directory.path().join("history.db"));
     Store::open(&file).unwrap().close();
     let user = "INSERT INTO account (id, settings, version, changed_at) VALUES ('ann', '{}', 1, 3)";
-    rusqlite::Connection::open(&file).unwrap().execute_batch(user).unwrap();
+    rusqlite::Connection::open(file.local_file()).unwrap().execute_batch(user).unwrap();
     Store::open(&server).unwrap().close();
     // As a change of the same user does it.
-    let session = PostgresSession::connect(&server).unwrap();
+    let session = cluster::connect(&server).unwrap();
     let change = Seam::Postgres(&session).change().unwrap();
     session.batch("LOCK TABLE audit IN EXCLUSIVE MODE").unwrap();
     let copying = {
         let server = server.clone();
-        std::thread::spawn(move || copy_history(&file, &server, |_| {}))
+        std::thread::spawn(move || copy_history(file.local_file(), &server, |_| {}))
     };
     let waits = "SELECT count(*) FROM pg_locks WHERE relation = 'audit'::regclass AND NOT granted";
     while number(&server, waits) == 0 {
@@ -562,7 +544,7 @@ fn a_copy_waits_for_the_audit_before_it_has_an_account() {
 #[test]
 fn the_queries_of_the_documentation_have_the_same_answers() {
     let Some((directory, server)) = database("queries") else { return };
-    let file = directory.path().join("history.db");
+    let file = StoreAddress::from(directory.path().join("history.db"));
     let mut records = world::records(29, 400);
     let of_race =
         |record: &Record| matches!(record, Record::Race(_)).then(|| record.race_id().map(str::to_owned)).flatten();

@@ -2,8 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::cluster::database;
-use crate::store::database::session::PostgresSession;
+use super::cluster::{connect, database};
 use crate::store::{Attendance, BudgetRow, Record, ReplicaReport, Replicas, Store, StoreReader};
 use photofinish_base::clock::wall_micros;
 use photofinish_facts::record::{AttemptRecord, RaceRecord, sample};
@@ -66,7 +65,7 @@ fn gateways_hear_what_others_tell_record_and_spend() {
     // Sent again, because its answer was lost.
     store.write(&batch).unwrap();
     // The commit of an exchange fails: nothing was heard by it.
-    let session = PostgresSession::connect(&server).unwrap();
+    let session = connect(&server).unwrap();
     session.wait_until(std::time::Instant::now() + std::time::Duration::from_secs(60));
     session.batch(REFUSE_COMMITS).unwrap();
     one.exchange(&report("one")).unwrap_err();
@@ -92,7 +91,7 @@ fn a_database_that_is_set_back_is_noticed() {
     let Some((_directory, server)) = database("set_back") else { return };
     let _store = Store::open(&server).unwrap();
     let mut one = Replicas::of(&server).unwrap();
-    let session = PostgresSession::connect(&server).unwrap();
+    let session = connect(&server).unwrap();
     session.wait_until(std::time::Instant::now() + std::time::Duration::from_secs(60));
     let first = one.exchange(&report("one")).unwrap();
     assert!(!first.is_older && !one.exchange(&report("one")).unwrap().is_older);
