@@ -44,7 +44,7 @@ async fn each_upstream_is_measured_and_its_rows_say_so() {
     assert!((20.0..200.0).contains(&ttft_ms), "{answered}");
     assert!(answered["cost_usd_max"].as_f64().unwrap() > 0.0, "{answered}");
     assert_eq!((&failed["outcome"], &failed["ttft_ms"]), (&"failed".into(), &Value::Null));
-    let (reader, mut told) = (StoreReader::open(&folder.path().join("history.db")).unwrap(), Vec::new());
+    let (reader, mut told) = (StoreReader::open(folder.path().join("history.db")).unwrap(), Vec::new());
     reader.each_probe((0, None), |probe| told.push((probe.race.workload.clone(), probe.upstream()))).unwrap();
     let named = |workload: &str, upstream: &str| (Some(workload.to_owned()), upstream.to_owned());
     assert_eq!(
@@ -94,7 +94,7 @@ async fn ten_at_once_are_told_by_their_median() {
     let (_, lines) = probe(config(folder.path(), ""), &only).await;
     assert_eq!((lines.len(), &lines[0]["requests"], &lines[0]["outcome"]), (1, &10.into(), &"answered".into()));
     let mut ttft_us = Vec::new();
-    let reader = StoreReader::open(&folder.path().join("history.db")).unwrap();
+    let reader = StoreReader::open(folder.path().join("history.db")).unwrap();
     let each = |probe: &photofinish_history::store::RecordedProbe| {
         let is_measured = probe.race.workload.as_deref() == Some("parallel");
         ttft_us.extend(probe.attempt().unwrap().decoding.first_token_us.filter(|_| is_measured));

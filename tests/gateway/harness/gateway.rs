@@ -144,7 +144,7 @@ impl Setup {
     /// Starts with this history.
     pub async fn start_after(&self, rows: &[Record]) -> TestGateway {
         let directory = with_database().await;
-        let store = Store::open(&directory.path().join("test.db")).unwrap();
+        let store = Store::open(directory.path().join("test.db")).unwrap();
         store.write(rows).unwrap();
         store.close();
         self.start_by(directory, system_resolver()).await

@@ -43,7 +43,7 @@ impl Alone {
         let text = format!("[providers.a]\nbase_url = \"{}\"\n[models.m]\nupstreams = [\"a/m\"]", fake.base_url());
         let config = config::parse(&text, Path::new("config.toml"), &|_| None).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let (recorder, writer) = Recorder::start(Store::open(&directory.path().join("test.db")).unwrap());
+        let (recorder, writer) = Recorder::start(Store::open(directory.path().join("test.db")).unwrap());
         let shutdown = Shutdown::new();
         let body = Bytes::from_static(br#"{"model":"m","stream":true,"messages":[{}]}"#);
         let exchange = ExchangeSpec {
