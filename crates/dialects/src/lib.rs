@@ -1,5 +1,5 @@
 //! Which dialect speaks each surface: the functions of a [`Surface`] and a [`Dialect`]. No dialect calls these. To add a dialect, write
-//! its module with its [`UpstreamFormat`], and its line in [`upstream_format`]; for clients that speak it a [`ClientFormat`] too.
+//! its module with its [`UpstreamFormat`], and its line in `upstream_format`; for clients that speak it a [`ClientFormat`] too.
 
 #[macro_use(members)]
 extern crate photofinish_wire;

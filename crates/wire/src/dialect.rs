@@ -1,5 +1,5 @@
 //! The APIs that an app calls ([`Surface`]) and that a provider speaks ([`Dialect`]), and their constant properties.
-//! Vocabulary: imports no dialect. Their functions are in [`photofinish_dialects::`].
+//! Vocabulary: imports no dialect. Their functions are in `photofinish_dialects`.
 
 use percent_encoding::percent_decode_str;
 

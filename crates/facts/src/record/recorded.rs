@@ -71,3 +71,25 @@ impl RecordedAttempt {
         Some((class, format!("{}/{}", self.provider, self.model_sent), broken))
     }
 }
+
+/// Where the history is read from which of a model's hosts are worse than the others.
+pub trait QualityRecord {
+    type Error;
+
+    /// Passes to `each` the requests of these upstreams (`provider/model`), oldest first: of each its newest attempts, at most `newest`.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    fn requests_of(
+        &self,
+        upstreams: &[String],
+        newest: usize,
+        each: &mut dyn FnMut(Recorded),
+    ) -> Result<(), Self::Error>;
+
+    /// What `photofinish verify` found since then (microseconds since 1970) that a host certainly does not do: host and fact.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    fn wrong_facts(&self, since_us: i64) -> Result<Vec<(String, String)>, Self::Error>;
+}

@@ -6,6 +6,7 @@ use crate::store::columns::DAY_US;
 use crate::store::database::{AnswerRow, params};
 use crate::store::reader::{ReadError, StoreReader};
 use crate::store::write::WriteError;
+use photofinish_facts::record::recorded::{QualityRecord, Recorded};
 
 /// Days that verdicts of `verify` are kept.
 const VERDICT_DAYS_MAX: i64 = 400;
@@ -142,6 +143,25 @@ impl StoreReader {
             };
             connection.all(sql, params![model], read)
         })
+    }
+}
+
+impl QualityRecord for StoreReader {
+    type Error = ReadError;
+
+    fn requests_of(
+        &self,
+        upstreams: &[String],
+        newest: usize,
+        each: &mut dyn FnMut(Recorded),
+    ) -> Result<(), ReadError> {
+        self.recorded_of(upstreams, newest, each)
+    }
+
+    fn wrong_facts(&self, since_us: i64) -> Result<Vec<(String, String)>, ReadError> {
+        let mut verdicts = self.verdicts(None)?;
+        verdicts.retain(|verdict| verdict.wrong && verdict.answer == "no" && verdict.at >= since_us);
+        Ok(verdicts.into_iter().map(|verdict| (verdict.host, verdict.fact)).collect())
     }
 }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 use super::{JudgedAnswer, Quality};
 use photofinish_base::clock::micros;
 use photofinish_config::config::{Config, UpstreamConfig};
-use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
-use photofinish_history::store::{ReadError, StoreReader};
+use photofinish_facts::record::recorded::{QualityRecord, Recorded, RecordedAttempt};
 
 /// Attempts of an upstream that are read, the newest. Older ones would have almost no weight.
 pub const REMEMBERED_MAX: usize = 4_000;
@@ -19,14 +18,15 @@ impl Quality {
     ///
     /// # Errors
     /// The history cannot be read.
-    pub fn of_history(config: &Config, reader: &StoreReader, now_us: i64) -> Result<Quality, ReadError> {
+    pub fn of_history<H: QualityRecord>(config: &Config, history: &H, now_us: i64) -> Result<Quality, H::Error> {
         let quality = Quality::default();
         let compared = config.models.values().filter(|model| model.upstreams.len() > 1);
         let upstreams: BTreeSet<String> =
             compared.flat_map(|model| &model.upstreams).map(UpstreamConfig::name).collect();
         let upstreams: Vec<String> = upstreams.into_iter().collect();
-        reader.recorded_of(&upstreams, REMEMBERED_MAX, |recorded| quality.remember(config, &recorded, now_us))?;
-        quality.read_facts(config, reader, now_us)?;
+        let each = &mut |recorded: Recorded| quality.remember(config, &recorded, now_us);
+        history.requests_of(&upstreams, REMEMBERED_MAX, each)?;
+        quality.read_facts(config, history, now_us)?;
         quality.look_at_all(now_us);
         Ok(quality)
     }
@@ -44,12 +44,10 @@ impl Quality {
     ///
     /// # Errors
     /// The history cannot be read.
-    pub fn read_facts(&self, config: &Config, reader: &StoreReader, now_us: i64) -> Result<(), ReadError> {
+    pub fn read_facts<H: QualityRecord>(&self, config: &Config, history: &H, now_us: i64) -> Result<(), H::Error> {
         let mut facts = BTreeMap::<String, BTreeSet<String>>::new();
-        for verdict in reader.verdicts(None)? {
-            if verdict.wrong && verdict.answer == "no" && verdict.at >= now_us - micros(FACTS_FOR) {
-                facts.entry(verdict.host).or_default().insert(verdict.fact);
-            }
+        for (host, fact) in history.wrong_facts(now_us - micros(FACTS_FOR))? {
+            facts.entry(host).or_default().insert(fact);
         }
         let mut models = BTreeMap::<String, Vec<&str>>::new();
         for model in config.models.values() {

@@ -1,5 +1,5 @@
 //! What a request asks of an answer that comes whole, and whether a body is that answer: vectors, rankings, verdicts, images, texts,
-//! sounds, counts. Not for conversations, and not for what an error means: see [`super::error`].
+//! sounds, counts. Not for conversations, and not for what an error means: see `photofinish_wire::answer::error`.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
 //! Takes the members of a request's objects one by one, with the vendor's error for missing members and wrong types.
-//! The rest can be reported as lost. Not for streams: see [`crate::json`].
+//! The rest can be reported as lost. Not for streams: see [`mod@crate::json`].
 
 use serde_json::{Map, Value};
 
