@@ -55,7 +55,7 @@ function names() {
 
 /** The cases of the program's own test. */
 function costs() {
-  const cases = JSON.parse(readFileSync(resolve(import.meta.dirname, "../../crates/history/src/estimate/cost/texts.json"), "utf8"));
+  const cases = JSON.parse(readFileSync(resolve(import.meta.dirname, "../../crates/facts/src/estimate/cost/texts.json"), "utf8"));
   check("a cost has the digits that the program writes", cases.map(([least, most]) => costText(least, most)), cases.map(([, , text]) => text));
 }
 
