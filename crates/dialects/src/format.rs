@@ -1,5 +1,5 @@
-//! What each dialect says for itself: as one that upstreams speak, and as one that clients speak. Not for which is asked: see the
-//! crate's root.
+//! The two traits of a dialect: [`UpstreamFormat`] where upstreams speak it, [`ClientFormat`] where clients do. Re-exports the types of
+//! their signatures for those who implement them. Not for choosing one: see the crate's root.
 
 pub use std::borrow::Cow;
 pub use std::sync::Arc;

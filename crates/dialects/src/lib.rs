@@ -60,7 +60,7 @@ fn client_format(surface: Surface) -> &'static dyn ClientFormat {
     }
 }
 
-/// What a surface says and how it is said.
+/// How requests and answers of a surface are read and written.
 pub trait SurfaceFormat: Into<Surface> {
     /// Reads a request for translation.
     ///
@@ -77,7 +77,7 @@ pub trait SurfaceFormat: Into<Surface> {
     /// refused, or without any. None: it contained none.
     fn without_reasoning(self, body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
         let surface = self.into();
-        // The others have none.
+        // Other surfaces have no earlier turns.
         let has_turns = surface.is_translated() || surface == Surface::CountTokens;
         if has_turns { client_format(surface).without_reasoning(body, taken) } else { None }
     }

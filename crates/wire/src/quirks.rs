@@ -1,7 +1,8 @@
 //! What an upstream demands of a request beyond its dialect, as data: of a model, by the rules of the catalogue of models; of a
 //! provider, from the catalogue of providers and the configuration.
 //!
-//! Writers of translations look here instead of at names. A request in the upstream's own dialect is changed by `own_dialect`.
+//! Writers of translations look here instead of at names. A request in the upstream's own dialect is changed by
+//! `photofinish_translation::adapt`.
 
 pub mod changes;
 pub mod prefix;

@@ -1,6 +1,5 @@
-//! What Gemini's dialect says for itself. Not for how: see the files beside this one.
+//! The formats of Gemini's dialect: which functions of this room read and write what. Not for reading and writing.
 
-// With the types that the traits speak of.
 use super::*;
 use crate::format::*;
 use crate::openai;

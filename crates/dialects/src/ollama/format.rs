@@ -1,6 +1,5 @@
-//! What Ollama's dialect says for itself. Not for how: see the files beside this one.
+//! The formats of Ollama's dialect: which functions of this room read and write what. Not for reading and writing.
 
-// With the types that the traits speak of.
 use super::*;
 use crate::format::*;
 

@@ -72,8 +72,8 @@ impl RecordedAttempt {
     }
 }
 
-/// Where the history is read from which of a model's hosts are worse than the others.
-pub trait QualityRecord {
+/// What the history is asked for to know which of a model's hosts are worse than the others.
+pub trait QualityHistory {
     type Error;
 
     /// Passes to `each` the requests of these upstreams (`provider/model`), oldest first: of each its newest attempts, at most `newest`.

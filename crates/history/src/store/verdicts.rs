@@ -6,7 +6,7 @@ use crate::store::columns::DAY_US;
 use crate::store::database::{AnswerRow, params};
 use crate::store::reader::{ReadError, StoreReader};
 use crate::store::write::WriteError;
-use photofinish_facts::record::recorded::{QualityRecord, Recorded};
+use photofinish_facts::record::recorded::{QualityHistory, Recorded};
 
 /// Days that verdicts of `verify` are kept.
 const VERDICT_DAYS_MAX: i64 = 400;
@@ -146,7 +146,7 @@ impl StoreReader {
     }
 }
 
-impl QualityRecord for StoreReader {
+impl QualityHistory for StoreReader {
     type Error = ReadError;
 
     fn requests_of(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{JudgedAnswer, Quality};
 use photofinish_base::clock::micros;
 use photofinish_config::config::{Config, UpstreamConfig};
-use photofinish_facts::record::recorded::{QualityRecord, Recorded, RecordedAttempt};
+use photofinish_facts::record::recorded::{QualityHistory, Recorded, RecordedAttempt};
 
 /// Attempts of an upstream that are read, the newest. Older ones would have almost no weight.
 pub const REMEMBERED_MAX: usize = 4_000;
@@ -18,7 +18,7 @@ impl Quality {
     ///
     /// # Errors
     /// The history cannot be read.
-    pub fn of_history<H: QualityRecord>(config: &Config, history: &H, now_us: i64) -> Result<Quality, H::Error> {
+    pub fn of_history<H: QualityHistory>(config: &Config, history: &H, now_us: i64) -> Result<Quality, H::Error> {
         let quality = Quality::default();
         let compared = config.models.values().filter(|model| model.upstreams.len() > 1);
         let upstreams: BTreeSet<String> =
@@ -44,7 +44,7 @@ impl Quality {
     ///
     /// # Errors
     /// The history cannot be read.
-    pub fn read_facts<H: QualityRecord>(&self, config: &Config, history: &H, now_us: i64) -> Result<(), H::Error> {
+    pub fn read_facts<H: QualityHistory>(&self, config: &Config, history: &H, now_us: i64) -> Result<(), H::Error> {
         let mut facts = BTreeMap::<String, BTreeSet<String>>::new();
         for (host, fact) in history.wrong_facts(now_us - micros(FACTS_FOR))? {
             facts.entry(host).or_default().insert(fact);

@@ -176,7 +176,7 @@ impl Launcher {
     }
 
     /// The client does not stream: an attempt is ready with its whole answer.
-    fn waits_for_all(&self) -> bool {
+    fn wants_whole(&self) -> bool {
         !self.request.stream
     }
 
@@ -267,7 +267,7 @@ impl Launcher {
         let tells = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
         let mut upstream = candidate.upstream.clone();
         let asks_hour = upstream.price.is_some_and(Price::keeps_dearer) && self.request.asks_hour();
-        upstream.timeouts = upstream.timeouts.in_race(self.settings.timeouts, self.waits_for_all());
+        upstream.timeouts = upstream.timeouts.in_race(self.settings.timeouts, self.wants_whole());
         let mut headers = self.client_headers.of_attempt(candidate, request_translation, key.as_ref(), &lessons);
         self.book.trace.iter().for_each(|trace| trace.tell(starting.ordinal, &mut headers));
         let spec = AttemptSpec {
@@ -308,7 +308,7 @@ impl Launch for Launcher {
         let candidates = &self.outcome_reporter.candidates;
         let idle =
             candidates[starting.candidate].upstream.timeouts.silence(false, self.book.started() < candidates.len());
-        let whole = self.waits_for_all().then(|| (idle, self.gateway.memory().clone()));
+        let whole = self.wants_whole().then(|| (idle, self.gateway.memory().clone()));
         Some(RacedAttempt::new(attempt, starting.candidate, whole, self.outcome_reporter.clone()))
     }
 
@@ -375,7 +375,7 @@ impl Launch for Launcher {
     ) -> Option<Duration> {
         // A whole answer is not held back.
         let now_us = self.policy.now_us();
-        if self.waits_for_all() { None } else { self.policy.driver.hold(ready.candidate(), &views(running), now_us) }
+        if self.wants_whole() { None } else { self.policy.driver.hold(ready.candidate(), &views(running), now_us) }
     }
 
     fn prefer(&mut self, held: &RunningAttempt<ReadyAttempt>, new: &RunningAttempt<ReadyAttempt>) -> RaceSide {
@@ -385,7 +385,7 @@ impl Launch for Launcher {
     }
 
     fn hopeless(&mut self, running: &[RunningAttempt<RacedAttempt>]) -> Option<usize> {
-        if !self.waits_for_all() {
+        if !self.wants_whole() {
             return None;
         }
         match self.settings.optimise {

@@ -1,4 +1,5 @@
-//! Which call a fragment belongs to, and when a call is told, by hand. Every mixture: `translate::tests::interleaved`.
+//! Which call a fragment belongs to, and when a call is told, by hand. Every mixture: `translate::tests::interleaved`
+//! of the crate `translation`.
 
 use super::*;
 
