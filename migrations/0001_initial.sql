@@ -25,7 +25,7 @@ CREATE TABLE attempt_row (
     in_flight_upstream INTEGER NOT NULL, predicted_us INTEGER, cancel_us INTEGER, ttft_obs_us INTEGER, ttft_event INTEGER, censor_cause ANY,
     cost_usd_max REAL, first_token_us INTEGER, first_kind ANY, second_token_us INTEGER, last_token_us INTEGER, finish_us INTEGER, eof_us INTEGER,
     payload_events INTEGER, chars_total INTEGER, chars_first INTEGER, gap_p50_us INTEGER, gap_p99_us INTEGER, gap_max_us INTEGER, burst INTEGER,
-    input_tokens INTEGER, output_tokens INTEGER, finish_reason ANY, key_id ANY, model_reported ANY, p_include REAL, audited INTEGER,
+    input_tokens INTEGER, output_tokens INTEGER, finish_reason ANY, key_id ANY, response_id TEXT, model_reported ANY, p_include REAL, audited INTEGER,
     first_event_us INTEGER, first_answer_us INTEGER, http_status INTEGER, failure ANY, failure_phase ANY, retry_after_ms INTEGER,
     reasoning_events INTEGER, keepalives INTEGER, client_stalled INTEGER, cached_input_tokens INTEGER, reasoning_tokens INTEGER,
     server_queue_us INTEGER, server_prefill_us INTEGER, server_decode_us INTEGER, server_total_us INTEGER, ratelimit_remaining_requests INTEGER,
@@ -105,7 +105,8 @@ SELECT race_id, ordinal, CASE WHEN provider < '' THEN (SELECT text FROM name WHE
        cache_write_tokens,
        CASE WHEN service_tier < '' THEN (SELECT text FROM name WHERE id = service_tier) ELSE service_tier END AS service_tier,
        coalesce(plain, 0) AS plain, predicted_us, CASE WHEN calls < '' THEN (SELECT text FROM name WHERE id = calls) ELSE calls END AS calls,
-       CASE WHEN structured < '' THEN (SELECT text FROM name WHERE id = structured) ELSE structured END AS structured, tool_set
+       CASE WHEN structured < '' THEN (SELECT text FROM name WHERE id = structured) ELSE structured END AS structured, tool_set,
+       response_id
 FROM attempt_row;
 
 CREATE TABLE run (
@@ -118,7 +119,7 @@ CREATE TABLE incident (
     incident_id TEXT NOT NULL PRIMARY KEY, upstream TEXT, kind TEXT NOT NULL, state TEXT NOT NULL, began_at INTEGER NOT NULL, ended_at INTEGER,
     last_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, factor REAL, at_least INTEGER NOT NULL, attempts INTEGER NOT NULL,
     failures INTEGER NOT NULL, refusals INTEGER NOT NULL, usual_share REAL NOT NULL, seen INTEGER NOT NULL, expected REAL NOT NULL,
-    breaker INTEGER NOT NULL, upstreams INTEGER NOT NULL, part_of TEXT
+    breaker INTEGER NOT NULL, upstreams INTEGER NOT NULL, part_of TEXT, broke INTEGER NOT NULL, saved INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX incident_began_at ON incident (began_at);
 

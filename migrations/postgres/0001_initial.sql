@@ -32,7 +32,7 @@ CREATE TABLE attempt (
     dialect text COLLATE "C", key_id text COLLATE "C", start_reason text COLLATE "C", http_version text COLLATE "C", first_kind text COLLATE "C",
     censor_cause text COLLATE "C", outcome text COLLATE "C" NOT NULL, failure text COLLATE "C", failure_phase text COLLATE "C",
     tok_src text COLLATE "C", finish_reason text COLLATE "C", price_source text COLLATE "C", service_tier text COLLATE "C",
-    calls text COLLATE "C", structured text COLLATE "C", PRIMARY KEY (race_id, ordinal)
+    calls text COLLATE "C", structured text COLLATE "C", response_id text COLLATE "C", PRIMARY KEY (race_id, ordinal)
 ) PARTITION BY RANGE (race_id);
 
 CREATE TABLE run (
@@ -47,7 +47,7 @@ CREATE TABLE incident (
     began_at bigint NOT NULL, ended_at bigint, last_at bigint NOT NULL, updated_at bigint NOT NULL, factor double precision,
     at_least bigint NOT NULL, attempts bigint NOT NULL, failures bigint NOT NULL, refusals bigint NOT NULL,
     usual_share double precision NOT NULL, seen bigint NOT NULL, expected double precision NOT NULL, breaker bigint NOT NULL,
-    upstreams bigint NOT NULL, part_of text COLLATE "C"
+    upstreams bigint NOT NULL, part_of text COLLATE "C", broke bigint NOT NULL, saved bigint NOT NULL
 );
 CREATE INDEX incident_began_at ON incident (began_at);
 

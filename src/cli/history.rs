@@ -120,6 +120,7 @@ fn unit(metric: Metric) -> PlotUnit {
         Metric::Goodput => PlotUnit::PerSecond,
         Metric::Failures => PlotUnit::Percent,
         Metric::Cost => PlotUnit::Dollars,
+        Metric::Requests | Metric::InputTokens | Metric::OutputTokens => PlotUnit::Count,
     }
 }
 

@@ -102,14 +102,14 @@ mod tests {
             output(&path, "--since 2026-01-01"),
             "gateway: 3 upstreams at once: 900 of 1500 attempts failed (60 %, 1 by a content\n\
              policy) from 2026-01-02 05:04 UTC; not watched since 2026-01-02 06:34 UTC: end\nunknown\n\
-             - a/m\\u{1b}: first tokens took 2.2 times as long from 2026-01-02 05:04 to 06:19\nUTC\n\
-             groq/llama-70b: first tokens took 2.2 times as long from 2026-01-02 03:04 to\n04:19 UTC\n"
+             - a/m\\u{1b}: first tokens took 2.2 times as long from 2026-01-02 05:04 to 06:19\nUTC; 2 requests broke, 4 were saved\n\
+             groq/llama-70b: first tokens took 2.2 times as long from 2026-01-02 03:04 to\n04:19 UTC; 2 requests broke, 4 were saved\n"
         );
         let json: Value =
             serde_json::from_str(&output(&path, "--since 2026-01-01 --until 2026-01-02T04:00:00Z --json")).unwrap();
         assert_eq!(
             json["incidents"][0]["words"],
-            "first tokens took 2.2 times as long from 2026-01-02 03:04 to 04:19 UTC"
+            "first tokens took 2.2 times as long from 2026-01-02 03:04 to 04:19 UTC; 2 requests broke, 4 were saved"
         );
         assert_eq!((json["incidents"].as_array().unwrap().len(), &json["not_watched"]), (1, &serde_json::json!([])));
     }

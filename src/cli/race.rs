@@ -39,5 +39,5 @@ pub async fn run(
 ) -> anyhow::Result<CommandOutcome> {
     let asked = RequestTemplate::new(&config, options, io::stdin().lock()).map_err(WrongUse)?;
     let show = RaceOutput::new(options, screen, out, err);
-    RaceSession::start(config, !options.no_store, asked, show).await?.run(options.times).await
+    RaceSession::start(config, !options.no_store, asked, show).await?.run().await
 }

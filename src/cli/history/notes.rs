@@ -30,7 +30,12 @@ pub(super) fn unknown(question: &SeriesQuestion, answer: &SeriesReport) -> Strin
         }
         Metric::ClientTtft => ": no client asked to stream",
         Metric::TokS => ": no answer had a token count and came in pieces",
-        Metric::Ttft | Metric::Goodput | Metric::Failures => "",
+        Metric::Ttft
+        | Metric::Goodput
+        | Metric::Failures
+        | Metric::Requests
+        | Metric::InputTokens
+        | Metric::OutputTokens => "",
     };
     let attempts = counted(answer.attempts, "attempt");
     format!("Nothing to draw: {} is not known for any of {attempts}{}{why}.", figure(question), only(&answer.filter))
@@ -163,6 +168,9 @@ pub(super) fn figure(question: &SeriesQuestion) -> String {
         Metric::Goodput => "goodput",
         Metric::Failures => "failures",
         Metric::Cost => "cost",
+        Metric::Requests => "requests",
+        Metric::InputTokens => "tokens of prompts",
+        Metric::OutputTokens => "tokens generated",
     };
     match question.quantile() {
         // In percent, without digits from rounding.

@@ -13,6 +13,8 @@ pub enum PlotUnit {
     Percent,
     /// US dollars.
     Dollars,
+    /// A number of things.
+    Count,
 }
 
 /// As many rows as make even steps, so that each tick has its own.
@@ -118,6 +120,7 @@ impl Labels {
             PlotUnit::PerSecond => ("", scaled(["k/s", "M/s", "G/s", "/s"]), thousands),
             PlotUnit::Percent => ("", " %", 1.0),
             PlotUnit::Dollars => ("$", scaled(["k", "M", "G", ""]), thousands),
+            PlotUnit::Count => ("", scaled(["k", "M", "G", ""]), thousands),
         };
         let decimals = (-(step / one).log10() - 1e-9).ceil().clamp(0.0, 15.0) as usize;
         Labels { before, after, one, decimals }

@@ -6,7 +6,7 @@ use super::answer::PrintedPiece;
 use super::board::{BoardMessage, RaceBoard};
 use super::picture;
 use super::request_template::RaceOptions;
-use super::summary::{FinishedRace, object, write_many, write_one};
+use super::summary::{FinishedRace, object, write_one};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{clean, columns, hanging, millis, padded, room, write_folded, write_lines, write_paragraph};
 use photofinish_base::printable::printable_lines;
@@ -23,7 +23,6 @@ pub struct RaceOutput<'a, O, E> {
     err: &'a mut E,
     screen: fn() -> Option<ScreenSettings>,
     json: bool,
-    many: bool,
     /// Lines of the picture that stand above the cursor.
     drawn: usize,
     /// The last character that went out of the answer; none before it.
@@ -35,8 +34,7 @@ pub struct RaceOutput<'a, O, E> {
 
 impl<'a, O: io::Write, E: io::Write> RaceOutput<'a, O, E> {
     pub fn new(options: &RaceOptions, screen: fn() -> Option<ScreenSettings>, out: &'a mut O, err: &'a mut E) -> Self {
-        let (json, many) = (options.json, options.times > 1);
-        RaceOutput { out, err, screen, json, many, drawn: 0, last: None, reasoning: false, gap: false }
+        RaceOutput { out, err, screen, json: options.json, drawn: 0, last: None, reasoning: false, gap: false }
     }
 
     /// Whether the answer goes into the object for programs.
@@ -44,9 +42,9 @@ impl<'a, O: io::Write, E: io::Write> RaceOutput<'a, O, E> {
         self.json
     }
 
-    /// One event, where races are not drawn.
+    /// One event, where the race is not drawn.
     pub fn event(&mut self, said: &BoardMessage, board: &RaceBoard) -> io::Result<()> {
-        if self.json || self.many || self.screen().is_some() {
+        if self.json || self.screen().is_some() {
             return Ok(());
         }
         let width = board.lines.iter().map(|line| columns(&clean(&line.upstream))).max().unwrap_or(0).min(NAME_MOST);
@@ -55,13 +53,10 @@ impl<'a, O: io::Write, E: io::Write> RaceOutput<'a, O, E> {
         write_lines(&hanging(&line, room(None), &" ".repeat(11)), self.err)
     }
 
-    /// The picture over the one before, if there is a screen. `number`: of the race.
-    pub fn draw(&mut self, board: &RaceBoard, number: u16, of: u16, now_us: i64) -> io::Result<()> {
+    /// The picture over the one before, if there is a screen.
+    pub fn draw(&mut self, board: &RaceBoard, now_us: i64) -> io::Result<()> {
         let Some(screen) = self.screen() else { return Ok(()) };
-        let mut lines = picture::draw(board, screen, now_us);
-        if self.many {
-            lines.push(format!("race {number} of {of}"));
-        }
+        let lines = picture::draw(board, screen, now_us);
         let mut text = String::new();
         if self.drawn > 0 {
             text.push_str(&format!("\x1b[{}A", self.drawn));
@@ -87,7 +82,7 @@ impl<'a, O: io::Write, E: io::Write> RaceOutput<'a, O, E> {
 
     /// A piece of the answer.
     pub fn piece(&mut self, piece: &PrintedPiece) -> io::Result<()> {
-        if self.json || self.many {
+        if self.json {
             return Ok(());
         }
         self.gap = false;
@@ -116,14 +111,6 @@ impl<'a, O: io::Write, E: io::Write> RaceOutput<'a, O, E> {
         self.out.flush()
     }
 
-    /// How one of many races went.
-    pub fn one_of_many(&mut self, number: u16, of: u16, how: &str) -> io::Result<()> {
-        if !self.many || self.json || self.screen().is_some() {
-            return Ok(());
-        }
-        write_folded(&format!("race {number} of {of}: {}", clean(how)), room(None), self.err)
-    }
-
     /// A remark that belongs to no result.
     pub fn remark(&mut self, text: &str) -> io::Result<()> {
         self.gap = false;
@@ -131,38 +118,24 @@ impl<'a, O: io::Write, E: io::Write> RaceOutput<'a, O, E> {
         if self.json { Ok(()) } else { write_folded(&clean(text), width, self.err) }
     }
 
-    /// A race is complete.
-    pub fn object(&mut self, done: &FinishedRace) -> io::Result<()> {
-        if self.json {
-            writeln!(self.out, "{}", object(done))?;
-            self.out.flush()?;
-        }
-        Ok(())
-    }
-
-    /// All that ran, in figures: on standard output where they are the result.
-    pub fn summary(&mut self, done: &[FinishedRace]) -> io::Result<()> {
-        if self.json {
-            return Ok(());
-        }
-        let width = self.screen().map(|screen| usize::from(screen.width));
-        match done {
-            [] => Ok(()),
-            _ if self.many => write_many(done, width, self.out),
-            [one, ..] if width.is_some() => {
+    /// What ran, in figures, or as the object.
+    pub fn summary(&mut self, done: &FinishedRace) -> io::Result<()> {
+        match self.screen().map(|screen| usize::from(screen.width)) {
+            _ if self.json => writeln!(self.out, "{}", object(done)),
+            Some(width) => {
                 if !self.gap {
                     writeln!(self.out)?;
                 }
-                write_one(one, width, self.out)
+                write_one(done, Some(width), self.out)
             }
-            [one, ..] => write_one(one, None, self.err),
+            None => write_one(done, None, self.err),
         }?;
         self.out.flush()
     }
 
     /// Why no upstream answered, one line for each.
     pub fn reasons(&mut self, attempts: &[String]) -> io::Result<()> {
-        if self.many || self.json {
+        if self.json {
             return Ok(());
         }
         self.gap = false;

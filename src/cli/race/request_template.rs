@@ -20,7 +20,7 @@ const AS_HEADERS: [(&str, &str); 4] = [
     ("--max-attempts", "x-photofinish-max-attempts"),
 ];
 
-/// A request that may be sent any number of times.
+/// A request.
 pub struct RequestTemplate {
     body: Bytes,
     headers: HeaderMap,
@@ -168,9 +168,6 @@ fn models(config: &Config) -> String {
     format!("the models of the configuration: {}", names.join(", "))
 }
 
-/// Races of one call of `race`.
-pub const TIMES_MAX: u16 = 1_000;
-
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
 pub struct RaceOptions {
@@ -201,10 +198,7 @@ pub struct RaceOptions {
     /// Use this user's keys, and record the race under this name.
     #[arg(long)]
     pub user: Option<String>,
-    /// Number of races, one after the other, 1 to 1000; prints figures instead of answers.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(TIMES_MAX)))]
-    pub times: u16,
-    /// One object for each race, one per line, for programs.
+    /// One object on one line, for programs.
     #[arg(long)]
     pub json: bool,
     /// Write no rows.

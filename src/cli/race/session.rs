@@ -1,4 +1,4 @@
-//! The races of one command, from the first request to the last row: what happens is heard, shown and kept.
+//! The race of one command, from the request to the last row: what happens is heard, shown and kept.
 
 use std::io;
 use std::time::Duration;
@@ -11,10 +11,9 @@ use super::answer::{AnswerReader, Refusal};
 use super::board::{FeedEvent, RaceBoard, feed};
 use super::output::RaceOutput;
 use super::request_template::RequestTemplate;
-use super::summary::FinishedRaces;
+use super::summary::RowsOfRace;
 use crate::cli::outcome::{CommandOutcome, WrongUse};
 use crate::cli::signals::Signals;
-use crate::cli::text::millis;
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::config::Config;
 use photofinish_config::config::units::format_duration;
@@ -40,7 +39,7 @@ pub struct RaceSession<'a, O, E> {
     signals: Signals,
     asked: RequestTemplate,
     show: RaceOutput<'a, O, E>,
-    rows: FinishedRaces,
+    rows: RowsOfRace,
 }
 
 /// How one race ended.
@@ -56,8 +55,6 @@ enum SessionOutcome {
 struct RaceInProgress {
     board: RaceBoard,
     began: Instant,
-    number: u16,
-    of: u16,
 }
 
 impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
@@ -72,13 +69,13 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
         let signals = Signals::new()?;
         let (race_observer, events) = feed();
         let alone = LocalGateway::start(config, stored, race_observer).await?;
-        Ok(RaceSession { alone, events, signals, asked, show, rows: FinishedRaces::default() })
+        Ok(RaceSession { alone, events, signals, asked, show, rows: RowsOfRace::default() })
     }
 
-    /// Runs them one after the other, ends the gateway, and prints the summary.
-    pub async fn run(mut self, times: u16) -> anyhow::Result<CommandOutcome> {
+    /// Runs it, ends the gateway, and prints the summary.
+    pub async fn run(mut self) -> anyhow::Result<CommandOutcome> {
         // Whatever goes wrong with the output, the rows are written.
-        let mut ended = self.races(times).await;
+        let mut ended = self.race().await;
         let mut interrupted = matches!(ended, Ok(SessionOutcome::Interrupted));
         // After a wrong request there are no losers.
         if matches!(ended, Ok(SessionOutcome::Answered | SessionOutcome::Failed(_))) {
@@ -91,15 +88,15 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
         let lost = alone.stop().await;
         while let Ok(event) = events.try_recv() {
             let FeedEvent::Settled(records) = event else { continue };
-            if let Some(done) = rows.take(&records) {
-                show.object(done)?;
-            }
+            rows.take(&records);
         }
         let outcome = ended?;
         if let SessionOutcome::WrongUse(problem) = outcome {
             return Err(WrongUse(problem).into());
         }
-        show.summary(&rows.done)?;
+        if let Some(done) = &rows.done {
+            show.summary(done)?;
+        }
         anyhow::ensure!(lost == 0, "{lost} rows could not be written");
         match outcome {
             _ if interrupted => Ok(CommandOutcome::Interrupted),
@@ -108,30 +105,13 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
         }
     }
 
-    /// Failed only if all of them failed.
-    async fn races(&mut self, times: u16) -> io::Result<SessionOutcome> {
-        let (mut answered, mut failed) = (false, None);
-        for number in 1..=times {
-            match self.race(number, times).await? {
-                SessionOutcome::Answered => answered = true,
-                SessionOutcome::Failed(why) => failed = Some(why),
-                // What was typed is as wrong the next time.
-                outcome => return Ok(outcome),
-            }
-        }
-        self.show.settle()?;
-        Ok(failed.filter(|_| !answered).map_or(SessionOutcome::Answered, SessionOutcome::Failed))
-    }
-
-    async fn race(&mut self, number: u16, of: u16) -> io::Result<SessionOutcome> {
+    async fn race(&mut self) -> io::Result<SessionOutcome> {
         let board = RaceBoard::new(self.asked.upstreams.iter().cloned());
-        let mut course = RaceInProgress { board, began: Instant::now(), number, of };
+        let mut course = RaceInProgress { board, began: Instant::now() };
         let response = self.response(&mut course).await?;
         self.hear_all(&mut course)?;
-        self.show.draw(&course.board, number, of, course.now_us())?;
-        if of == 1 || response.is_none() {
-            self.show.settle()?;
-        }
+        self.show.draw(&course.board, course.now_us())?;
+        self.show.settle()?;
         let Some(response) = response else { return Ok(SessionOutcome::Interrupted) };
         let outcome = if response.status().is_success() {
             self.answer(&mut course, response).await?
@@ -139,14 +119,6 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
             self.refusal(response).await?
         };
         self.hear_all(&mut course)?;
-        if of > 1 {
-            self.show.draw(&course.board, number, of, course.now_us())?;
-        }
-        match &outcome {
-            SessionOutcome::Answered => self.show.one_of_many(number, of, &course.winner())?,
-            SessionOutcome::Failed(why) => self.show.one_of_many(number, of, why)?,
-            SessionOutcome::WrongUse(_) | SessionOutcome::Interrupted => {}
-        }
         Ok(outcome)
     }
 
@@ -163,7 +135,7 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
                 () = self.signals.next() => return Ok(None),
                 response = &mut answering => return Ok(Some(response)),
                 Some(event) = self.events.recv() => self.hear(course, &event)?,
-                _ = frames.tick() => self.show.draw(&course.board, course.number, course.of, course.now_us())?,
+                _ = frames.tick() => self.show.draw(&course.board, course.now_us())?,
             }
         }
     }
@@ -242,10 +214,8 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
         if let Some(said) = course.board.take(event, now_us) {
             self.show.event(&said, &course.board)?;
         }
-        if let FeedEvent::Settled(records) = event
-            && let Some(done) = self.rows.take(records)
-        {
-            self.show.object(done)?;
+        if let FeedEvent::Settled(records) = event {
+            self.rows.take(records);
         }
         Ok(())
     }
@@ -254,19 +224,5 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
 impl RaceInProgress {
     fn now_us(&self) -> i64 {
         micros_between(self.began, Instant::now())
-    }
-
-    /// Who won, in one line.
-    fn winner(&self) -> String {
-        let won = self.board.lines.iter().find_map(|line| {
-            let run = line.run.as_ref().filter(|run| run.won)?;
-            Some((line, run.first_token_us?, run.dispatch_us))
-        });
-        match won {
-            Some((line, token_us, dispatch_us)) => {
-                format!("{} won, TTFT {}", line.upstream, millis(token_us - dispatch_us))
-            }
-            None => "answered".to_owned(),
-        }
     }
 }

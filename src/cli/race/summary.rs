@@ -1,9 +1,7 @@
-//! The races of the command that are over, and reports on them: one with its attempts, many by upstream, or one for programs.
+//! The race of the command once it is over, and reports on it: with its attempts, or for programs.
 //!
 //! The definitions are those of `stats`; the figures are made of the rows as they were recorded.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::io;
 
 use jiff::Timestamp;
@@ -11,14 +9,12 @@ use serde_json::{Value, json};
 
 use super::board::{DrawnState, how, upstream_of};
 use crate::cli::sheet::{Sheet, SheetCell};
-use crate::cli::text::{clean, mark, millis, or_dash, write_paragraph};
+use crate::cli::text::{clean, millis, or_dash, write_paragraph};
 use photofinish_facts::estimate::cost::{Cost, CostSum};
-use photofinish_facts::estimate::facts::{self, MeasuredAttempt, RequestRow};
+use photofinish_facts::estimate::facts;
 use photofinish_facts::estimate::speed::Decoding;
-use photofinish_facts::estimate::summary::Summary;
-use photofinish_facts::estimate::survival::{Estimate, Survival};
 use photofinish_facts::record::table::Subset as _;
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
+use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord};
 use photofinish_history::report::races::timeline;
 use photofinish_history::store::Record;
 
@@ -31,8 +27,6 @@ pub struct FinishedRace {
 }
 
 const OF_ONE: [&str; 8] = ["attempt", "outcome", "started", "TTFT", "tok/s", "in", "out", "cost"];
-const OF_MANY: [&str; 9] = ["upstream", "started", "won", "failed", "TTFT p50", "p95", "tok/s", "cost", "racing"];
-const SHARES: [f64; 2] = [0.50, 0.95];
 
 /// One race, in lines of `width` where there is one.
 pub fn write_one(done: &FinishedRace, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
@@ -89,65 +83,6 @@ fn row_of(race: &RaceRecord, row: &AttemptRecord) -> TextRow {
     (upstream_of(row), cells)
 }
 
-/// Many races, by upstream and as their clients saw them.
-pub fn write_many(done: &[FinishedRace], width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
-    let (mut upstreams, mut all) = (BTreeMap::<String, Summary>::new(), Summary::default());
-    for (number, FinishedRace { race, attempts, .. }) in (0..).zip(done) {
-        let (request, attempts) = (RequestRow::of(race), attempts.iter().map(MeasuredAttempt::of).collect::<Vec<_>>());
-        facts::of_race((number, race.started_at), Some(&request), &attempts, |facts| {
-            upstreams.entry(format!("{}/{}", facts.provider, facts.model_sent)).or_default().add(facts, 1.0, false);
-            all.add(facts, 1.0, false);
-        });
-    }
-    let mut upstreams: Vec<(String, Summary)> = upstreams.into_iter().collect();
-    upstreams.sort_by_key(|(_, summary)| Reverse(summary.outcome(AttemptOutcome::Won)));
-    let rows: Vec<TextRow> = upstreams.into_iter().map(|(name, summary)| (name, cells(&summary))).collect();
-    if !rows.is_empty() {
-        write_rows(&OF_MANY, 1, &rows, width, out)?;
-        writeln!(out)?;
-    }
-    let answered = done.iter().filter(|done| done.race.outcome == RaceOutcome::Ok).count();
-    let client = all.client_ttft.quantiles(SHARES).map(|us| or_dash(us, millis));
-    let [p50, p95] = SHARES.map(|share| mark(all.client_ttft.effective(), share));
-    write_paragraph(
-        &format!(
-            "{} races, {answered} answered; the client's TTFT: p50 {p50}{}, p95 {p95}{}",
-            done.len(),
-            client[0],
-            client[1]
-        ),
-        width,
-        out,
-    )?;
-    write_paragraph(&costs(&all.cost, &all.extra_cost()), width, out)?;
-    write_paragraph(NOTES, width, out)
-}
-
-const NOTES: &str =
-    "~ few samples, > cut before it came, – not known; racing: cost of attempts that were not the answer";
-
-fn cells(summary: &Summary) -> Vec<String> {
-    let survival: Survival = summary.ttft.survival();
-    let ttft = SHARES.map(|share| match survival.quantile(share) {
-        None => "–".to_owned(),
-        Some(Estimate::Reached(us)) => format!("{}{}", mark(summary.ttft.effective(), share), millis(us)),
-        Some(Estimate::NotReached { over_us }) => format!("> {}", millis(over_us)),
-    });
-    let [p50, p95] = ttft;
-    let [tok_s] = summary.tpot.quantiles_from_above([0.5]);
-    let few = mark(summary.tpot.effective(), 0.5);
-    vec![
-        summary.attempts.to_string(),
-        summary.outcome(AttemptOutcome::Won).to_string(),
-        (summary.failed() + summary.outcome(AttemptOutcome::Empty)).to_string(),
-        p50,
-        p95,
-        or_dash(tok_s, |ns| format!("{few}{:.1}", 1e9 / ns as f64)),
-        summary.cost.to_string(),
-        summary.extra_cost().to_string(),
-    ]
-}
-
 /// For programs: what `/api/races/{race_id}` has of it, without the figures of the views, and the answer.
 pub fn object(done: &FinishedRace) -> Value {
     let mut race = Record::Race(Box::new(done.race.clone())).row();
@@ -191,16 +126,16 @@ fn costs(all: &CostSum, racing: &CostSum) -> String {
     format!("cost: {all} in all; of it racing: {racing}")
 }
 
-/// Races that are over, and the answers of races that still run.
+/// The race once it is over, and its answer while it still runs.
 #[derive(Default)]
-pub struct FinishedRaces {
-    answers: BTreeMap<String, String>,
-    pub done: Vec<FinishedRace>,
+pub struct RowsOfRace {
+    answer: Option<(String, String)>,
+    pub done: Option<FinishedRace>,
 }
 
-impl FinishedRaces {
-    /// All rows of one race. None if the race's own row is not among them.
-    pub fn take(&mut self, rows: &[Record]) -> Option<&FinishedRace> {
+impl RowsOfRace {
+    /// All rows of the race, if its own is among them.
+    pub fn take(&mut self, rows: &[Record]) {
         let (mut of_race, mut attempts) = (None, Vec::new());
         for row in rows {
             match row {
@@ -209,16 +144,16 @@ impl FinishedRaces {
                 Record::Run(_) | Record::Incident(_) => {}
             }
         }
-        let race = of_race?;
+        let Some(race) = of_race else { return };
         attempts.sort_by_key(|attempt| attempt.ordinal);
-        let answer = self.answers.remove(&race.race_id).unwrap_or_default();
-        self.done.push(FinishedRace { race, attempts, answer });
-        self.done.last()
+        let of_it = |(race_id, answer): (String, String)| (race_id == race.race_id).then_some(answer);
+        let answer = self.answer.take().and_then(of_it).unwrap_or_default();
+        self.done = Some(FinishedRace { race, attempts, answer });
     }
 
-    /// What that race was answered; it is not over yet.
+    /// What it was answered; its rows are not written yet.
     pub fn answered(&mut self, race_id: &str, answer: String) {
-        self.answers.insert(race_id.to_owned(), answer);
+        self.answer = Some((race_id.to_owned(), answer));
     }
 }
 
@@ -232,12 +167,14 @@ mod finished_tests {
 
     #[test]
     fn a_race_is_done_with_its_attempts_in_order() {
-        let mut rows = FinishedRaces::default();
+        let mut rows = RowsOfRace::default();
         let (won, lost) = (Record::Attempt(Box::new(sample::won(1))), Record::Attempt(Box::new(sample::lost(1, 5))));
         rows.answered(&sample::race_id(1), "hello".to_owned());
-        let done = rows.take(&[lost, won.clone(), Record::Race(Box::new(sample::race(1)))]).unwrap();
+        rows.take(std::slice::from_ref(&won));
+        assert!(rows.done.is_none(), "its own row is not there yet");
+        rows.take(&[lost, won, Record::Race(Box::new(sample::race(1)))]);
+        let done = rows.done.unwrap();
         assert_eq!(done.attempts.iter().map(|row| row.ordinal).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(done.answer, "hello");
-        assert!(rows.take(&[won]).is_none() && rows.done.len() == 1);
     }
 }

@@ -8,9 +8,7 @@ use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{counted, or_dash, write_paragraph as paragraph};
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_facts::estimate::interval::RankedQuantile;
-use photofinish_history::report::compare::{
-    Comparison, GainVerdict, LOOKS_WANTED, ModelComparison, UpstreamComparison,
-};
+use photofinish_history::report::compare::{Comparison, GainVerdict, ModelComparison, UpstreamComparison};
 
 /// A table of all models, and a line for each of what racing gained.
 pub(super) fn write(
@@ -71,27 +69,32 @@ fn row(model: &ModelComparison, one: &UpstreamComparison) -> Vec<SheetCell> {
 }
 
 fn gained(model: &ModelComparison) -> String {
-    let Some(best) = model.best() else {
-        return format!("{}: too few looks to compare.", model.model);
+    let few = |one: &UpstreamComparison, needs: u32| {
+        format!("{} has {}, and {needs} of each are needed", one.upstream, counted(one.looks as u64, "look"))
     };
-    let of = |place: usize, name: &str| {
-        let verdict = match (model.gain(place), model.verdict(place)) {
-            (Some(gain), GainVerdict::Gained) => {
-                format!("gained {} ms ({} to {})", ms(gain.value), ms(gain.low), ms(gain.high))
-            }
-            (Some(gain), GainVerdict::Lost) => {
-                format!("lost {} ms ({} to {})", ms(-gain.value), ms(-gain.high), ms(-gain.low))
-            }
-            _ => {
-                return format!(
-                    "at {name} it cannot be told yet: {} of about {LOOKS_WANTED}",
-                    counted(best.looks as u64, "look")
-                );
+    let Some(best) = model.best() else {
+        let why = model.least_known(0).map_or_else(|| "none could be asked".to_owned(), |one| few(one, 6));
+        return format!("{}: the best cannot be named yet: {why}.", model.model);
+    };
+    let of = |place: usize, name: &str, needs: u32| {
+        let Some(gain) = model.gain(place) else {
+            let why = model
+                .least_known(place)
+                .map_or_else(|| "too few requests of clients".to_owned(), |one| few(one, needs));
+            return format!("at {name} it cannot be told yet: {why}");
+        };
+        let (verdict, [value, low, high]) = match model.verdict(place) {
+            GainVerdict::Gained => ("racing gained", [gain.value, gain.low, gain.high]),
+            GainVerdict::Lost => ("racing lost", [-gain.value, -gain.high, -gain.low]),
+            GainVerdict::Unknown => {
+                let (low, high) = (ms(-gain.low), ms(gain.high));
+                return format!("at {name} it cannot be told yet: between {low} ms lost and {high} ms gained");
             }
         };
-        format!("at {name} racing {verdict}")
+        format!("at {name} {verdict} {} ms ({} to {})", ms(value), ms(low), ms(high))
     };
-    format!("{}: against {} alone, {}; {}.", model.model, best.upstream, of(0, "p50"), of(1, "p95"))
+    let (p50, p95) = (of(0, "p50", 6), of(1, "p95", 72));
+    format!("{}: against the best alone ({} at p50), {p50}; {p95}.", model.model, best.upstream)
 }
 
 fn ms(us: f64) -> String {
@@ -127,18 +130,33 @@ mod tests {
     }
 
     #[test]
-    fn a_gain_is_said_only_where_its_bounds_exclude_nothing() {
+    fn a_gain_is_said_only_against_the_best_of_all_and_beyond_chance() {
         let clients = [ranked(150.0, 148.0, 152.0), ranked(1_300.0, 1_250.0, 1_350.0)];
         let expected = " model  upstream  looks  p50 ms  between  p95 ms   between  failed  not started  $ of 1,000
  m      groq/m      180     203  190-220    1364  900-2100       0            0       $0.40
  m      slow/m        5       –        –       –         –       1            2           –
 
-m: against groq/m alone, at p50 racing gained 53 ms (40 to 70); at p95 it cannot be told yet: 180
-looks of about 200.
+m: the best cannot be named yet: slow/m has 5 looks, and 6 of each are needed.
 ";
         assert_eq!(written(vec![model(clients)]), expected);
-        let lost = written(vec![model([ranked(300.0, 290.0, 310.0), None])]);
-        assert!(joined(&lost).contains("at p50 racing lost 97 ms (77 to 113); at p95 it cannot be told yet"), "{lost}");
+        let with = |median, clients| {
+            let mut of = model(clients);
+            of.upstreams[1].ttft[0] = median;
+            written(vec![of])
+        };
+        let known = ranked(400.0, 300.0, 500.0);
+        for (clients, expected) in [
+            (
+                clients,
+                "against the best alone (groq/m at p50), at p50 racing gained 53 ms (40 to 70); at p95 it cannot be \
+                       told yet: slow/m has 5 looks, and 72 of each are needed.",
+            ),
+            ([ranked(300.0, 290.0, 310.0), None], "at p50 racing lost 97 ms (77 to 113); at p95 it cannot be told yet"),
+            ([ranked(200.0, 190.0, 210.0), None], "at p50 it cannot be told yet: between 13 ms lost and 23 ms gained;"),
+        ] {
+            let said = joined(&with(known, clients));
+            assert!(said.contains(expected), "{said}");
+        }
     }
 
     #[test]
@@ -146,6 +164,6 @@ looks of about 200.
         assert!(joined(&written(Vec::new())).contains("set `look` under [race]"));
         let mut few = model([None, None]);
         few.upstreams.remove(0);
-        assert!(written(vec![few]).contains("m: too few looks to compare."));
+        assert!(written(vec![few]).contains("6 of each are needed"));
     }
 }

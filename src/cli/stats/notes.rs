@@ -74,11 +74,8 @@ pub(super) fn write_brief(
     let window = format!("{}{as_asked}, {}", counted(answer.attempts, "attempt"), span(from_us, until_us));
     let has = |times: fn(&GroupFigures) -> &TimeFigures| answer.groups.iter().any(|figures| !times(figures).is_empty());
     let hides_whole = has(|figures| &figures.ttft) && has(|figures| &figures.whole);
-    let too_small = (answer.too_small > 0).then(|| {
-        format!("; left out: {} of fewer than {}", counted(answer.too_small as u64, "group"), question.min_samples)
-    });
     let lines = [
-        Some(format!("{window}{}{}.", only(&answer.filter), too_small.unwrap_or_default())),
+        Some(format!("{window}{}.", only(&answer.filter))),
         sizes(&answer.groups).filter(|_| has_several),
         failures(&answer.groups, BRIEF_KINDS),
         spent(answer),
@@ -174,7 +171,7 @@ fn paragraphs(question: &StatsQuestion, answer: &Stats) -> Vec<String> {
         Some(format!("{window} Goodput: {}.", targets(&question.slo))),
         Some(MARKS.to_owned()),
         source(question, answer),
-        left_out(question, answer),
+        left_out(answer),
         failures(&answer.groups, usize::MAX),
     ];
     notes.into_iter().flatten().collect()
@@ -188,17 +185,13 @@ fn source(question: &StatsQuestion, answer: &Stats) -> Option<String> {
         let exact = if question.exact { "" } else { " (--exact reads rows)" };
         format!("Before {} from roll-ups, times to 1.6 %{exact}.", time(until_us))
     });
-    let half_life =
-        question.half_life.map(|half_life| format!("Times count half for each {} of age.", format_duration(half_life)));
-    let strata = (!question.strata.is_empty()).then(|| "TTFT is estimated by stratum.".to_owned());
-    joined([rolled_up, moved(answer.whole_hours), half_life, strata])
+    joined([rolled_up, moved(answer.whole_hours)])
 }
 
-fn left_out(question: &StatsQuestion, answer: &Stats) -> Option<String> {
+fn left_out(answer: &Stats) -> Option<String> {
     let of_cost = |count: fn(&CostSum) -> u64| answer.groups.iter().map(|figures| count(&figures.cost)).sum::<u64>();
     let parts = [
         (answer.running, "attempt", " of races that still run"),
-        (answer.too_small as u64, "group", &format!(" of fewer than {} attempts", question.min_samples)),
         (answer.without_attempts, "request", " without an attempt"),
         (answer.without_speed, "attempt", " without a usable tok/s"),
         (answer.without_verdict.round() as u64, "request", " without a TPOT"),

@@ -35,7 +35,7 @@ const NOT_RUN: [(&str, &str); 3] = [
 ];
 
 /// What the documents describe without an example. `probe` comes first: `report` shows what it measured.
-const MORE: [&str; 42] = [
+const MORE: [&str; 41] = [
     "probe --upstreams groq/llama-3.3-70b-versatile --workload 1k",
     "probe --plan",
     "probe --plan --json",
@@ -63,7 +63,6 @@ const MORE: [&str; 42] = [
     "replay --model demo",
     "replay --model demo --wide --explain",
     "race Hello --model demo",
-    "race Hello --model demo --times 3",
     "race Hello --model demo --upstreams groq/fail-500,openrouter/meta-llama/fail-500",
     "routing --wide --explain",
     "verify demo --max-tokens 1000000 --max-cost 5",

@@ -250,7 +250,6 @@ async fn help_lists_commands_and_options() {
                 "--user",
                 "--by",
                 "--slo",
-                "--min-samples",
                 "--json",
                 "--csv",
                 "--wide",
@@ -306,7 +305,6 @@ async fn wrong_use_is_exit_code_2() {
             &["--slo does not go with cost", "Usage: photofinish history"],
         ),
         (&["stats", "--since", "-1h"], &["--since", "at most 365d"]),
-        (&["stats", "--min-samples", "many"], &["many"]),
         (&["stats", "--json", "--csv"], &["--csv"]),
     ] {
         let ran = setup.run(args).await;

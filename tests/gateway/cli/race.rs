@@ -69,9 +69,7 @@ async fn a_race_without_a_winner_is_exit_code_1_with_the_reasons() {
     let ran = setup.run(&["race", "hi", "--model", "none"]).await;
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
     assert!(ran.err.contains("photofinish: no upstream answered") && ran.err.contains("broken/m: server_error (500)"));
-    let ran = setup.run(&["race", "hi", "--model", "none", "--times", "2"]).await;
-    assert!(ran.code == Some(1) && ran.out.contains("2 races, 0 answered"), "{} {}", ran.out, ran.err);
-    assert_eq!(setup.races().await.len(), 3);
+    assert_eq!(setup.races().await.len(), 1);
 }
 
 #[tokio::test]
@@ -97,38 +95,17 @@ async fn a_stream_that_breaks_is_exit_code_1() {
 }
 
 #[tokio::test]
-async fn many_races_are_summarised() {
-    let (setup, fakes) = field().await;
-    let ran = setup.run(&["race", "hi", "--model", "all", "--times", "3"]).await;
-    assert_eq!(ran.code, Some(0), "{}", ran.err);
-    assert!(ran.err.contains("race 3 of 3: quick/m won, TTFT "), "{}", ran.err);
-    let cells = |upstream: &str| {
-        let line = ran.out.lines().find(|line| line.contains(upstream)).unwrap();
-        line.split_whitespace().skip(1).take(3).map(str::to_owned).collect::<Vec<_>>()
-    };
-    assert_eq!(cells("quick/m"), ["3", "3", "0"], "{}", ran.out);
-    assert_eq!(cells("slow/m"), ["3", "0", "0"], "{}", ran.out);
-    assert_eq!(cells("broken/m"), ["3", "0", "3"], "{}", ran.out);
-    assert!(ran.out.contains("3 races, 3 answered; the client's TTFT: p50 ~"), "{}", ran.out);
-    assert_eq!((setup.races().await.len(), fakes[0].requests().len()), (3, 3));
-    let stats = setup.run(&["stats", "--json"]).await;
-    assert!(stats.out.contains("slow/m"), "the same rows as any race's: {}", stats.out);
-}
-
-#[tokio::test]
-async fn objects_have_the_rows_of_the_race() {
+async fn the_object_has_the_rows_of_the_race() {
     let (setup, _fakes) = field().await;
-    let ran = setup.run(&["race", "hi", "--model", "all", "--times", "2", "--json", "--no-store"]).await;
+    let ran = setup.run(&["race", "hi", "--model", "all", "--json", "--no-store"]).await;
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
-    let objects: Vec<Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(objects.len(), 2);
-    for object in objects {
-        assert_eq!((&object["answer"], &object["race"]["outcome"]), (&"Hello there".into(), &"ok".into()));
-        let attempts = object["attempts"].as_array().unwrap();
-        let outcomes: Vec<&str> = attempts.iter().map(|attempt| attempt["outcome"].as_str().unwrap()).collect();
-        assert_eq!(outcomes, ["failed", "lost", "won"]);
-        assert_eq!(attempts[2]["output_tokens"], 2);
-    }
+    assert_eq!(ran.out.lines().count(), 1, "{}", ran.out);
+    let object: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((&object["answer"], &object["race"]["outcome"]), (&"Hello there".into(), &"ok".into()));
+    let attempts = object["attempts"].as_array().unwrap();
+    let outcomes: Vec<&str> = attempts.iter().map(|attempt| attempt["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes, ["failed", "lost", "won"]);
+    assert_eq!(attempts[2]["output_tokens"], 2);
     assert!(!setup.database().exists());
 }
 
@@ -209,7 +186,6 @@ async fn wrong_arguments_are_exit_code_2_and_list_the_choices() {
         (&["race", "hi", "--model", "all", "--policy", "luck"], &["--policy: \"luck\" is none of race", "Usage:"]),
         (&["race", "hi", "--model", "all", "--hedge-after", "soon"], &["--hedge-after: \"soon\""]),
         (&["race", "hi", "--model", "all", "--max-attempts", "0"], &["--max-attempts: \"0\""]),
-        (&["race", "hi", "--model", "all", "--times", "1001"], &["1001", "1..=1000"]),
         (&["race", "hi", "--model", "all", "--user", "bob"], &["there is no user", "none"]),
         (&["race", " ", "--model", "all"], &["the prompt is empty"]),
     ] {

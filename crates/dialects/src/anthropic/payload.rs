@@ -26,6 +26,7 @@ struct AnthropicWire<'a> {
     delta: DeltaText<'a>,
     block: DeltaText<'a>,
     model: Option<Cow<'a, str>>,
+    id: Option<Cow<'a, str>>,
     usage: Option<&'a str>,
 }
 
@@ -63,6 +64,7 @@ impl<'a> AnthropicWire<'a> {
     fn message(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         json.object(members!(|json| {
             "model" => self.model = json.text()?,
+            "id" => self.id = json.text()?,
             "usage" => self.usage = json.some()?.or(self.usage),
         }))
     }
@@ -76,7 +78,7 @@ impl<'a> AnthropicWire<'a> {
         match self.name {
             Some("ping") => return Frame::KeepAlive,
             Some("message_stop") => return Frame::Done(chunk),
-            Some("message_start") => chunk.model = self.model,
+            Some("message_start") => (chunk.model, chunk.id) = (self.model, self.id),
             Some("content_block_start") => {
                 chunk.payload = self.block.of_block();
                 chunk.calls = self.block.kind == Some("tool_use");

@@ -49,6 +49,7 @@ impl<'a> GeminiWire<'a> {
                     wire.chunk.usage = usage.map(Cow::Borrowed);
                 },
                 "modelVersion" => wire.chunk.model = json.text()?,
+                "responseId" => wire.chunk.id = json.text()?,
                 "promptFeedback" => wire.blocked |= json.member("blockReason", Json::some)?.is_some(),
                 "error" => wire.is_error |= says_error(json.skip()?),
             }),

@@ -170,6 +170,7 @@ impl<'a> OpenAiWire<'a> {
             members!(|json| {
                 "choices" => json.list(|json| wire.choice(json))?,
                 "model" => wire.chunk.model = json.text()?,
+                "id" => wire.chunk.id = json.text()?,
                 "usage" => usage = json.some()?,
                 "timings" => wire.chunk.timings = json.some()?.map(Cow::Borrowed),
                 "time_info" | "perf_metrics" => wire.chunk.time_info = json.some()?.map(Cow::Borrowed),

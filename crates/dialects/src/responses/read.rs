@@ -25,7 +25,8 @@ fn frame_of<'a>(wire: &ResponsesWire<'a>, text: &'a str) -> Result<Frame<'a>, In
         }
         _ => {}
     }
-    let mut chunk = Chunk { model: facts.model, number: wire.number, padding: wire.padding, ..Chunk::default() };
+    let mut chunk =
+        Chunk { model: facts.model, id: facts.id, number: wire.number, padding: wire.padding, ..Chunk::default() };
     match wire.kind {
         "response.completed" | "response.incomplete" | "response.done" => {
             chunk.payload = facts.payload;
@@ -89,6 +90,7 @@ fn kind_of_delta(kind: &str) -> Option<PayloadKind> {
 #[derive(Default)]
 struct ResponseFacts<'a> {
     model: Option<Cow<'a, str>>,
+    id: Option<Cow<'a, str>>,
     usage: Option<&'a str>,
     tier: Option<ServiceTier>,
     /// `incomplete_details.reason`
@@ -101,6 +103,7 @@ fn response(text: &str) -> Result<ResponseFacts<'_>, InvalidJson> {
     let mut facts = ResponseFacts::default();
     Json::new(text).object(members!(|json| {
         "model" => facts.model = json.text()?,
+        "id" => facts.id = json.text()?,
         "usage" => facts.usage = json.some()?,
         "status" => facts.status = json.string_or_skip()?,
         "service_tier" => facts.tier = json.string_or_skip()?.map(ServiceTier::of_name),

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn points(times: &[(i64, bool)]) -> Vec<SurvivalPoint> {
-        times.iter().map(|&(time_us, event)| Observation { time_us, event, audit: None }.points(1.0).0).collect()
+        times.iter().map(|&(time_us, event)| Observation { time_us, event, audit: None }.points().0).collect()
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
         let observed = (0..5_000).flat_map(|_| {
             let time_us = random.i64(1_000..400_000);
             let audit = audited(time_us).filter(|_| random.f64() < 0.05);
-            let (end, entry) = Observation { time_us, event: random.f64() < 0.6, audit }.points(1.0);
+            let (end, entry) = Observation { time_us, event: random.f64() < 0.6, audit }.points();
             [Some(end), entry].into_iter().flatten()
         });
         let points: Vec<SurvivalPoint> = observed.collect();

@@ -28,6 +28,7 @@ subset! {
         outcome: AttemptOutcome,
         failure: Option<FailureKind>,
         payload_events: i64,
+        input_tokens: Option<i64>,
         in_flight_upstream: i64,
         eof_us: Option<i64>,
         cancel_us: Option<i64>,
@@ -90,6 +91,8 @@ pub struct AttemptFacts<'a> {
     pub tpot_us: Option<f64>,
     /// The answer was one token, or all tokens came in one event.
     pub at_once: bool,
+    /// Of its prompt, by the provider's count.
+    pub input_tokens: Option<i64>,
     pub output_tokens: Option<i64>,
     pub cost: Cost,
     /// What its answer was, beside what the request asked for.
@@ -204,6 +207,7 @@ impl MeasuredAttempt {
             whole: self.whole(audit),
             tpot_us: self.decoding.tpot_us(request.and_then(|request| request.n_choices)),
             at_once: came_at_once(row.payload_events, self.decoding.output_tokens),
+            input_tokens: row.input_tokens,
             output_tokens: self.decoding.tokens_out(),
             cost: self.cost,
             judged: Judgement { calls: row.calls, structured: row.structured },

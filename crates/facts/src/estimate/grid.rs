@@ -75,12 +75,12 @@ impl GridHistogram {
         }
     }
 
-    /// Adds an encoded histogram `scale` times. Returns the weight added.
-    pub(super) fn absorb(&mut self, bytes: &mut ByteReader<'_>, scale: f64) -> Result<f64, ShortBytes> {
+    /// Adds an encoded histogram. Returns the weight added.
+    pub(super) fn absorb(&mut self, bytes: &mut ByteReader<'_>) -> Result<f64, ShortBytes> {
         let (mut at, mut sum) = (0_usize, 0.0);
         for _ in 0..bytes.take()? {
             at = at.saturating_add(usize::try_from(bytes.take()?).unwrap_or(usize::MAX)).min(bucket(VALUE_MAX));
-            let weight = bytes.take()? as f64 / WEIGHT_STEPS * scale;
+            let weight = bytes.take()? as f64 / WEIGHT_STEPS;
             self.add_to(at, weight);
             sum += weight;
         }
@@ -177,15 +177,13 @@ mod tests {
         let mut bytes = Vec::new();
         histogram.encode(&mut bytes);
         let (mut back, mut twice) = (GridHistogram::default(), histogram.clone());
-        back.absorb(&mut ByteReader::new(&bytes), 1.0).unwrap();
+        assert_eq!(back.absorb(&mut ByteReader::new(&bytes)), Ok(57.4375));
         assert_eq!(back, histogram);
-        back.absorb(&mut ByteReader::new(&bytes), 0.5).unwrap();
-        back.absorb(&mut ByteReader::new(&bytes), 0.5).unwrap();
+        back.absorb(&mut ByteReader::new(&bytes)).unwrap();
         twice.merge(&histogram);
         assert_eq!(back, twice);
-        assert_eq!(back.absorb(&mut ByteReader::new(&bytes), 2.0), Ok(2.0 * 57.4375));
         for cut in 0..bytes.len() {
-            assert!(GridHistogram::default().absorb(&mut ByteReader::new(&bytes[..cut]), 1.0).is_err(), "{cut}");
+            assert!(GridHistogram::default().absorb(&mut ByteReader::new(&bytes[..cut])).is_err(), "{cut}");
         }
     }
 }

@@ -203,6 +203,7 @@ impl IncidentWatch {
         gateway.upstreams = parts.iter().map(|part| &part.upstream).collect::<BTreeSet<_>>().len() as i64;
         (gateway.attempts, gateway.failures) = (sum(|part| part.attempts), sum(|part| part.failures));
         (gateway.refusals, gateway.seen) = (sum(|part| part.refusals), sum(|part| part.seen));
+        (gateway.broke, gateway.saved) = (sum(|part| part.broke), sum(|part| part.saved));
         gateway.expected = parts.iter().map(|part| part.expected).sum();
         gateway.breaker = parts.iter().any(|part| part.breaker);
         let is_open = gateway.state == IncidentState::Open;
@@ -420,6 +421,7 @@ impl KnownIncident {
         record.failures = evidence.failures as i64;
         (record.refusals, record.seen) = (evidence.refusals as i64, evidence.seen as i64);
         (record.expected, record.usual_share) = (evidence.expected, usual.failed);
+        (record.broke, record.saved) = (evidence.broke as i64, evidence.saved as i64);
         if let Some((factor, at_least)) = speed(record.kind).and_then(|speed| evidence.factor(speed, usual)) {
             (record.factor, record.at_least) = (Some(factor), at_least);
         }

@@ -57,7 +57,7 @@ fn audits_find_the_truth_where_slowness_is_shared() {
 fn the_curve_finds_the_truth_where_first_tokens_alone_do_not() {
     let mut table = Vec::new();
     for ((name, median, spread), seen) in WORLD.into_iter().zip(raced(DRAWN_RACES, 5, 0.0, 0.0)) {
-        let points: Vec<SurvivalPoint> = seen.iter().map(|seen| seen.points(1.0).0).collect();
+        let points: Vec<SurvivalPoint> = seen.iter().map(|seen| seen.points().0).collect();
         let events = seen.iter().filter(|seen| seen.event).count() as f64;
         let (drawn, alone) = (curve(points.clone(), events, 256), of_events_alone(&points, 64));
         let until_us = drawn.iter().filter(|point| point.at_risk >= 100.0).map(|point| point.time_us).max().unwrap();
@@ -158,9 +158,9 @@ fn watch(seed: u64, shared: f64, audit: f64) -> Vec<UpstreamEstimate> {
 fn see(name: &'static str, median: f64, spread: f64, observations: &[Observation]) -> UpstreamEstimate {
     let winners = observations.iter().filter(|seen| seen.event && seen.audit.is_none());
     let mut won: Vec<f64> = winners.map(|seen| seen.time_us as f64 / 1e3).collect();
-    let weighted = observations.iter().map(|seen| seen.points(1.0));
+    let weighted = observations.iter().map(|seen| seen.points());
     let weighted = Survival::new(weighted.flat_map(|(end, entry)| [Some(end), entry]).flatten().collect());
-    let ordinary = observations.iter().map(|seen| Observation { audit: None, ..*seen }.points(1.0).0);
+    let ordinary = observations.iter().map(|seen| Observation { audit: None, ..*seen }.points().0);
     let unweighted = Survival::new(ordinary.collect());
     let figure = |survival: &Survival, p| match survival.quantile(p) {
         Some(Estimate::Reached(us)) => us as f64 / 1e3,

@@ -22,11 +22,11 @@ pub struct Times {
 }
 
 impl Times {
-    /// `weight`: relative to other observations. `coarse`: keep only the bucket.
-    pub fn add(&mut self, observation: &Observation, weight: f64, coarse: bool) {
+    /// `coarse`: keep only the bucket.
+    pub fn add(&mut self, observation: &Observation, coarse: bool) {
         self.seen += u64::from(observation.event);
         self.censored += u64::from(!observation.event);
-        let (end, entry) = observation.points(weight);
+        let (end, entry) = observation.points();
         self.event_weight += end.events;
         self.event_weight_squared += end.events * end.events;
         if !coarse {
@@ -85,13 +85,13 @@ impl Times {
         [&self.events, &self.left, &self.entered].into_iter().for_each(|histogram| histogram.encode(bytes));
     }
 
-    pub(super) fn absorb(&mut self, bytes: &mut ByteReader<'_>, scale: f64) -> Result<(), ShortBytes> {
+    pub(super) fn absorb(&mut self, bytes: &mut ByteReader<'_>) -> Result<(), ShortBytes> {
         self.seen += bytes.take()?;
         self.censored += bytes.take()?;
-        self.event_weight_squared += bytes.take_f64()? * scale * scale;
-        self.event_weight += self.events.absorb(bytes, scale)?;
-        self.left.absorb(bytes, scale)?;
-        self.entered.absorb(bytes, scale)?;
+        self.event_weight_squared += bytes.take_f64()?;
+        self.event_weight += self.events.absorb(bytes)?;
+        self.left.absorb(bytes)?;
+        self.entered.absorb(bytes)?;
         Ok(())
     }
 }
@@ -100,28 +100,23 @@ impl Times {
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
     pub count: u64,
-    weight: f64,
-    weight_squared: f64,
-    /// Value and weight.
-    exact: Vec<(i64, f64)>,
+    exact: Vec<i64>,
     coarse: GridHistogram,
 }
 
 impl Spread {
     /// Adds one value: see [`Times::add`].
-    pub fn add(&mut self, value: i64, weight: f64, coarse: bool) {
-        self.weigh(1, weight);
+    pub fn add(&mut self, value: i64, coarse: bool) {
+        self.count += 1;
         if coarse {
-            self.coarse.add(value, weight);
+            self.coarse.add(value, 1.0);
         } else {
-            self.exact.push((value, weight));
+            self.exact.push(value);
         }
     }
 
     pub fn merge(&mut self, other: Spread) {
         self.count += other.count;
-        self.weight += other.weight;
-        self.weight_squared += other.weight_squared;
         self.exact.extend(other.exact);
         self.coarse.merge(&other.coarse);
     }
@@ -141,15 +136,10 @@ impl Spread {
         shares.map(|share| reach(&values, share))
     }
 
-    /// Number of equal weights with the same information.
-    pub fn effective(&self) -> f64 {
-        effective(self.weight, self.weight_squared)
-    }
-
-    /// Each value with its weight; in no order.
+    /// Each value with how many of it there are; in no order.
     pub fn values(&self) -> Vec<(i64, f64)> {
         let coarse = self.coarse.buckets().map(|(bucket, weight)| (grid::middle(bucket), weight));
-        self.exact.iter().copied().chain(coarse).collect()
+        self.exact.iter().map(|value| (*value, 1.0)).chain(coarse).collect()
     }
 
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
@@ -157,16 +147,10 @@ impl Spread {
         self.coarse.encode(bytes);
     }
 
-    pub(super) fn absorb(&mut self, bytes: &mut ByteReader<'_>, scale: f64) -> Result<(), ShortBytes> {
-        self.weigh(bytes.take()?, scale);
-        self.coarse.absorb(bytes, scale)?;
+    pub(super) fn absorb(&mut self, bytes: &mut ByteReader<'_>) -> Result<(), ShortBytes> {
+        self.count += bytes.take()?;
+        self.coarse.absorb(bytes)?;
         Ok(())
-    }
-
-    fn weigh(&mut self, count: u64, weight: f64) {
-        self.count += count;
-        self.weight += count as f64 * weight;
-        self.weight_squared += count as f64 * weight * weight;
     }
 }
 
@@ -197,13 +181,13 @@ mod tests {
             let audit = (lost && draws.f64() < 0.1).then_some(AuditedLoser { lost_us: rival as i64, probability: 0.1 });
             let event = !lost || audit.is_some();
             let observation = Observation { time_us: if event { time } else { rival } as i64, event, audit };
-            exact.add(&observation, 1.0, false);
-            coarse.add(&observation, 1.0, true);
+            exact.add(&observation, false);
+            coarse.add(&observation, true);
         }
         let mut bytes = Vec::new();
         coarse.encode(&mut bytes);
         let mut back = Times::default();
-        back.absorb(&mut ByteReader::new(&bytes), 1.0).unwrap();
+        back.absorb(&mut ByteReader::new(&bytes)).unwrap();
         assert!(
             (back.effective() / exact.effective() - 1.0).abs() < 0.01,
             "{} {}",
@@ -226,12 +210,11 @@ mod tests {
     #[test]
     fn quantiles_of_plain_values_from_both_ends() {
         let mut spread = Spread::default();
-        (1..=100).for_each(|value| spread.add(value, 1.0, false));
+        (1..=100).for_each(|value| spread.add(value, false));
         assert_eq!(spread.quantiles([0.05, 0.5, 0.95, 1.0]), [Some(5), Some(50), Some(95), Some(100)]);
         assert_eq!(spread.quantiles_from_above([0.05, 0.5]), [Some(96), Some(51)]);
-        assert_eq!(spread.effective(), 100.0);
-        spread.add(1_000, 900.0, true);
-        assert!((spread.effective() - 1_000.0 * 1_000.0 / (900.0 * 900.0 + 100.0)).abs() < 1e-9);
+        (0..900).for_each(|_| spread.add(1_000, true));
+        assert_eq!(spread.count, 1_000);
         assert_eq!(spread.quantiles([0.5]), [Some(grid::middle(grid::bucket(1_000)))]);
         assert_eq!(Spread::default().quantiles([0.5]), [None]);
     }

@@ -44,26 +44,28 @@ pub struct Summary {
     pub tokens_served: u64,
     /// Tokens of all other attempts.
     pub tokens_lost: u64,
+    /// Tokens of the prompts of all attempts, where a provider counted them.
+    pub tokens_in: u64,
     /// Answers whose calls or structure were checked, and those of them that are broken.
     pub judged: [u64; 2],
 }
 
 impl Summary {
-    /// `weight`: the weight of its times. `coarse`: keep only their buckets; required before encoding.
-    pub fn add(&mut self, facts: &AttemptFacts<'_>, weight: f64, coarse: bool) {
+    /// `coarse`: keep only the buckets of its times; required before encoding.
+    pub fn add(&mut self, facts: &AttemptFacts<'_>, coarse: bool) {
         self.attempts += 1;
         self.outcomes[facts.outcome as usize] += 1;
         if let Some(kind) = facts.failure {
             self.failures[kind as usize] += 1;
         }
         if let Some(observation) = &facts.ttft {
-            self.ttft.add(observation, weight, coarse);
+            self.ttft.add(observation, coarse);
         }
         if let Some(observation) = &facts.whole {
-            self.whole.add(observation, weight, coarse);
+            self.whole.add(observation, coarse);
         }
         if let Some(tpot_us) = facts.tpot_us {
-            self.tpot.add((tpot_us * 1e3) as i64, weight, coarse);
+            self.tpot.add((tpot_us * 1e3) as i64, coarse);
         }
         self.requests.add(facts, coarse);
         if let Some(request) = &facts.request {
@@ -73,14 +75,16 @@ impl Summary {
         if let Some(client_ttft_us) =
             request.filter(|request| request.stream).and_then(|request| request.client_ttft_us)
         {
-            self.client_ttft.add(client_ttft_us, weight, coarse);
+            self.client_ttft.add(client_ttft_us, coarse);
         }
         self.add_cost(facts);
         if let Some(broken) = facts.judged.is_broken() {
             self.judged[0] += 1;
             self.judged[1] += u64::from(broken);
         }
-        let tokens = u64::try_from(facts.output_tokens.unwrap_or(0)).unwrap_or(0);
+        let [tokens, tokens_in] =
+            [facts.output_tokens, facts.input_tokens].map(|tokens| u64::try_from(tokens.unwrap_or(0)).unwrap_or(0));
+        self.tokens_in += tokens_in;
         *(if request.is_some() { &mut self.tokens_served } else { &mut self.tokens_lost }) += tokens;
     }
 
@@ -106,6 +110,7 @@ impl Summary {
         self.inputs.iter_mut().zip(other.inputs).for_each(|(sum, more)| *sum += more);
         self.tokens_served += other.tokens_served;
         self.tokens_lost += other.tokens_lost;
+        self.tokens_in += other.tokens_in;
         self.judged.iter_mut().zip(other.judged).for_each(|(sum, more)| *sum += more);
     }
 
@@ -172,22 +177,23 @@ impl Summary {
         self.whole.encode(&mut bytes);
         encode_counts(&self.inputs, &mut bytes);
         encode_counts(&self.judged, &mut bytes);
+        put(&mut bytes, self.tokens_in);
         bytes
     }
 
-    /// Adds an encoded summary. `weight`: the weight of its times. `unserved`: include requests that no upstream
+    /// Adds an encoded summary. `unserved`: include requests that no upstream
     /// answered, which are counted once for each upstream that tried.
     ///
     /// # Errors
     /// The bytes are damaged. The part before the damage is added.
-    pub fn absorb(&mut self, bytes: &[u8], weight: f64, unserved: bool) -> Result<(), ShortBytes> {
+    pub fn absorb(&mut self, bytes: &[u8], unserved: bool) -> Result<(), ShortBytes> {
         let bytes = &mut opened(bytes)?;
         self.attempts += bytes.take()?;
         absorb_counts(&mut self.outcomes, bytes)?;
         absorb_counts(&mut self.failures, bytes)?;
-        self.ttft.absorb(bytes, weight)?;
-        self.tpot.absorb(bytes, weight)?;
-        self.client_ttft.absorb(bytes, weight)?;
+        self.ttft.absorb(bytes)?;
+        self.tpot.absorb(bytes)?;
+        self.client_ttft.absorb(bytes)?;
         self.requests.absorb(bytes, unserved)?;
         self.cost.merge(&CostSum::decode(bytes)?);
         for _ in 0..bytes.take()? {
@@ -196,9 +202,11 @@ impl Summary {
         }
         self.tokens_served += bytes.take()?;
         self.tokens_lost += bytes.take()?;
-        self.whole.absorb(bytes, weight)?;
+        self.whole.absorb(bytes)?;
         absorb_counts(&mut self.inputs, bytes)?;
-        absorb_counts(&mut self.judged, bytes)
+        absorb_counts(&mut self.judged, bytes)?;
+        self.tokens_in += bytes.take()?;
+        Ok(())
     }
 }
 
@@ -206,12 +214,12 @@ impl Summary {
 ///
 /// # Errors
 /// As [`Summary::absorb`].
-pub fn absorb_ttft(ttft: &mut Times, bytes: &[u8], weight: f64) -> Result<(), ShortBytes> {
+pub fn absorb_ttft(ttft: &mut Times, bytes: &[u8]) -> Result<(), ShortBytes> {
     let (bytes, mut nothing) = (&mut opened(bytes)?, Summary::default());
     bytes.take()?;
     absorb_counts(&mut nothing.outcomes, bytes)?;
     absorb_counts(&mut nothing.failures, bytes)?;
-    ttft.absorb(bytes, weight)
+    ttft.absorb(bytes)
 }
 
 /// Reads the version of the layout.

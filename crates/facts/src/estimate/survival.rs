@@ -66,12 +66,11 @@ pub struct Survival {
 }
 
 impl Observation {
-    /// The points of the observation; the second one only for an audited loser. `weight`: relative to other
-    /// observations.
-    pub fn points(&self, weight: f64) -> (SurvivalPoint, Option<SurvivalPoint>) {
+    /// The points of the observation; the second one only for an audited loser.
+    pub fn points(&self) -> (SurvivalPoint, Option<SurvivalPoint>) {
         let Observation { time_us, event, audit } = *self;
         let late = audit.filter(|audit| audit.lost_us <= time_us && audit.probability > 0.0);
-        let after = late.map_or(weight, |audit| weight / audit.probability.min(1.0));
+        let after = late.map_or(1.0, |audit| 1.0 / audit.probability.min(1.0));
         let point = SurvivalPoint { time_us, ..SurvivalPoint::default() };
         let point = if event {
             SurvivalPoint { events: after, ..point }
@@ -82,7 +81,7 @@ impl Observation {
             point,
             late.map(|audit| SurvivalPoint {
                 time_us: audit.lost_us,
-                leave_after: weight - after,
+                leave_after: 1.0 - after,
                 ..SurvivalPoint::default()
             }),
         )
@@ -90,7 +89,7 @@ impl Observation {
 
     /// Weight of the event: above 1 if it represents losers that were cut.
     pub fn event_weight(&self) -> f64 {
-        let point = self.points(1.0).0;
+        let point = self.points().0;
         point.events
     }
 }
@@ -211,7 +210,7 @@ mod tests {
     use crate::record::sample::quantile;
 
     fn observed(times: &[(i64, bool)]) -> Survival {
-        let seen = |&(time_us, event): &(i64, bool)| Observation { time_us, event, audit: None }.points(1.0).0;
+        let seen = |&(time_us, event): &(i64, bool)| Observation { time_us, event, audit: None }.points().0;
         Survival::new(times.iter().map(seen).collect())
     }
 
@@ -267,7 +266,7 @@ mod tests {
         let audited =
             Observation { time_us: 9, event: true, audit: Some(AuditedLoser { lost_us: 2, probability: 0.25 }) };
         let won = Observation { time_us: 1, event: true, audit: None };
-        let points = [won, cut, cut, cut, audited].map(|seen| seen.points(1.0));
+        let points = [won, cut, cut, cut, audited].map(|seen| seen.points());
         let survival = Survival::new(points.iter().flat_map(|(end, entry)| [Some(*end), *entry]).flatten().collect());
         assert_eq!(survival.quantile(0.2), Some(Estimate::Reached(1)));
         // 4/5 are left at 2, and all of them end at 9: not the 1/5 that one row of five would be.
@@ -318,7 +317,7 @@ mod tests {
             let mut won: Vec<f64> = winners.map(|seen| seen.time_us as f64 / 1e3).collect();
             let winners_ms = quantile(&mut won, 0.5).unwrap_or_default();
             let Some(Estimate::Reached(median_us)) =
-                Survival::new(observations.iter().map(|seen| seen.points(1.0).0).collect()).quantile(0.5)
+                Survival::new(observations.iter().map(|seen| seen.points().0).collect()).quantile(0.5)
             else {
                 panic!("the median of {} ms is within reach", TRUE_MEDIANS_MS[i]);
             };

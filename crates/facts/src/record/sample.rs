@@ -132,6 +132,7 @@ pub fn bare_run(n: i64) -> RunRecord {
 pub fn won(n: i64) -> AttemptRecord {
     AttemptRecord {
         model_reported: Some("llama-70b-0115".into()),
+        response_id: Some("chatcmpl-1".into()),
         dialect: "openai",
         key_id: Some("k1".into()),
         dispatch_us: 1_000,
@@ -254,6 +255,8 @@ pub fn incident(n: i64) -> IncidentRecord {
         seen: 800,
         expected: 2_400.5,
         part_of: Some("of none".into()),
+        broke: 2,
+        saved: 4,
         ..IncidentRecord::default()
     }
 }

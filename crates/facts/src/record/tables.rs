@@ -237,6 +237,8 @@ table! {
         structured: Option<&'static str>,
         /// a checksum of the request's tools and schema
         tool_set: Option<i64>,
+        /// the id that the provider gave its answer, such as `chatcmpl-…`
+        response_id: Option<String>,
     }
 }
 
@@ -311,12 +313,16 @@ table! {
         upstreams: i64 = 1,
         /// the incident of the gateway that it belongs to
         part_of: Option<String>,
+        /// requests that ended in an error, of its failed attempts
+        broke: i64,
+        /// requests that another upstream answered, of its failed attempts
+        saved: i64,
     }
 }
 
 readable! {
     IncidentRecord: incident_id, upstream, kind, state, began_at, ended_at, last_at, updated_at, factor, at_least, attempts, failures,
-    refusals, usual_share, seen, expected, breaker, upstreams, part_of
+    refusals, usual_share, seen, expected, breaker, upstreams, part_of, broke, saved
 }
 
 impl AttemptRecord {

@@ -65,10 +65,28 @@ pub struct Meter {
     finish_reason: Option<String>,
     choices: ChoiceBits,
     endless: EndlessCheck,
-    model: Option<String>,
+    names: AnswerNames,
     pub stalled: bool,
     /// The key that was sent: it is removed from every text that is kept.
     key: Option<HashedKey>,
+}
+
+/// What the provider calls its model and its answer.
+#[derive(Debug, Default)]
+struct AnswerNames {
+    model: Option<String>,
+    id: Option<String>,
+}
+
+impl AnswerNames {
+    /// The first of each counts.
+    fn take(&mut self, chunk: &Chunk<'_>, key: Option<&HashedKey>) {
+        for (name, said) in [(&mut self.model, &chunk.model), (&mut self.id, &chunk.id)] {
+            if name.is_none() {
+                *name = said.as_deref().map(|said| scrubbed(said, key).chars().take(256).collect());
+            }
+        }
+    }
 }
 
 /// Microseconds since the dispatch.
@@ -240,7 +258,7 @@ impl Meter {
             finish_reason: None,
             choices: ChoiceBits { seen: 0, finished: 0, open: 0, asked: choices_asked },
             endless: EndlessCheck { bound, free_chars: bound.free_chars(choices_asked) },
-            model: None,
+            names: AnswerNames::default(),
             stalled: false,
             key,
         }
@@ -287,10 +305,7 @@ impl Meter {
                 self.finish_reason = Some(scrubbed(reason, self.key.as_ref()).chars().take(64).collect());
             }
         }
-        if self.model.is_none() {
-            let kept = |model: &str| scrubbed(model, self.key.as_ref()).chars().take(256).collect();
-            self.model = chunk.model.as_deref().map(kept);
-        }
+        self.names.take(chunk, self.key.as_ref());
         // Without a finish reason, a chunk of usage alone is the last one.
         let is_behind = self.times.finish.is_some() || chunk.usage_only && self.times.first_token.is_some();
         self.usage.take(chunk, is_behind);
@@ -377,7 +392,8 @@ impl Meter {
         record.gap_max_us = self.gaps.max();
         record.burst = self.burst();
         record.client_stalled = self.stalled;
-        record.model_reported = self.model.clone();
+        record.model_reported = self.names.model.clone();
+        record.response_id = self.names.id.clone();
         record.finish_reason = self.finish_reason.clone();
         self.usage.write(record);
     }

@@ -9,13 +9,14 @@ use super::members::members;
 use super::question::RaceWindow;
 use crate::store::{AttemptFilter, ClientRow, LookRow, LookSeen, ReadError, StoreReader};
 use photofinish_config::config::names::names;
-use photofinish_config::config::{Config, Price, TokenCounts};
+use photofinish_config::config::{Config, Price, TokenCounts, UpstreamConfig};
 use photofinish_facts::estimate::interval::{RankedQuantile, weighted_quantile};
 
 /// The quantiles that are compared.
 const QUANTILES: [f64; 2] = [0.5, 0.95];
-/// Looks of an upstream from which "cannot be told yet" counts: enough for a median within 4 % and a 95th percentile within 10 %.
-pub const LOOKS_WANTED: usize = 200;
+/// Draws of an upstream without one first token, from which on it counts as away: it is no upstream that a request could have had
+/// alone.
+const AWAY_DRAWS: usize = 6;
 
 /// The answer: by model, then upstream.
 #[derive(Debug, Default)]
@@ -27,7 +28,7 @@ pub struct Comparison {
 #[derive(Debug)]
 pub struct ModelComparison {
     pub model: String,
-    /// The lowest median first; those with too few looks at the end.
+    /// The lowest median first; those with too few looks at the end. Those of the configuration, and those that had a look.
     pub upstreams: Vec<UpstreamComparison>,
     /// What clients saw, at p50 and p95.
     pub clients: [Option<RankedQuantile>; 2],
@@ -78,9 +79,12 @@ pub fn ask(reader: &StoreReader, window: &RaceWindow, config: &Config, now_us: i
     let of =
         |upstream: &str| filter.provider.as_deref().is_none_or(|provider| upstream.split('/').next() == Some(provider));
     let mut models = Vec::new();
-    let mut clients = reader.clients_around(&looks, filter.model.as_deref(), by_model.len())?;
+    let mut clients = reader.clients_around(&looks, &filter)?;
     clients.sort_by_key(|client| client.first_token_us);
     for (model, looks) in by_model {
+        let configured = config
+            .model(model)
+            .map_or_else(Vec::new, |model| model.upstreams.iter().map(UpstreamConfig::name).collect());
         let clients: Vec<&ClientRow> = clients.iter().filter(|client| client.model == model).collect();
         let mix: Vec<(TokenCounts, f64)> =
             clients.iter().filter_map(|client| Some((client.tokens?, client.weight))).collect();
@@ -88,7 +92,7 @@ pub fn ask(reader: &StoreReader, window: &RaceWindow, config: &Config, now_us: i
             clients.iter().map(|client| (client.first_token_us as f64, client.weight)).collect();
         let mut compared = ModelComparison {
             model: model.to_owned(),
-            upstreams: upstreams(&looks),
+            upstreams: upstreams(&looks, configured),
             clients: QUANTILES.map(|quantile| weighted_quantile(&clients, quantile)),
             clients_n: clients.len(),
             mix_n: mix.len(),
@@ -108,10 +112,11 @@ fn mean_usd(mix: &[(TokenCounts, f64)], price: Price) -> Option<f64> {
     (all > 0.0).then(|| mix.iter().map(|(tokens, weight)| price.usd(*tokens) * weight).sum::<f64>() / all)
 }
 
-fn upstreams(looks: &[&LookRow]) -> Vec<UpstreamComparison> {
-    let mut by_upstream: BTreeMap<&str, Vec<&LookRow>> = BTreeMap::new();
+fn upstreams(looks: &[&LookRow], configured: Vec<String>) -> Vec<UpstreamComparison> {
+    let mut by_upstream: BTreeMap<String, Vec<&LookRow>> =
+        configured.into_iter().map(|name| (name, Vec::new())).collect();
     for look in looks {
-        by_upstream.entry(&look.upstream).or_default().push(look);
+        by_upstream.entry(look.upstream.clone()).or_default().push(look);
     }
     let mut finished: Vec<UpstreamComparison> =
         by_upstream.into_iter().map(|(upstream, looks)| UpstreamComparison::new(upstream, &looks)).collect();
@@ -121,14 +126,14 @@ fn upstreams(looks: &[&LookRow]) -> Vec<UpstreamComparison> {
 }
 
 impl UpstreamComparison {
-    fn new(upstream: &str, looks: &[&LookRow]) -> UpstreamComparison {
+    fn new(upstream: String, looks: &[&LookRow]) -> UpstreamComparison {
         let token =
             |look: &&LookRow| if let LookSeen::Token(us) = look.seen { Some((us as f64, look.weight)) } else { None };
         let mut times: Vec<(f64, f64)> = looks.iter().filter_map(token).collect();
         times.sort_by(|one, other| one.0.total_cmp(&other.0));
         let count = |seen: LookSeen| looks.iter().filter(|look| look.seen == seen).count();
         UpstreamComparison {
-            upstream: upstream.to_owned(),
+            upstream,
             looks: times.len(),
             failed: count(LookSeen::Failed),
             out: count(LookSeen::Out),
@@ -139,16 +144,40 @@ impl UpstreamComparison {
     }
 }
 
+impl UpstreamComparison {
+    /// How fast it is is not known, although it may be asked.
+    pub fn is_unknown(&self, place: usize) -> bool {
+        self.ttft[place].is_none() && (self.looks > 0 || self.failed + self.out < AWAY_DRAWS)
+    }
+}
+
 impl ModelComparison {
-    /// The upstream with the least median.
+    /// The upstream with the least median, once that of every one is known.
     pub fn best(&self) -> Option<&UpstreamComparison> {
-        self.upstreams.first().filter(|best| best.ttft[0].is_some())
+        self.upstreams.first().filter(|best| best.ttft[0].is_some() && self.least_known(0).is_none())
     }
 
-    /// What racing gained over the best one at p50 or p95, microseconds: what that one takes less what clients saw, between bounds. The
-    /// distances of both bounds add as independent errors do (MOVER; Zou and Donner 2008).
+    /// Of the upstreams whose p50 or p95 is not known, that with the fewest looks.
+    pub fn least_known(&self, place: usize) -> Option<&UpstreamComparison> {
+        self.upstreams.iter().filter(|one| one.is_unknown(place)).min_by_key(|one| one.looks)
+    }
+
+    /// What a request alone would have taken at whichever upstream is the best at p50 or p95, microseconds. None while it is not known
+    /// of each. Which one it is is in doubt too: so each bound is the least of all.
+    fn alone(&self, place: usize) -> Option<RankedQuantile> {
+        let known = || self.upstreams.iter().filter_map(|one| one.ttft[place]);
+        let least = |of: fn(&RankedQuantile) -> f64| known().map(|one| of(&one)).fold(f64::INFINITY, f64::min);
+        (known().next().is_some() && self.least_known(place).is_none()).then(|| RankedQuantile {
+            value: least(|one| one.value),
+            low: least(|one| one.low),
+            high: least(|one| one.high),
+        })
+    }
+
+    /// What racing gained over the best of all at p50 or p95, microseconds: what a request alone takes there less what clients saw, between
+    /// bounds. The distances of both bounds add as independent errors do (MOVER; Zou and Donner 2008).
     pub fn gain(&self, place: usize) -> Option<RankedQuantile> {
-        let (alone, clients) = (self.best()?.ttft[place]?, self.clients[place]?);
+        let (alone, clients) = (self.alone(place)?, self.clients[place]?);
         let value = alone.value - clients.value;
         let low = value - (alone.value - alone.low).hypot(clients.high - clients.value);
         let high = value + (alone.high - alone.value).hypot(clients.value - clients.low);
@@ -164,6 +193,10 @@ impl ModelComparison {
     }
 }
 
+fn share(part: usize, all: usize) -> Option<f64> {
+    (all > 0).then(|| part as f64 / all as f64)
+}
+
 fn ms(us: Option<f64>) -> Option<f64> {
     us.map(|us| us / 1e3)
 }
@@ -177,6 +210,8 @@ members! {
         looks: Integer = of.looks;
         /// looks that failed
         failed: Integer = of.failed;
+        /// of the looks that ended by themselves, those that failed
+        failed_share: Number or_null = share(of.failed, of.looks + of.failed);
         /// draws of this upstream that did not start: its breaker open, cooling down, left out, or the budget used up
         out: Integer = of.out;
         /// looks that were cut because the client left or the gateway stopped
@@ -204,7 +239,7 @@ members! {
     pub MODEL_COMPARISON: model_comparison(of: &ModelComparison) {
         /// as the app asked for it; an alias counts as its model
         model: Text = of.model;
-        /// the upstream with the least median
+        /// the upstream with the least median; null until each has one, but for those that could not be asked
         best_upstream: Text or_null = of.best().map(|best| &best.upstream);
         /// first tokens of clients that are compared: of races without a look, at the moments of looks
         clients: Integer = of.clients_n;
@@ -214,7 +249,7 @@ members! {
         client_p50_ms: Number ["ms"] or_null = ms(of.clients[0].map(|one| one.value));
         /// 95th percentile of what clients saw
         client_p95_ms: Number ["ms"] or_null = ms(of.clients[1].map(|one| one.value));
-        /// what the best one would have taken, less what clients saw
+        /// what a request alone would have taken at the best one, less what clients saw; null until it is known of each upstream
         gain_p50_ms: Number ["ms"] or_null = ms(of.gain(0).map(|gain| gain.value));
         /// lower bound of it, 95 %
         gain_p50_low_ms: Number ["ms"] or_null = ms(of.gain(0).map(|gain| gain.low));
@@ -222,7 +257,7 @@ members! {
         gain_p50_high_ms: Number ["ms"] or_null = ms(of.gain(0).map(|gain| gain.high));
         /// `gained` or `lost` where the bounds exclude 0, else `unknown`
         verdict_p50: Text = of.verdict(0).as_str();
-        /// the same at p95
+        /// the same at p95, against the one that is best there
         gain_p95_ms: Number ["ms"] or_null = ms(of.gain(1).map(|gain| gain.value));
         /// lower bound of it, 95 %
         gain_p95_low_ms: Number ["ms"] or_null = ms(of.gain(1).map(|gain| gain.low));

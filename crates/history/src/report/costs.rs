@@ -264,7 +264,7 @@ impl Gather for CostsByKey {
     fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
         let Some(upstream) = cell.upstream else { return Ok(()) };
         let mut summary = Summary::default();
-        summary.absorb(cell.summary, 1.0, true)?;
+        summary.absorb(cell.summary, true)?;
         self.cancelled.add(upstream.0, &summary.cancelled_cost());
         let parts = self.group(cell.start_us, upstream, cell.model, cell.user);
         parts.attempts += summary.attempts;

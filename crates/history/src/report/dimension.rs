@@ -29,18 +29,6 @@ names! {
     }
 }
 
-names! {
-    /// A name that `strata` takes.
-    pub enum StrataDimension {
-        /// Size of the request.
-        Input = "input",
-        /// Whether the client asked to stream.
-        Stream = "stream",
-        /// Hour of the day, UTC.
-        Hour = "hour",
-    }
-}
-
 /// The value of an attempt in one dimension. Sorts by number or name; unknown values come first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GroupValue {

@@ -181,7 +181,7 @@ impl Gather for TimesByUpstream {
     fn attempt(&mut self, facts: &AttemptFacts<'_>) {
         if let Some(observation) = facts.ttft.as_ref().filter(|_| !facts.is_of_a_running_race(self.now_us)) {
             let place = self.names.upstream((facts.provider, facts.model_sent));
-            self.times(place).add(observation, 1.0, false);
+            self.times(place).add(observation, false);
         }
     }
 
@@ -190,7 +190,7 @@ impl Gather for TimesByUpstream {
     fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
         let Some(upstream) = cell.upstream else { return Ok(()) };
         let place = self.names.upstream(upstream);
-        absorb_ttft(self.times(place), cell.summary, 1.0)
+        absorb_ttft(self.times(place), cell.summary)
     }
 
     fn merge(&mut self, other: Self) {

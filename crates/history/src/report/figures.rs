@@ -45,8 +45,6 @@ pub struct GroupFigures {
     pub tok_s: [Option<f64>; 2],
     pub tpot_p95_ms: Option<f64>,
     pub tok_s_samples: u64,
-    /// Number of equal weights with the same information.
-    pub tok_s_effective: f64,
     /// Judged requests: those that the group answered, and those that it tried and no upstream answered.
     pub requests: u64,
     /// Requests that met the targets, per second of the window.
@@ -63,8 +61,6 @@ pub struct GroupFigures {
     /// What streaming clients saw, at each of `CLIENT_SHARES`; milliseconds.
     pub client_ttft_ms: [Option<f64>; 2],
     pub client_ttft_samples: u64,
-    /// Number of equal weights with the same information.
-    pub client_ttft_effective: f64,
     /// Attempts that generated something, but whose tok/s is not known.
     pub without_speed: u64,
     /// Requests in time, but of unknown pace.
@@ -80,7 +76,7 @@ pub struct TimeFigures {
     pub at: [Option<Estimate>; 3],
     /// Those that were seen.
     pub samples: u64,
-    /// Number of equal weights with the same information.
+    /// First tokens of equal weight that would say as much.
     pub effective: f64,
 }
 
@@ -111,14 +107,6 @@ impl TimeFigures {
     }
 }
 
-/// The gathered data of a group.
-#[derive(Debug, Default)]
-pub struct GatheredGroup {
-    pub summary: Summary,
-    /// TTFT by stratum; empty if the question has no strata.
-    pub strata: Vec<Times>,
-}
-
 impl GroupFigures {
     fn share(&self, count: u64) -> Value {
         json!((self.attempts > 0).then(|| count as f64 / self.attempts as f64))
@@ -145,20 +133,12 @@ impl GroupFigures {
     }
 
     fn tok_s_cell(&self, place: usize) -> FigureCell {
-        let firmness = Firmness { effective: self.tok_s_effective, share: TOK_S_SHARES[place] };
+        let firmness = Firmness { effective: self.tok_s_samples as f64, share: TOK_S_SHARES[place] };
         FigureCell::TokensPerSecond(self.tok_s[place], firmness)
     }
 
     /// `seconds`: length of the window.
-    pub fn new(keys: Vec<GroupValue>, gathered: GatheredGroup, slo: &SloTargets, seconds: f64) -> GroupFigures {
-        let GatheredGroup { summary, strata } = gathered;
-        let survival = if strata.is_empty() {
-            summary.ttft.survival()
-        } else {
-            let strata: Vec<(f64, Survival)> =
-                strata.iter().map(|times| (times.count() as f64, times.survival())).collect();
-            Survival::mixed(&strata)
-        };
+    pub fn new(keys: Vec<GroupValue>, summary: &Summary, slo: &SloTargets, seconds: f64) -> GroupFigures {
         let judged = summary.requests.judged(slo);
         let requests = judged.met + judged.missed;
         let rate = |count: f64| Some(count / seconds).filter(|rate| rate.is_finite());
@@ -174,12 +154,11 @@ impl GroupFigures {
             failure_kinds: summary.failures().collect(),
             empty: summary.outcome(AttemptOutcome::Empty),
             censored: summary.ttft.censored,
-            ttft: TimeFigures::new(&summary.ttft, &survival),
+            ttft: TimeFigures::new(&summary.ttft, &summary.ttft.survival()),
             whole: TimeFigures::new(&summary.whole, &summary.whole.survival()),
             tok_s: summary.tpot.quantiles_from_above(TOK_S_SHARES).map(ns_to_rate),
             tpot_p95_ms: tpot_p95.map(|ns| ns as f64 / 1e6),
             tok_s_samples: summary.tpot.count,
-            tok_s_effective: summary.tpot.effective(),
             requests: requests.round() as u64,
             goodput: rate(judged.met).filter(|_| requests > 0.0),
             attainment: (requests > 0.0).then(|| judged.met / requests),
@@ -189,7 +168,6 @@ impl GroupFigures {
             aggregate_tok_s: rate(summary.tokens_served as f64).zip(rate(all_tokens as f64)).map(|(a, b)| [a, b]),
             client_ttft_ms,
             client_ttft_samples: summary.client_ttft.count,
-            client_ttft_effective: summary.client_ttft.effective(),
             without_speed: summary.without_speed(),
             without_verdict: judged.unknown,
             judged: summary.judged,
@@ -246,7 +224,7 @@ pub enum FigureCell {
 /// What decides whether a quantile may be printed without a mark: see [`is_firm`](photofinish_facts::estimate::survival::is_firm).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Firmness {
-    /// Number of equal weights with the same information.
+    /// First tokens of equal weight that would say as much.
     pub effective: f64,
     /// The share of the quantile.
     pub share: f64,
@@ -348,7 +326,7 @@ figures! {
         tok_s_p5: Number ["tokens/s"] or_null = of.tok_s[1], Always "tok/s p5": of.tok_s_cell(1);
         /// 95th percentile of the time per output token after the first
         tpot_p95_ms: Number ["ms"] or_null = of.tpot_p95_ms,
-            Always "TPOT p95": time(of.tpot_p95_ms, of.tok_s_effective, 0.95);
+            Always "TPOT p95": time(of.tpot_p95_ms, of.tok_s_samples as f64, 0.95);
         /// attempts whose tok/s is known
         tok_s_samples: Integer = of.tok_s_samples, Always "tok/s n": Count(of.tok_s_samples);
         /// requests that were judged by the targets: those that the group answered, and those that it tried and no
@@ -386,10 +364,10 @@ figures! {
         aggregate_tok_s_with_losers: Number ["tokens/s"] or_null = of.aggregate_tok_s.map(|[_, all]| all);
         /// median of what streaming clients saw, from request to first payload
         client_ttft_p50_ms: Number ["ms"] or_null = of.client_ttft_ms[0],
-            Clients "client p50": time(of.client_ttft_ms[0], of.client_ttft_effective, 0.5);
+            Clients "client p50": time(of.client_ttft_ms[0], of.client_ttft_samples as f64, 0.5);
         /// 95th percentile of the same
         client_ttft_p95_ms: Number ["ms"] or_null = of.client_ttft_ms[1],
-            Clients "client p95": time(of.client_ttft_ms[1], of.client_ttft_effective, 0.95);
+            Clients "client p95": time(of.client_ttft_ms[1], of.client_ttft_samples as f64, 0.95);
         /// streaming clients that got a first payload
         client_ttft_samples: Integer = of.client_ttft_samples;
     }

@@ -3,26 +3,21 @@
 //! Not for the figures of a group: those are `figures`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
 
-use super::dimension::{Dimension, GroupValue, NameIndex, StrataDimension};
-use super::figures::{GatheredGroup, GroupFigures};
+use super::dimension::{Dimension, GroupValue, NameIndex};
+use super::figures::GroupFigures;
 use super::spent::{CancelledCosts, GatherCosts};
 use crate::store::{Gather, RollupCell};
-use photofinish_base::clock::micros;
 use photofinish_facts::estimate::ShortBytes;
 use photofinish_facts::estimate::class::{Concurrency, Input};
 use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
 use photofinish_facts::estimate::goodput::{self, HoursWindow, SloTargets};
-use photofinish_facts::estimate::spread::Times;
-use photofinish_facts::estimate::summary::{Summary, absorb_ttft};
+use photofinish_facts::estimate::summary::Summary;
 
 /// How attempts are grouped.
 #[derive(Clone, Debug)]
 pub struct GroupRules {
     by: Vec<Dimension>,
-    strata: Vec<StrataDimension>,
-    half_life_us: Option<f64>,
     now_us: i64,
     /// Unanswered requests count once for each upstream that tried, instead of once.
     unserved_by_upstream: bool,
@@ -34,7 +29,7 @@ pub struct Groups<'r> {
     rules: &'r GroupRules,
     names: NameIndex,
     places: HashMap<GroupKey, usize>,
-    groups: Vec<(GroupKey, Group)>,
+    groups: Vec<(GroupKey, Summary)>,
     pub without_attempts: u64,
     /// Attempts of running races, which are left out.
     pub running: u64,
@@ -48,12 +43,6 @@ type GroupKey = [i64; Dimension::ALL.len()];
 
 const UNKNOWN: i64 = -1;
 
-#[derive(Debug, Default)]
-struct Group {
-    summary: Summary,
-    strata: HashMap<GroupKey, Times>,
-}
-
 /// An attempt, or a cell of attempts, as far as grouping needs it.
 struct GroupedAttempt<'a> {
     started_at: i64,
@@ -62,44 +51,21 @@ struct GroupedAttempt<'a> {
     user: Option<&'a str>,
     input: Option<Input>,
     concurrency: Option<Concurrency>,
-    stream: Option<bool>,
 }
 
 impl GroupRules {
     /// `of_one_provider`: only one provider is gathered.
-    pub fn new(
-        by: &[Dimension],
-        strata: &[StrataDimension],
-        half_life: Option<Duration>,
-        of_one_provider: bool,
-        now_us: i64,
-    ) -> GroupRules {
+    pub fn new(by: &[Dimension], of_one_provider: bool, now_us: i64) -> GroupRules {
         let upstream_counts = by.contains(&Dimension::Upstream) || by.contains(&Dimension::Concurrency);
-        GroupRules {
-            by: by.into(),
-            strata: strata.into(),
-            half_life_us: half_life.map(|half_life| micros(half_life) as f64),
-            now_us,
-            unserved_by_upstream: upstream_counts || of_one_provider,
-        }
+        GroupRules { by: by.into(), now_us, unserved_by_upstream: upstream_counts || of_one_provider }
     }
 
     pub fn needs_classes(&self) -> bool {
         self.by.iter().any(|by| matches!(by, Dimension::Input | Dimension::Concurrency))
-            || self.strata.iter().any(|stratum| matches!(stratum, StrataDimension::Input | StrataDimension::Stream))
     }
 
     pub fn needs_hours(&self) -> bool {
         self.by.contains(&Dimension::Hour)
-            || self.strata.contains(&StrataDimension::Hour)
-            || self.half_life_us.is_some()
-    }
-
-    fn weight(&self, started_at: i64) -> f64 {
-        let age = |half_life: f64| (self.now_us - started_at).max(0) as f64 / half_life;
-        // Rounded to 1/65,536, so that sums do not depend on the order; the oldest still count a little.
-        let exact = |weight: f64| (weight * 65_536.0).round().max(1.0) / 65_536.0;
-        self.half_life_us.map_or(1.0, |half_life| exact(0.5_f64.powf(age(half_life))))
     }
 }
 
@@ -118,13 +84,13 @@ impl<'r> Groups<'r> {
     }
 
     pub fn attempts(&self) -> u64 {
-        self.groups.iter().map(|(_, group)| group.summary.attempts).sum()
+        self.groups.iter().map(|(_, group)| group.attempts).sum()
     }
 
     /// In the order of the keys.
     pub fn figures(self, slo: &SloTargets, window: &HoursWindow) -> Vec<GroupFigures> {
         let Groups { rules, names, groups, .. } = self;
-        let sorted: BTreeMap<Vec<GroupValue>, Group> =
+        let sorted: BTreeMap<Vec<GroupValue>, Summary> =
             groups.into_iter().map(|(key, group)| (names.parts(&rules.by, &key), group)).collect();
         let figures = sorted.into_iter().map(|(keys, group)| {
             let (mut hour, mut weekday) = (None, None);
@@ -135,9 +101,7 @@ impl<'r> Groups<'r> {
                     _ => {}
                 }
             }
-            let strata: BTreeMap<GroupKey, Times> = group.strata.into_iter().collect();
-            let gathered = GatheredGroup { summary: group.summary, strata: strata.into_values().collect() };
-            GroupFigures::new(keys, gathered, slo, window.seconds(hour, weekday))
+            GroupFigures::new(keys, &group, slo, window.seconds(hour, weekday))
         });
         figures.filter(|figures| figures.attempts > 0 || !figures.cost.is_empty()).collect()
     }
@@ -146,7 +110,7 @@ impl<'r> Groups<'r> {
         self.oldest = Some(self.oldest.map_or(at_us, |oldest| oldest.min(at_us)));
     }
 
-    fn group(&mut self, subject: &GroupedAttempt<'_>) -> &mut Group {
+    fn group(&mut self, subject: &GroupedAttempt<'_>) -> &mut Summary {
         let mut key = [UNKNOWN; Dimension::ALL.len()];
         for (place, dimension) in key.iter_mut().zip(&self.rules.by) {
             *place = self.names.number(*dimension, subject);
@@ -154,25 +118,12 @@ impl<'r> Groups<'r> {
         self.at(key)
     }
 
-    fn at(&mut self, key: GroupKey) -> &mut Group {
+    fn at(&mut self, key: GroupKey) -> &mut Summary {
         let place = *self.places.entry(key).or_insert_with(|| {
-            self.groups.push((key, Group::default()));
+            self.groups.push((key, Summary::default()));
             self.groups.len() - 1
         });
         &mut self.groups[place].1
-    }
-
-    /// Its stratum, if needed.
-    fn stratum(&self, subject: &GroupedAttempt<'_>) -> Option<GroupKey> {
-        let mut key = [UNKNOWN; Dimension::ALL.len()];
-        for (place, stratum) in key.iter_mut().zip(&self.rules.strata) {
-            *place = match stratum {
-                StrataDimension::Input => subject.input.map_or(UNKNOWN, |class| i64::from(class.place())),
-                StrataDimension::Stream => subject.stream.map_or(UNKNOWN, i64::from),
-                StrataDimension::Hour => goodput::hour(subject.started_at),
-            };
-        }
-        (!self.rules.strata.is_empty()).then_some(key)
     }
 }
 
@@ -185,16 +136,12 @@ impl Gather for Groups<'_> {
         }
         self.cancelled.attempt(facts);
         let subject = GroupedAttempt::of(facts);
-        let (weight, by_upstream) = (self.rules.weight(facts.started_at), self.rules.unserved_by_upstream);
+        let by_upstream = self.rules.unserved_by_upstream;
         self.saw(facts.started_at);
-        let stratum = self.stratum(&subject);
         let group = self.group(&subject);
-        group.summary.add(facts, weight, false);
+        group.add(facts, false);
         if by_upstream {
-            group.summary.requests.count_by_upstream();
-        }
-        if let Some((observation, key)) = facts.ttft.as_ref().zip(stratum) {
-            group.strata.entry(key).or_default().add(observation, weight, false);
+            group.requests.count_by_upstream();
         }
     }
 
@@ -212,7 +159,6 @@ impl Gather for Groups<'_> {
             user: cell.user,
             input: of_request.map(|class| class.input),
             concurrency: cell.class.map(|class| class.concurrency),
-            stream: of_request.map(|class| class.stream),
         };
         self.saw(cell.start_us);
         if cell.upstream.is_none() {
@@ -220,18 +166,13 @@ impl Gather for Groups<'_> {
             if self.rules.unserved_by_upstream {
                 return Ok(());
             }
-            return self.group(&subject).summary.absorb(cell.summary, 1.0, true);
+            return self.group(&subject).absorb(cell.summary, true);
         }
-        let weight = self.rules.weight(cell.start_us + cell.span_us / 2);
         let unserved = self.rules.unserved_by_upstream;
-        let stratum = self.stratum(&subject);
         let group = self.group(&subject);
-        if let Some(key) = stratum {
-            absorb_ttft(group.strata.entry(key).or_default(), cell.summary, weight)?;
-        }
-        let before = group.summary.cancelled_cost();
-        group.summary.absorb(cell.summary, weight, unserved)?;
-        let cancelled = group.summary.cancelled_cost().without(&before);
+        let before = group.cancelled_cost();
+        group.absorb(cell.summary, unserved)?;
+        let cancelled = group.cancelled_cost().without(&before);
         self.cancelled.add(subject.upstream.0, &cancelled);
         Ok(())
     }
@@ -244,9 +185,7 @@ impl Gather for Groups<'_> {
             for (place, dimension) in key.iter_mut().zip(&self.rules.by) {
                 *place = self.names.adopt(*dimension, *place, &other.names);
             }
-            let mine = self.at(key);
-            mine.summary.merge(group.summary);
-            group.strata.into_iter().for_each(|(key, times)| mine.strata.entry(key).or_default().merge(times));
+            self.at(key).merge(group);
         }
         self.cancelled.merge(&other.cancelled);
     }
@@ -255,7 +194,7 @@ impl Gather for Groups<'_> {
 impl GatherCosts for Groups<'_> {
     fn cost(&mut self, facts: &AttemptFacts<'_>) {
         self.cancelled.attempt(facts);
-        self.group(&GroupedAttempt::of(facts)).summary.add_cost(facts);
+        self.group(&GroupedAttempt::of(facts)).add_cost(facts);
     }
 }
 
@@ -269,7 +208,6 @@ impl<'a> GroupedAttempt<'a> {
             user: request.and_then(|request| request.user),
             input: request.map(|request| Input::of(request.input_tokens_estimate)),
             concurrency: Some(Concurrency::of(facts.in_flight_upstream)),
-            stream: request.map(|request| request.stream),
         }
     }
 }

@@ -187,7 +187,19 @@ pub fn words(incident: &IncidentRecord, now_us: i64) -> String {
         }
         (IncidentKind::Changed, _) => "the model behind it changed".to_owned(),
     };
-    format!("{at_once}{what} {when}")
+    format!("{at_once}{what} {when}{}", felt(incident))
+}
+
+/// What clients felt of it.
+fn felt(incident: &IncidentRecord) -> String {
+    let (broke, saved) = (incident.broke, incident.saved);
+    let requests = if broke + saved == 1 { "request" } else { "requests" };
+    match (broke, saved) {
+        (0, 0) => String::new(),
+        (0, _) => format!("; another upstream answered the {saved} {requests}"),
+        (_, 0) => format!("; {broke} {requests} broke"),
+        _ => format!("; {broke} {requests} broke, {saved} were saved"),
+    }
 }
 
 fn failures(incident: &IncidentRecord) -> String {
@@ -273,7 +285,7 @@ impl Gather for Weeks {
     fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
         let (Some(upstream), Some(class)) = (cell.upstream, cell.class) else { return Ok(()) };
         let mut summary = Summary::default();
-        summary.absorb(cell.summary, 1.0, false)?;
+        summary.absorb(cell.summary, false)?;
         self.week(upstream).absorb(cell.start_us, class.input, summary);
         Ok(())
     }
@@ -303,7 +315,7 @@ impl Gather for HourRatios<'_> {
         let attempt = IncidentAttempt::of(facts);
         let Some(observation) = attempt.ttft.filter(|_| facts.request.is_some()) else { return };
         if let Some((usual, hours)) = self.hours((facts.provider, facts.model_sent)) {
-            let (end, entry) = observation.points(1.0);
+            let (end, entry) = observation.points();
             let points = [Some(end), entry].map(Option::unwrap_or_default);
             hours.add(usual, attempt.at_us, attempt.class, &points);
         }
@@ -314,7 +326,7 @@ impl Gather for HourRatios<'_> {
     fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
         let (Some(upstream), Some(class)) = (cell.upstream, cell.class) else { return Ok(()) };
         let mut times = Times::default();
-        absorb_ttft(&mut times, cell.summary, 1.0)?;
+        absorb_ttft(&mut times, cell.summary)?;
         if let Some((usual, hours)) = self.hours(upstream) {
             hours.add(usual, cell.start_us, class.input, &times.points());
         }

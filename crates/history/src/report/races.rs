@@ -2,13 +2,15 @@
 //!
 //! Rows as stored, by column name, with the figures of the views. Not for SQL.
 
+use std::time::Duration;
+
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::members::{MemberField, integer, members, number, text};
-use super::question::{RaceWindow, choice};
-use crate::store::{ExportRow, RaceFilter, ReadError, StoreReader};
+use super::question::{RaceWindow, choice, positive_duration};
+use crate::store::{ExportRow, RaceFilter, RaceOrder, ReadError, StoreReader};
 use photofinish_facts::estimate::racing::{CostedAttempt, CostedRequest, RacingKind};
 use photofinish_facts::record::{AttemptOutcome, RaceOutcome, RaceSource, StartReason, left_out};
 
@@ -27,10 +29,19 @@ pub struct RacesQuestion {
     /// Only races that ended so.
     #[arg(long, value_parser = choice::<RaceOutcome>())]
     pub outcome: Option<RaceOutcome>,
-    /// Maximum number of races, the newest first; 1 to 1000.
+    /// Only races that took longer: to their first token if that is what they are sorted by, else to their end.
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration, allow_hyphen_values = true)]
+    pub longer: Option<Duration>,
+    /// Only the race with this id, or the one whose provider gave an answer or a response this id.
+    #[arg(long, value_name = "ID", value_parser = id)]
+    pub id: Option<String>,
+    /// What comes first.
+    #[arg(long, value_parser = choice::<RaceOrder>(), default_value = "newest")]
+    pub order: RaceOrder,
+    /// Maximum number of races; 1 to 1000.
     #[arg(long, value_name = "N", default_value_t = RACES_BY_DEFAULT, value_parser = limit, allow_hyphen_values = true)]
     pub limit: u16,
-    /// Only races that began before this one: `next` of the page before.
+    /// Only races that began before this one: `next` of the page before. Only of the newest first.
     #[arg(long, value_name = "RACE_ID", value_parser = race_id)]
     pub before: Option<String>,
 }
@@ -45,7 +56,6 @@ pub struct UpstreamName {
 /// A page of races.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// Newest first.
     pub races: Vec<Map<String, Value>>,
     /// The `before` of the next page, if there is one.
     pub next: Option<String>,
@@ -55,7 +65,7 @@ members! {
     /// Races, newest first.
     pub RACE_PAGE: page_object(of: &Page) {
         races: List("Race", usize::MAX) = of.races;
-        /// the value of `before` for the next page; null on the last page
+        /// the value of `before` for the next page; null on the last page, and where the slowest come first
         next: Text or_null = of.next;
     }
 }
@@ -77,6 +87,9 @@ pub fn page(reader: &StoreReader, question: &RacesQuestion, now_us: i64) -> Resu
         races: question.window.filter(now_us),
         upstream: upstream.map(|UpstreamName { provider, model }| (provider, model)),
         outcome: question.outcome,
+        longer_us: question.longer.map(photofinish_base::clock::micros),
+        id: question.id.clone(),
+        order: question.order,
         before: question.before.clone(),
         // One more shows whether there is a next page.
         limit: limit + 1,
@@ -85,7 +98,7 @@ pub fn page(reader: &StoreReader, question: &RacesQuestion, now_us: i64) -> Resu
     let more = races.len() > limit;
     races.truncate(limit);
     let last = || Some(races.last()?.get("race_id")?.as_str()?.to_owned());
-    let next = if more { last() } else { None };
+    let next = if more && question.order == RaceOrder::Newest { last() } else { None };
     Ok(Page { races: races.into_iter().map(readable).collect(), next })
 }
 
@@ -142,6 +155,15 @@ pub fn race_id(text: &str) -> Result<String, String> {
     }
 }
 
+/// A race's id in its stored form, or an id that a provider gave.
+fn id(text: &str) -> Result<String, String> {
+    match race_id(text) {
+        Ok(race_id) => Ok(race_id),
+        Err(_) if (1..=256).contains(&text.len()) => Ok(text.to_owned()),
+        Err(_) => Err("expected an id of 1 to 256 bytes: of a race, or of a provider's answer".to_owned()),
+    }
+}
+
 pub(super) fn limit(text: &str) -> Result<u16, String> {
     let limit = text.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
     limit.ok_or_else(|| format!("expected a whole number from 1 to {PAGE_MAX}"))
@@ -171,7 +193,7 @@ fn readable(mut race: ExportRow) -> Map<String, Value> {
 }
 
 /// Figures of a race, after its columns.
-pub const OF_RACE: [MemberField; 5] = [
+pub const OF_RACE: [MemberField; 9] = [
     text("upstream", "the winner's `provider` / `model_sent`; null when no attempt won").or_null(),
     number("client_ttft_ms", "ms", "from the request to the first payload byte handed to the client").or_null(),
     number(
@@ -181,6 +203,11 @@ pub const OF_RACE: [MemberField; 5] = [
     )
     .or_null(),
     number("duration_ms", "ms", "from the request to the end of the answer").or_null(),
+    integer("input_tokens", "tokens", "of the winner's request, by the provider's count").or_null(),
+    integer("output_tokens", "tokens", "that the winner generated, by the provider's count").or_null(),
+    number("cost_usd_min", "USD", "lower bound of the cost of all its attempts; null where no price is known")
+        .or_null(),
+    number("cost_usd_max", "USD", "upper bound of it; null where nothing bounds it").or_null(),
     text("started", "`started_at` in the format of RFC 3339"),
 ];
 

@@ -103,6 +103,12 @@ names! {
         Failures = "failures",
         /// US dollars of all attempts and of shadows, between bounds.
         Cost = "cost",
+        /// Requests of the step, without those whose client left. One counts at the upstream that answered it, or that tried.
+        Requests = "requests",
+        /// Tokens of prompts of all attempts, by the providers' count.
+        InputTokens = "input_tokens",
+        /// Tokens that all attempts generated, by the providers' count.
+        OutputTokens = "output_tokens",
     }
 }
 
@@ -445,7 +451,7 @@ impl Gather for GatheredSeries<'_> {
         let line = self.line_of((facts.provider, facts.model_sent), model, user);
         line.attempts += 1;
         let rows = &mut line.steps.entry(at).or_default().rows;
-        rows.add(facts, 1.0, false);
+        rows.add(facts, false);
         if by_upstream {
             rows.requests.count_by_upstream();
         }
@@ -515,7 +521,7 @@ impl SeriesStep {
     pub fn summary(self) -> Result<Summary, ShortBytes> {
         let mut summary = self.rows;
         for (unserved, bytes) in &self.cells {
-            summary.absorb(bytes, 1.0, *unserved)?;
+            summary.absorb(bytes, *unserved)?;
         }
         Ok(summary)
     }
@@ -612,6 +618,16 @@ fn point(question: &SeriesQuestion, place: PointPlace, summary: &Summary, second
             let cost = summary.cost.cost();
             SeriesPoint { value: cost.cost_usd_min, samples: summary.attempts, cost: Some(cost), ..bare }
         }
+        Metric::Requests => {
+            let judged = summary.requests.judged(&SloTargets { ttft_us: None, tpot_ms: None });
+            let requests = (judged.met + judged.missed + judged.unknown).round();
+            SeriesPoint { value: Some(requests), samples: requests as u64, ..bare }
+        }
+        Metric::InputTokens => SeriesPoint { value: Some(summary.tokens_in as f64), samples: summary.attempts, ..bare },
+        Metric::OutputTokens => {
+            let tokens = summary.tokens_served + summary.tokens_lost;
+            SeriesPoint { value: Some(tokens as f64), samples: summary.attempts, ..bare }
+        }
     }
 }
 
@@ -630,7 +646,7 @@ pub fn names(question: &SeriesQuestion) -> Vec<&'static str> {
 }
 
 /// A point of a series: its series, its place, and the value under the name of the figure.
-pub const POINT: [MemberField; 17] = [
+pub const POINT: [MemberField; 20] = [
     text("upstream", "the upstream of the series").or_null().if_known(),
     text("model", "the model of the series").or_null().if_known(),
     text("user", "the caller of the series").or_null().if_known(),
@@ -648,6 +664,9 @@ pub const POINT: [MemberField; 17] = [
     number("failure_share", "", "failures as a share of attempts").or_null().if_known(),
     number("cost_usd_min", "USD", "lower bound of the cost").or_null().if_known(),
     number("cost_usd_max", "USD", "upper bound of the cost").or_null().if_known(),
+    number("requests", "requests", "requests of the step, without those whose client left").if_known(),
+    number("input_tokens", "tokens", "tokens of prompts, by the providers' count").if_known(),
+    number("output_tokens", "tokens", "tokens generated, by the providers' count").if_known(),
     integer("samples", "", "number of observations behind the value"),
     field("firm", MemberKind::Boolean, "", "whether they suffice for such a figure"),
 ];
@@ -679,6 +698,9 @@ impl Metric {
             Metric::Goodput => "goodput",
             Metric::Failures => "failure_share",
             Metric::Cost => "cost_usd_min",
+            Metric::Requests => "requests",
+            Metric::InputTokens => "input_tokens",
+            Metric::OutputTokens => "output_tokens",
         }
     }
 }

@@ -2,14 +2,12 @@
 //!
 //! Not for gathering (`groups`) or for printing (`cli::stats`).
 
-use std::time::Duration;
-
 use clap::Args;
 
-use super::dimension::{Dimension, StrataDimension};
+use super::dimension::Dimension;
 use super::figures::GroupFigures;
 use super::groups::{GroupRules, Groups};
-use super::question::{RaceWindow, TimePoint, choice, positive_duration, slo, whole_number};
+use super::question::{RaceWindow, TimePoint, choice, slo};
 use super::spent::{self, CancelledCosts};
 use crate::store::{AttemptFilter, ReadError, Selection, SourceFilter, StoreReader};
 use photofinish_facts::estimate::cost::CostSum;
@@ -26,15 +24,6 @@ pub struct StatsQuestion {
     /// The targets of goodput: the client's time to first token, the time per output token, or both.
     #[arg(long, value_name = "TARGETS", value_parser = slo, default_value = "ttft=1s,tpot=50ms")]
     pub slo: SloTargets,
-    /// Leave out groups of fewer attempts.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number, allow_hyphen_values = true)]
-    pub min_samples: u64,
-    /// Weigh an attempt half in estimated times after this age; default: no decay.
-    #[arg(long, value_name = "DURATION", value_parser = positive_duration, allow_hyphen_values = true)]
-    pub half_life: Option<Duration>,
-    /// Estimate TTFT separately for each of these, and mix the estimates by their share of attempts.
-    #[arg(long, value_name = "STRATUM", value_parser = choice::<StrataDimension>(), value_delimiter = ',')]
-    pub strata: Vec<StrataDimension>,
     /// Read rows instead of roll-ups, for at most 30 s, as far back as rows are kept.
     #[arg(long)]
     pub exact: bool,
@@ -44,7 +33,7 @@ pub struct StatsQuestion {
 #[derive(Debug)]
 pub struct Stats {
     pub filter: AttemptFilter,
-    /// In the order of their keys; without groups that are too small.
+    /// In the order of their keys.
     pub groups: Vec<GroupFigures>,
     /// Attempts read, in all groups.
     pub attempts: u64,
@@ -58,8 +47,6 @@ pub struct Stats {
     pub without_speed: u64,
     /// Requests in time, but of unknown pace.
     pub without_verdict: f64,
-    /// Groups that are too small.
-    pub too_small: usize,
     /// Roll-ups were read before this time; microseconds since 1970, UTC. None: only rows.
     pub rolled_until: Option<i64>,
     /// Set if the window was moved to whole hours, because rows at one of its ends are gone: see
@@ -88,9 +75,6 @@ impl StatsQuestion {
             window: RaceWindow { since: Some(since), until: None, model: None, provider: None, user: None, source },
             by: vec![Dimension::Upstream],
             slo: SloTargets { ttft_us: None, tpot_ms: None },
-            min_samples: 1,
-            half_life: None,
-            strata: Vec::new(),
             exact: false,
         }
     }
@@ -110,7 +94,7 @@ impl StatsQuestion {
 /// For an operator.
 pub fn ask(reader: &StoreReader, question: &StatsQuestion, now_us: i64) -> Result<Stats, ReadError> {
     let filter = question.window.filter(now_us);
-    let rules = GroupRules::new(&question.by, &question.strata, question.half_life, filter.provider.is_some(), now_us);
+    let rules = GroupRules::new(&question.by, filter.provider.is_some(), now_us);
     let selection = Selection {
         filter: filter.clone(),
         now_us,
@@ -123,13 +107,9 @@ pub fn ask(reader: &StoreReader, question: &StatsQuestion, now_us: i64) -> Resul
     let span_us = coverage.window(&filter, groups.oldest, now_us);
     let span = goodput::HoursWindow::new(span_us.0, span_us.1);
     let (attempts, without_attempts, running) = (groups.attempts(), groups.without_attempts, groups.running);
-    let mut figures = groups.figures(&question.slo, &span);
-    let all = figures.len();
+    let figures = groups.figures(&question.slo, &span);
     let without_speed = figures.iter().map(|figures| figures.without_speed).sum();
     let without_verdict = figures.iter().map(|figures| figures.without_verdict).sum();
-    // A newcomer may have only shadows, of which only the costs count.
-    let min_samples = if question.min_samples == 1 { 0 } else { question.min_samples };
-    figures.retain(|figures| figures.attempts >= min_samples);
     Ok(Stats {
         attempts,
         span_us,
@@ -137,7 +117,6 @@ pub fn ask(reader: &StoreReader, question: &StatsQuestion, now_us: i64) -> Resul
         running,
         without_speed,
         without_verdict,
-        too_small: all - figures.len(),
         rolled_until: coverage.rolled_until,
         whole_hours: coverage.whole_hours.map(|_| span_us),
         groups: figures,
@@ -153,7 +132,7 @@ pub struct ReportQuestion {
     #[command(flatten)]
     pub figures: StatsQuestion,
     /// Print instead how long each upstream alone would have taken for the requests that its model got, and what racing gained.
-    #[arg(long, conflicts_with_all = ["by", "slo", "min_samples", "half_life", "strata", "exact"])]
+    #[arg(long, conflicts_with_all = ["by", "slo", "exact"])]
     pub compare: bool,
 }
 

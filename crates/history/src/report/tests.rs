@@ -107,14 +107,6 @@ async fn rates_are_over_the_whole_hours_where_rows_are_gone() {
 }
 
 #[tokio::test]
-async fn what_is_very_old_still_tells_something() {
-    let (_directory, path) = two_hours().await;
-    let stats = asked(&path, &[("half-life", "1h")], STARTED_AT + 100 * HOUR_US);
-    assert_eq!(stats.groups[0].ttft.at[0], Some(Estimate::Reached(100_000)));
-    assert_eq!(stats.groups[0].tok_s[0], Some(20.0));
-}
-
-#[tokio::test]
 async fn an_audit_of_a_second_round_counts_from_its_own_loss() {
     // The first winner dies at 100 ms; the race is opened again at 150, and the audited loser of then lost at 250.
     let n = 0;

@@ -193,7 +193,7 @@ impl Gather for UsageByKey {
     fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
         let Some((provider, _)) = cell.upstream else { return Ok(()) };
         let mut summary = Summary::default();
-        summary.absorb(cell.summary, 1.0, true)?;
+        summary.absorb(cell.summary, true)?;
         let of = AttemptUse {
             answers: summary.outcome(AttemptOutcome::Won),
             attempts: summary.attempts,

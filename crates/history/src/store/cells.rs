@@ -214,7 +214,7 @@ impl DayCells {
             while let Some(CellPart { class, count, summary }) = next_part(&mut parts).map_err(damaged)? {
                 let part = classes.entry(class).or_default();
                 part.count = part.count.saturating_add(count);
-                part.summary.absorb(summary, 1.0, true).map_err(damaged)?;
+                part.summary.absorb(summary, true).map_err(damaged)?;
             }
         }
         Ok(Some(Packed::new(key, classes)))
@@ -312,7 +312,7 @@ impl Gather for Bundle {
         let upstream = (facts.provider, facts.model_sent);
         let part = self.part(upstream, facts.request.as_ref(), facts.in_flight_upstream);
         part.count += 1;
-        part.summary.add(facts, 1.0, true);
+        part.summary.add(facts, true);
         if let Some(request) = facts.request.as_ref().filter(|request| request.is_unserved())
             && self.last_unserved != Some(facts.race)
         {

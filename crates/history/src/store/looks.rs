@@ -6,17 +6,16 @@ use crate::store::reader::{ReadError, StoreReader};
 use crate::store::selection::AttemptFilter;
 use photofinish_config::config::TokenCounts;
 use photofinish_facts::record::{AttemptOutcome, CensorCause};
+use std::sync::LazyLock;
 
 /// Looks of one comparison. Of more, every second one counts, or every third, and so on, so that they are of the whole
 /// window.
 pub(crate) const LOOKS_MAX: i64 = 10_000;
-/// Looks around which the requests of clients are read, of all models together, and how many requests of a model at each.
-const AROUND_MAX: usize = 1_000;
+/// Looks around which the requests of clients are read, of all models together.
+const AROUND_MAX: i64 = 1_000;
+/// Requests of the look's model that are read before each, and the races that are searched for them.
 const AT_EACH: usize = 6;
-/// Requests that are read around all of them.
-const CLIENTS_MAX: usize = 12_000;
-/// Races before a look that are searched for them.
-const SEARCHED: usize = 40;
+const SEARCHED: usize = 200;
 
 /// A request of a client.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,18 +69,18 @@ const LOOKS: &str = "\
 /// Of the index alone.
 const COUNT: &str = "SELECT count(*) FROM race WHERE look IS NOT NULL AND started_at >= ?1 AND started_at < ?2";
 
-/// So many clients of these models shortly before a look, in races without one. SQLite prepares a statement anew each time a limit
-/// is bound.
-fn around(at_each: usize) -> String {
+/// Clients of one model shortly before a look, in races without one. Constant limits: SQLite prepares a statement anew each time a
+/// limit is bound.
+static AROUND: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT first_token_sent_us, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, model FROM (\
-             SELECT race_id, winner, model, source, p_look, look, first_token_sent_us FROM race WHERE race_id < ?1 \
+        "SELECT first_token_sent_us, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens FROM (\
+             SELECT race_id, winner, model, source, caller, p_look, look, first_token_sent_us FROM race WHERE race_id < ?1 \
              ORDER BY race_id DESC LIMIT {SEARCHED}) AS recent \
          LEFT JOIN attempt ON attempt.race_id = recent.race_id AND attempt.ordinal = recent.winner AND tok_src = 'usage' \
-         WHERE (CAST(?2 AS TEXT) IS NULL OR model = ?2) AND source = 'client' AND p_look > 0 AND look IS NULL \
-           AND first_token_sent_us IS NOT NULL LIMIT {at_each}"
+         WHERE model = ?2 AND (CAST(?3 AS TEXT) IS NULL OR caller = ?3) AND source = 'client' AND p_look > 0 AND look IS NULL \
+           AND first_token_sent_us IS NOT NULL LIMIT {AT_EACH}"
     )
-}
+});
 
 impl StoreReader {
     /// The newest first.
@@ -91,42 +90,46 @@ impl StoreReader {
     pub fn looks(&self, filter: &AttemptFilter) -> Result<Vec<LookRow>, ReadError> {
         let (since, until) = (filter.since.unwrap_or(0), filter.until.unwrap_or(i64::MAX));
         self.ask(|connection| {
-            let all: i64 = connection.one(COUNT, params![since, until], |row| row.get(0))?;
-            // The last digits of a time in microseconds are as good as drawn.
-            let every = 1 + (all - 1).max(0) / LOOKS_MAX;
+            let (every, _) = thinned(connection, filter)?;
             let parameters = params![since, until, filter.model.as_deref(), filter.user.as_deref(), every];
             connection.all(LOOKS, parameters, look)
         })
     }
 
-    /// Requests of clients in races without a look, at the moments of these looks of so many models. Each look is as good a moment for
-    /// one model as for another: so few are enough for all.
+    /// Requests of clients in races without a look, each of the model of a look, shortly before it. Of one window they are the same
+    /// ones whether one model is asked for or all.
     ///
     /// # Errors
     /// It takes too long, or the file cannot be read.
-    pub fn clients_around(
-        &self,
-        looks: &[LookRow],
-        model: Option<&str>,
-        models: usize,
-    ) -> Result<Vec<ClientRow>, ReadError> {
-        let at_each = (AT_EACH * models.max(1)).min(SEARCHED);
-        let every = looks.len().div_ceil(AROUND_MAX.min(CLIENTS_MAX / at_each)).max(1);
-        let around = around(at_each);
+    pub fn clients_around(&self, looks: &[LookRow], filter: &AttemptFilter) -> Result<Vec<ClientRow>, ReadError> {
         let read = |connection: &Connection<'_>| {
+            let (_, every) = thinned(connection, filter)?;
             let mut all = Vec::new();
-            for look in looks.iter().step_by(every) {
+            for look in looks.iter().filter(|look| look.started_at % every == 0) {
                 let before = first_race_id(look.started_at);
                 let of_client = |row: AnswerRow<'_>| {
-                    let (first_token_us, tokens, model) = (row.get(0)?, tokens(row)?, row.get(5)?);
-                    Ok(ClientRow { model, first_token_us, weight: look.weight, tokens })
+                    let (first_token_us, tokens) = (row.get(0)?, tokens(row)?);
+                    Ok(ClientRow { model: look.model.clone(), first_token_us, weight: look.weight, tokens })
                 };
-                all.extend(connection.all(&around, params![Id(&before), model], of_client)?);
+                all.extend(connection.all(
+                    &AROUND,
+                    params![Id(&before), &look.model, filter.user.as_deref()],
+                    of_client,
+                )?);
             }
             Ok(all)
         };
         self.ask(read)
     }
+}
+
+/// Which looks of the window count, and around which of them clients are read: those whose time is a multiple. The last digits of a time in
+/// microseconds are as good as drawn.
+fn thinned(connection: &Connection<'_>, filter: &AttemptFilter) -> Result<(i64, i64)> {
+    let window = params![filter.since.unwrap_or(0), filter.until.unwrap_or(i64::MAX)];
+    let all: i64 = connection.one(COUNT, window, |row| row.get(0))?;
+    let every = 1 + (all - 1).max(0) / LOOKS_MAX;
+    Ok((every, every * (1 + (all / every - 1).max(0) / AROUND_MAX)))
 }
 
 /// None: they were not counted.

@@ -59,7 +59,7 @@ use photofinish_config::config::StoreAddress;
 use postgres::ServerStore;
 pub use postgres::stray_rows;
 pub use probes::{ProbeRow, RecordedProbe};
-pub use races::{ExportRow, RaceFilter};
+pub use races::{ExportRow, RaceFilter, RaceOrder};
 pub use reader::{EXACT_MAX, Extent, ReadError, StoreReader};
 pub use recorded::RecordedFilter;
 pub use replicas::{Attendance, HeardReplicas, MISSED_AFTER_US, ReplicaReport, ReplicaRow, Replicas};

@@ -12,6 +12,7 @@ use crate::store::columns::{self, first_race_id, json, whole};
 use crate::store::database::{Connection, Id, Result, Value as Parameter, params};
 use crate::store::reader::{ReadError, StoreReader};
 use crate::store::selection::{AttemptFilter, SourceFilter};
+use photofinish_config::config::names::names;
 use photofinish_facts::record::table::Table;
 use photofinish_facts::record::{AttemptRecord, LeftOutReason, RaceOutcome, RaceRecord, left_out};
 
@@ -26,35 +27,77 @@ pub struct RaceFilter {
     /// With an attempt at this provider and model.
     pub upstream: Option<(String, String)>,
     pub outcome: Option<RaceOutcome>,
+    /// Whose time took longer: to the first token where that decides the order, else to the end; microseconds.
+    pub longer_us: Option<i64>,
+    /// The race's, or a provider's id of one of its answers.
+    pub id: Option<String>,
+    pub order: RaceOrder,
     /// With a smaller id than this.
     pub before: Option<String>,
-    /// At most this many, the newest.
+    /// At most this many, the first in this order.
     pub limit: usize,
 }
 
+names! {
+    /// Which races come first.
+    pub enum RaceOrder or Newest {
+        /// The newest, page by page.
+        Newest = "newest",
+        /// The longest times to the client's first token.
+        Ttft = "ttft",
+        /// The longest times to the end of the answer.
+        Duration = "duration",
+    }
+}
+
+/// Figures of a race, after its columns: the winner's and its tokens, and the cost of all attempts.
+const FIGURES: &str = "speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms, \
+    (SELECT input_tokens FROM attempt WHERE attempt.race_id = race.race_id AND ordinal = race.winner) AS input_tokens, \
+    (SELECT output_tokens FROM attempt WHERE attempt.race_id = race.race_id AND ordinal = race.winner) AS output_tokens, \
+    (SELECT sum(cost_usd_min) FROM attempt WHERE attempt.race_id = race.race_id) AS cost_usd_min, \
+    (SELECT CASE WHEN count(cost_usd_max) = count(*) THEN sum(cost_usd_max) END FROM attempt WHERE attempt.race_id = race.race_id) \
+        AS cost_usd_max";
+
 /// Newest first by the primary key, or by the index of this source or of races that are not `ok`, so that a page reads only what it
-/// needs.
-pub(super) fn page(source: SourceFilter, outcome: Option<RaceOutcome>) -> String {
+/// needs. In the other orders, and for a provider's id, all of the window are read.
+pub(super) fn page(filter: &RaceFilter) -> String {
+    let (source, outcome) = (filter.races.source, filter.outcome);
     let is_rare = outcome.is_some_and(|outcome| outcome != RaceOutcome::Ok) && !source.is_apart();
     let rare = if is_rare { "race.outcome <> 'ok'" } else { "true" };
+    let time = if filter.order == RaceOrder::Ttft { "race.first_token_sent_us" } else { "race.done_us" };
+    let (ordered, order) = match filter.order {
+        RaceOrder::Newest => ("true".to_owned(), String::new()),
+        RaceOrder::Ttft | RaceOrder::Duration => (format!("{time} IS NOT NULL"), format!("{time} DESC, ")),
+    };
+    let longer =
+        if filter.longer_us.is_some() { format!("{time} > ?10") } else { "CAST(?10 AS BIGINT) IS NULL".to_owned() };
+    let of_id = match &filter.id {
+        Some(id) if is_race_id(id) => "race.race_id = ?11",
+        Some(_) => "race.race_id IN (SELECT race_id FROM attempt WHERE response_id = ?11)",
+        None => "CAST(?11 AS TEXT) IS NULL",
+    };
     format!(
-        "SELECT {}, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
+        "SELECT {}, {FIGURES} \
          FROM race JOIN race_speed_all AS speed ON speed.race_id = race.race_id \
-         WHERE {} AND {rare} AND race.race_id >= ?1 AND race.race_id < ?2 \
+         WHERE {} AND {rare} AND {ordered} AND {longer} AND {of_id} AND race.race_id >= ?1 AND race.race_id < ?2 \
            AND (CAST(?3 AS TEXT) IS NULL OR race.model = ?3) AND (CAST(?4 AS TEXT) IS NULL OR race.caller = ?4) AND {} \
            AND (CAST(?6 AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?6)) \
            AND (CAST(?7 AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?7 \
                                                                   AND model_sent = ?8)) \
-         ORDER BY race.race_id DESC LIMIT ?9",
+         ORDER BY {order}race.race_id DESC LIMIT ?9",
         whole::<RaceRecord>(),
         source.condition(),
         if outcome.is_some() { "race.outcome = ?5" } else { "CAST(?5 AS TEXT) IS NULL" },
     )
 }
 
+fn is_race_id(id: &str) -> bool {
+    uuid::Uuid::try_parse(id).is_ok()
+}
+
 pub(super) static RACE: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {}, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
+        "SELECT {}, {FIGURES} \
          FROM race JOIN race_speed_all AS speed ON speed.race_id = race.race_id WHERE race.race_id = ?1",
         whole::<RaceRecord>()
     )
@@ -108,7 +151,7 @@ fn left_out_texts(source: SourceFilter) -> String {
 pub(super) const BEHIND_ALL: &str = "~";
 
 impl StoreReader {
-    /// Newest first.
+    /// In the order of the filter.
     ///
     /// # Errors
     /// It takes too long, or the file cannot be read.
@@ -118,6 +161,10 @@ impl StoreReader {
         let behind = filter.before.iter().fold(until, |until, before| until.min(before.clone()));
         let (provider, model) = filter.upstream.clone().unzip();
         let since = first_race_id(races.since.unwrap_or(0));
+        let id = match filter.id.as_deref() {
+            Some(id) if is_race_id(id) => Parameter::from(Id(id)),
+            id => Parameter::from(id),
+        };
         let parameters = params![
             Id(&since),
             Id(&behind),
@@ -128,8 +175,10 @@ impl StoreReader {
             provider.as_deref(),
             model.as_deref(),
             filter.limit,
+            filter.longer_us,
+            id,
         ];
-        self.ask(|connection| rows(connection, &page(races.source, filter.outcome), parameters))
+        self.ask(|connection| rows(connection, &page(filter), parameters))
     }
 
     /// The race and its attempts, as far as they are written.

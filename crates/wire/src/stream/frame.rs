@@ -32,6 +32,8 @@ pub struct Chunk<'a> {
     pub finish_reason: Option<Cow<'a, str>>,
     /// The model's own name, as the vendor sends it.
     pub model: Option<Cow<'a, str>>,
+    /// The answer's id, as the vendor sends it.
+    pub id: Option<Cow<'a, str>>,
     /// JSON objects with usage or timings, see [`crate::answer::usage`].
     pub usage: Option<Cow<'a, str>>,
     pub timings: Option<Cow<'a, str>>,
@@ -152,6 +154,7 @@ impl Chunk<'_> {
             open: self.open,
             finish_reason: owned(self.finish_reason),
             model: owned(self.model),
+            id: owned(self.id),
             usage: owned(self.usage),
             timings: owned(self.timings),
             time_info: owned(self.time_info),

@@ -20,22 +20,20 @@ fn shown(options: &[&str], screen: fn() -> Option<ScreenSettings>, texts: &[&str
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut show = RaceOutput::new(&options, screen, &mut out, &mut err);
     let mut board = RaceBoard::new(["a/x".to_owned()]);
-    show.draw(&board, 1, options.times, 0).unwrap();
+    show.draw(&board, 0).unwrap();
     for event in run_to_token(0, "a/x", [0, 1_000, 2_000, 30_000]).iter().chain([&won(0)]) {
         if let Some(said) = board.take(event, 0) {
             show.event(&said, &board).unwrap();
         }
     }
-    show.draw(&board, 1, options.times, 30_000).unwrap();
+    show.draw(&board, 30_000).unwrap();
     show.settle().unwrap();
     for text in texts {
         show.piece(&PrintedPiece { text: (*text).to_owned(), reasoning: String::new() }).unwrap();
     }
     show.end_of_answer().unwrap();
-    show.one_of_many(1, options.times, "a/x won").unwrap();
     let done = FinishedRace { race: sample::race(1), attempts: vec![sample::won(1)], answer: texts.concat() };
-    show.object(&done).unwrap();
-    show.summary(&[done]).unwrap();
+    show.summary(&done).unwrap();
     [out, err].map(|bytes| String::from_utf8(bytes).unwrap()).into()
 }
 
@@ -67,15 +65,6 @@ fn on_a_terminal_everything_stands_in_one_place() {
     assert!(picture.contains("waiting to start") && picture.contains("\x1b[3A\r") && picture.contains("won, 30 ms"));
     assert!(rest.starts_with("\\u{1b}[2J\n\tthere\n\n"), "{rest:?}");
     assert!(rest.contains("client: first token"), "{rest}");
-}
-
-#[test]
-fn many_races_tell_figures_and_no_answers() {
-    let (out, err) = shown(&["--times", "3"], || None, &["Hello"]);
-    assert_eq!(err, "race 1 of 3: a/x won\n");
-    assert!(out.starts_with(" upstream ") && !out.contains("Hello"), "{out}");
-    let (out, err) = shown(&["--times", "3"], || Some(SCREEN), &["Hello"]);
-    assert!(out.contains("race 1 of 3\x1b[K\n") && !out.contains("Hello") && err.is_empty(), "{out}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::*;
 #[tokio::test]
 async fn six_lines_explain_the_wide_table() {
     let (_directory, path, _store) = store_with(forty_races()).await;
-    for line in ["", "--by model", "--by hour,upstream --half-life 1h --strata input", FORTY_SECONDS] {
+    for line in ["", "--by model", "--by hour,upstream", FORTY_SECONDS] {
         for width in [WIDE, Some(160), Some(120)] {
             let text = shown(&path, &format!("--wide {line}"), width).await;
             let (_, notes) = text.rsplit_once("\n\n").unwrap();
@@ -36,7 +36,7 @@ Cost: $0.50 or more, of it racing unknown.
 ";
     let squeezed = |text: &str| text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     assert_eq!(squeezed(&text), squeezed(expected), "{text}");
-    for line in ["", "--by model", "--by hour,upstream", "--by user", "--min-samples 40"] {
+    for line in ["", "--by model", "--by hour,upstream", "--by user"] {
         let text = shown(&path, line, Some(80)).await;
         assert!(text.lines().all(|line| line.chars().count() <= 80) && !text.contains('\u{1b}'), "{text}");
         let (table, notes) = text.split_once("\n\n").unwrap();

@@ -23,7 +23,7 @@ const SAMPLES_MAX: usize = 16;
 
 /// ln 10⁶: failures open an incident once they are so many times as likely with `FAILING` as with the usual share.
 const OPENS_AT: f64 = 13.815_510_557_964_274;
-/// The shares of failures that are compared. Twice the usual share replaces the latter, where that is more.
+/// The shares of failures that are compared. One and a half times the usual share replaces the latter, where that is more.
 const FAILING: f64 = 0.25;
 const WELL: f64 = 0.02;
 /// Slots without an attempt after which earlier failures are forgotten: an hour.
@@ -38,6 +38,16 @@ const WINDOWS: [i64; 3] = [10, 30, 60];
 const SLOW_MINUTES: i64 = 5;
 const SLOW: f64 = 0.55;
 const SPREADS: f64 = 3.5;
+/// And only if that is not chance: e¹² times as likely at the rate that was seen as at the usual one (Poisson). Windows of few requests
+/// often fall that low.
+const SHOWN_AT: f64 = 12.0;
+/// It opens one at once if of the first tokens that were expected in three minutes hardly any came, and this was seen in so many stretches
+/// of 10 s: a burst that was slow once fills one or two.
+const STALLED_MINUTES: i64 = 3;
+const STALLED: f64 = 0.15;
+const STALLED_SLOTS: u32 = 4;
+/// A wait this long, in first tokens that would usually have come meanwhile, shows a stall.
+const STALLED_WAIT: f64 = 1.0;
 /// It has ended after so many minutes above this.
 const WELL_MINUTES: i64 = 15;
 const WELL_RATIO: f64 = 0.75;
@@ -49,13 +59,28 @@ pub enum Speed {
     Tokens,
 }
 
+/// 10 s.
+#[derive(Clone, Copy, Debug, Default)]
+struct FailureSlot {
+    /// Attempts whose outcome is known, and those of them that failed.
+    judged: u32,
+    failed: u32,
+    /// Failures with one that went well between them count apart: the attempts of one cause fail in a row.
+    runs: u32,
+    in_run: bool,
+    /// An attempt waited much longer than usual, or came as usual.
+    stalled: bool,
+}
+
 /// One minute.
 #[derive(Clone, Debug, Default)]
 struct Minute {
     attempts: u64,
     refusals: u64,
-    /// Attempts whose outcome is known, and those of them that failed.
-    slots: [(u32, u32); SLOTS],
+    /// Requests that ended in an error, and requests that another answered, of attempts that failed.
+    broke: u64,
+    saved: u64,
+    slots: [FailureSlot; SLOTS],
     seen: f64,
     expected: f64,
     /// Relative to the unit of the class: see `usual`.
@@ -82,6 +107,9 @@ pub struct IncidentEvidence {
     pub judged: u64,
     pub failures: u64,
     pub refusals: u64,
+    /// Requests that ended in an error, and requests that another answered, of attempts that failed.
+    pub broke: u64,
+    pub saved: u64,
     pub seen: f64,
     pub expected: f64,
     times: Times,
@@ -116,12 +144,14 @@ impl Minutes {
         minute.attempts += 1;
         minute.refusals += u64::from(attempt.refused);
         let slot = &mut minute.slots[(attempt.at_us.rem_euclid(MINUTE_US) / SLOT_US) as usize];
-        slot.0 += u32::from(attempt.outcome_known);
-        slot.1 += u32::from(attempt.failed);
+        slot.add(attempt);
+        minute.broke += u64::from(attempt.saved == Some(false));
+        minute.saved += u64::from(attempt.saved == Some(true));
         if let Some((observation, times)) = attempt.ttft.as_ref().zip(usual.times(attempt.class)) {
             let (within, hazard) = times.hazard(observation.time_us);
             minute.seen += f64::from(u8::from(within && observation.event));
             minute.expected += hazard;
+            slot.stalled |= hazard >= STALLED_WAIT && !(within && observation.event);
             if minute.times.len() < SAMPLES_MAX {
                 let relative = observation.time_us as f64 / times.unit_us;
                 minute.times.push((attempt.class, relative, observation.event));
@@ -144,16 +174,16 @@ impl Minutes {
 
     /// When failures began that are an incident, after this time; microseconds since 1970. `usual_share`: of failures.
     ///
-    /// The running logarithm of the likelihoods never falls below 0. A stretch of 10 s counts as one attempt, with its share of
-    /// failures, however many it had: a hiccup of a second fails a hundred attempts at once.
+    /// The running logarithm of the likelihoods never falls below 0. Failures in a row within 10 s count as one, however many they are: a
+    /// hiccup of a second fails a hundred attempts at once. So do those of several rows little by little: they have much in common.
     pub fn failing_since(&self, after_us: i64, usual_share: f64) -> Option<i64> {
         let (mut sum, mut turn_us, mut empty) = (0.0_f64, after_us, 0);
-        for (at_us, (judged, failed)) in self.slots().filter(|(at_us, _)| *at_us >= after_us) {
-            empty = if judged == 0 { empty + 1 } else { 0 };
+        for (at_us, slot) in self.slots().filter(|(at_us, _)| *at_us >= after_us) {
+            empty = if slot.judged == 0 { empty + 1 } else { 0 };
             if sum == 0.0 {
                 turn_us = at_us;
             }
-            sum = if empty >= FORGOTTEN_AFTER { 0.0 } else { (sum + gain((judged, failed), usual_share)).max(0.0) };
+            sum = if empty >= FORGOTTEN_AFTER { 0.0 } else { (sum + slot.gain(usual_share)).max(0.0) };
             if sum >= OPENS_AT {
                 return Some(turn_us);
             }
@@ -167,7 +197,7 @@ impl Minutes {
         let (mut judged, mut failed) = (0_u64, 0_u64);
         let of_incident = || self.slots().filter(|(at_us, _)| *at_us >= began_us);
         let is_long = of_incident().rev().any(|(at_us, slot)| {
-            (judged, failed) = (judged + u64::from(slot.0), failed + u64::from(slot.1));
+            (judged, failed) = (judged + u64::from(slot.judged), failed + u64::from(slot.failed));
             newest_us - at_us > CALM_MINUTES * MINUTE_US && judged >= CALM_ATTEMPTS
         });
         let is_calm = is_long && failed as f64 <= shares(usual_share).0 * judged as f64;
@@ -176,7 +206,7 @@ impl Minutes {
         }
         let (mut most, mut sum, mut turn_us) = (0.0, 0.0, began_us.max(self.oldest_us()));
         for (at_us, slot) in of_incident() {
-            sum += gain(slot, usual_share);
+            sum += slot.gain(usual_share);
             if sum > most {
                 (most, turn_us) = (sum, at_us + SLOT_US);
             }
@@ -186,7 +216,7 @@ impl Minutes {
 
     /// Whether nothing failed for long enough. Cut attempts count too: one that always loses would else never be seen to be well.
     fn is_without_failures(&self) -> bool {
-        let unfailed = self.ring.iter().rev().take_while(|minute| minute.slots.iter().all(|slot| slot.1 == 0));
+        let unfailed = self.ring.iter().rev().take_while(|minute| minute.slots.iter().all(|slot| slot.failed == 0));
         let (minutes, attempts) = unfailed.fold((0, 0), |(minutes, sum), minute| (minutes + 1, sum + minute.attempts));
         minutes > CALM_MINUTES && attempts >= CALM_ATTEMPTS
     }
@@ -200,20 +230,37 @@ impl Minutes {
         let limit = SLOW.min((-SPREADS * spread).exp());
         let first = self.oldest().max(after_us.div_euclid(MINUTE_US));
         // The minute that runs is not complete.
-        let is_slow = |minute| self.ratio(speed, (first, minute), usual).is_some_and(|ratio| ratio < limit);
-        if !(self.newest - SLOW_MINUTES..self.newest).all(is_slow) {
+        let is_slow = |minute| {
+            let shown = self.shown(speed, (first, minute), usual);
+            shown.is_some_and(|(ratio, evidence)| ratio < limit && evidence >= SHOWN_AT)
+        };
+        let stalls = speed == Speed::FirstTokens && self.stalls(first);
+        if !stalls && !(self.newest - SLOW_MINUTES..self.newest).all(is_slow) {
             return None;
         }
         let (mut most, mut sum, mut turn) = (0.0, 0.0, self.newest - 1);
-        for number in (first..self.newest).rev() {
+        for number in (first..self.newest + i64::from(stalls)).rev() {
             sum += self.excess(speed, number, usual);
             if sum > most {
                 (most, turn) = (sum, number);
             }
         }
         // A burst that was slow once fills a window too.
-        let is_long = self.last_us? >= (turn + SLOW_MINUTES - 1) * MINUTE_US;
+        let is_long = stalls || self.last_us? >= (turn + SLOW_MINUTES - 1) * MINUTE_US;
         is_long.then_some(turn * MINUTE_US)
+    }
+
+    /// Whether hardly any of the first tokens came that were expected in the last minutes, the one that runs included. So it is also known
+    /// where routing has moved the requests elsewhere a minute later.
+    fn stalls(&self, first: i64) -> bool {
+        let last = (self.newest + 1 - STALLED_MINUTES).max(first);
+        let minutes = (last..=self.newest).filter_map(|number| self.ring.get(self.place(number)?));
+        let (mut seen, mut expected, mut slots) = (0.0, 0.0, 0);
+        for minute in minutes {
+            (seen, expected) = (seen + minute.seen, expected + minute.expected);
+            slots += minute.slots.iter().filter(|slot| slot.stalled).count() as u32;
+        }
+        expected >= EXPECTED_LEAST && seen <= STALLED * expected && slots >= STALLED_SLOTS
     }
 
     /// When slowness that began at this time ended; microseconds since 1970.
@@ -240,19 +287,26 @@ impl Minutes {
 
     /// What is seen over what is expected in the window that ends with this minute, and begins with `first` at the earliest; of tokens
     /// the usual median over the median. None: too little is expected.
-    fn ratio(&self, speed: Speed, (first, minute): (i64, i64), usual: &Usual) -> Option<f64> {
+    fn ratio(&self, speed: Speed, within: (i64, i64), usual: &Usual) -> Option<f64> {
+        self.shown(speed, within, usual).map(|(ratio, _)| ratio)
+    }
+
+    /// The same, with the logarithm of how much likelier it is at that rate.
+    fn shown(&self, speed: Speed, (first, minute): (i64, i64), usual: &Usual) -> Option<(f64, f64)> {
         WINDOWS.into_iter().find_map(|length| {
             let window =
                 (first.max(minute - length + 1)..=minute).filter_map(|number| self.ring.get(self.place(number)?));
             match speed {
                 Speed::FirstTokens => {
                     let sums = window.fold((0.0, 0.0), |sum, of| (sum.0 + of.seen, sum.1 + of.expected));
-                    (sums.1 >= EXPECTED_LEAST).then(|| sums.0 / sums.1)
+                    let ratio = sums.0 / sums.1;
+                    let evidence = if ratio > 0.0 { sums.0 * ratio.ln() } else { 0.0 } + sums.1 - sums.0;
+                    (sums.1 >= EXPECTED_LEAST).then_some((ratio, evidence))
                 }
                 Speed::Tokens => {
                     let mut values: Vec<f64> = window.flat_map(|of| &of.tpot).copied().collect();
                     let median_us = median(&mut values).filter(|_| values.len() as f64 >= EXPECTED_LEAST)?;
-                    Some(usual.tpot?.0 / median_us.max(f64::MIN_POSITIVE))
+                    Some((usual.tpot?.0 / median_us.max(f64::MIN_POSITIVE), f64::INFINITY))
                 }
             }
         })
@@ -291,42 +345,58 @@ impl Minutes {
         usize::try_from(number - self.oldest()).ok().filter(|place| *place < self.ring.len())
     }
 
-    fn slots(&self) -> impl DoubleEndedIterator<Item = (i64, (u32, u32))> {
+    fn slots(&self) -> impl DoubleEndedIterator<Item = (i64, FailureSlot)> {
         self.ring.iter().enumerate().flat_map(|(place, minute)| {
             let begins_us = (self.oldest() + place as i64) * MINUTE_US;
             let slots = minute.slots.into_iter().enumerate();
-            slots.map(move |(slot, counts)| (begins_us + slot as i64 * SLOT_US, counts))
+            slots.map(move |(place, slot)| (begins_us + place as i64 * SLOT_US, slot))
         })
     }
 }
 
 /// The shares of failures of an upstream that is well, and of one that fails.
 fn shares(usual: f64) -> (f64, f64) {
-    let well = WELL.max(2.0 * usual).min(0.45);
+    let well = WELL.max(1.5 * usual).min(0.45);
     (well, FAILING.max(2.0 * well))
 }
 
-/// How much 10 s with so many attempts of known outcome, and failed ones among them, speak for an upstream that fails.
-fn gain((judged, failed): (u32, u32), usual_share: f64) -> f64 {
-    let (well, failing) = shares(usual_share);
-    let (fails, holds) = ((failing / well).ln(), ((1.0 - failing) / (1.0 - well)).ln());
-    (f64::from(failed) * fails + f64::from(judged - failed.min(judged)) * holds) / f64::from(failed.max(1))
+impl FailureSlot {
+    fn add(&mut self, attempt: &IncidentAttempt) {
+        if !attempt.outcome_known {
+            return;
+        }
+        self.judged += 1;
+        self.failed += u32::from(attempt.failed);
+        self.runs += u32::from(attempt.failed && !self.in_run);
+        self.in_run = attempt.failed;
+    }
+
+    /// How much it speaks for an upstream that fails.
+    fn gain(self, usual_share: f64) -> f64 {
+        let (well, failing) = shares(usual_share);
+        let (fails, holds) = ((failing / well).ln(), ((1.0 - failing) / (1.0 - well)).ln());
+        let all = f64::from(self.failed) * fails + f64::from(self.judged - self.failed) * holds;
+        let causes = 1.0 + f64::from(self.runs.max(1)).ln();
+        all * causes / f64::from(self.failed.max(1))
+    }
 }
 
 impl IncidentEvidence {
     fn add(&mut self, minute: &Minute) {
         self.attempts += minute.attempts;
         self.refusals += minute.refusals;
-        self.judged += minute.slots.iter().map(|slot| u64::from(slot.0)).sum::<u64>();
-        self.failures += minute.slots.iter().map(|slot| u64::from(slot.1)).sum::<u64>();
+        self.judged += minute.slots.iter().map(|slot| u64::from(slot.judged)).sum::<u64>();
+        self.broke += minute.broke;
+        self.saved += minute.saved;
+        self.failures += minute.slots.iter().map(|slot| u64::from(slot.failed)).sum::<u64>();
         self.seen += minute.seen;
         self.expected += minute.expected;
         for (class, relative, event) in &minute.times {
             self.classes[usize::from(class.place())] += 1;
             let observation = Observation { time_us: (relative * RELATIVE) as i64, event: *event, audit: None };
-            self.times.add(&observation, 1.0, true);
+            self.times.add(&observation, true);
         }
-        minute.tpot.iter().for_each(|tpot_us| self.tpot.add((tpot_us * 1e3) as i64, 1.0, true));
+        minute.tpot.iter().for_each(|tpot_us| self.tpot.add((tpot_us * 1e3) as i64, true));
     }
 
     pub fn merge(&mut self, other: IncidentEvidence) {
@@ -334,6 +404,8 @@ impl IncidentEvidence {
         self.judged += other.judged;
         self.failures += other.failures;
         self.refusals += other.refusals;
+        self.broke += other.broke;
+        self.saved += other.saved;
         self.seen += other.seen;
         self.expected += other.expected;
         self.times.merge(other.times);

@@ -23,6 +23,7 @@ fn attempt(at_us: i64) -> IncidentAttempt {
         class: Input::at(0),
         failed: false,
         refused: false,
+        saved: None,
         outcome_known: true,
         ttft,
         tpot_us: Some(10_000.0),
@@ -45,7 +46,7 @@ fn usual() -> Usual {
     attempts.iter().for_each(|attempt| week.add(attempt));
     let usual = week.usual();
     for attempt in &attempts {
-        hours.add(&usual, attempt.at_us, attempt.class, &[attempt.ttft.unwrap().points(1.0).0]);
+        hours.add(&usual, attempt.at_us, attempt.class, &[attempt.ttft.unwrap().points().0]);
     }
     usual.with_hours(&hours)
 }
@@ -313,12 +314,75 @@ fn slowness_needs_a_history_and_enough_attempts() {
         assert_eq!(scene.minutes(1, "a/m", &slow[..1]), []);
         assert_eq!(scene.minutes(9, "a/m", &[]), []);
     }
-    // A burst of a minute is no incident.
+    // A burst is no incident.
     let mut scene = Scene::new(&["a/m"]);
     for n in 0..60 {
-        scene.watch.see("a/m", &timed(scene.now_us + n * SECOND, 900_000, true));
+        scene.watch.see("a/m", &timed(scene.now_us + n * SECOND / 3, 900_000, true));
     }
     assert_eq!(scene.minutes(30, "a/m", &[]), []);
+}
+
+/// A minute after which routing asks others: what was seen in it is enough, losers that were cut included.
+#[test]
+fn a_minute_of_stalls_is_told_although_nobody_asks_afterwards() {
+    for event in [true, false] {
+        let mut scene = Scene::new(&["a/m"]);
+        for n in 0..60 {
+            scene.watch.see("a/m", &timed(scene.now_us + n * SECOND, 900_000, event));
+        }
+        let changes = scene.minutes(2, "a/m", &[]);
+        assert_eq!(
+            (changes[0].step, changes[0].incident.kind),
+            (IncidentStep::Begun, IncidentKind::Slower),
+            "{changes:?}"
+        );
+        assert_eq!((changes[0].incident.began_at, changes[0].incident.attempts), (NOW, 60));
+        let ended = scene.minutes(40, "a/m", &[]);
+        assert_eq!(ended.last().unwrap().incident.state, IncidentState::EndUnknown);
+    }
+}
+
+/// What failed among answers that came well shows much in seconds; what failed in a row shows little.
+#[test]
+fn a_quarter_of_four_hundred_answers_in_half_a_minute_is_told() {
+    let run = |is_failed: fn(i64) -> bool| {
+        let mut scene = Scene::new(&["a/m"]);
+        for n in 0..400 {
+            let at_us = scene.now_us + n * 37 * SECOND / 400;
+            let one =
+                if is_failed(n) { IncidentAttempt { saved: Some(n % 8 > 0), ..failed(at_us) } } else { attempt(at_us) };
+            scene.watch.see("a/m", &one);
+        }
+        scene.minutes(1, "a/m", &[])
+    };
+    let told = run(|n| n % 4 == 0);
+    assert_eq!((told[0].step, told[0].incident.failures), (IncidentStep::Begun, 100), "{told:?}");
+    assert_eq!((told[0].incident.broke, told[0].incident.saved), (50, 50));
+    assert_eq!(run(|n| (100..200).contains(&n)), [], "9 s in which all failed");
+}
+
+/// 30 % where 10 % is usual.
+#[test]
+fn a_share_of_failures_that_trebles_is_told() {
+    let mut scene = Scene::new(&[]);
+    let mut usual = usual();
+    usual.failed = 0.1;
+    scene.watch.compare_with([("a/m".to_owned(), usual)].into());
+    let mut draws = fastrand::Rng::with_seed(5);
+    let mut minutes = |scene: &mut Scene, share: f64, minutes: i64| {
+        let mut changes = Vec::new();
+        for _ in 0..minutes {
+            for n in 0..20 {
+                let at_us = scene.now_us + n * 3 * SECOND;
+                scene.watch.see("a/m", &if draws.f64() < share { failed(at_us) } else { attempt(at_us) });
+            }
+            changes.extend(scene.minutes(1, "a/m", &[]));
+        }
+        changes
+    };
+    assert_eq!(minutes(&mut scene, 0.1, 600), [], "ten hours as usual");
+    let told = minutes(&mut scene, 0.3, 60);
+    assert!(told.first().is_some_and(|change| change.step == IncidentStep::Begun), "{told:?}");
 }
 
 #[test]

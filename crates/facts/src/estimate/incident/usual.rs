@@ -11,8 +11,8 @@ use crate::estimate::facts::AttemptFacts;
 use crate::estimate::spread::Times;
 use crate::estimate::summary::Summary;
 use crate::estimate::survival::{Estimate, Observation, Survival, SurvivalPoint};
-use crate::record::AttemptOutcome;
 use crate::record::recorded::{Recorded, RecordedAttempt};
+use crate::record::{AttemptOutcome, RaceOutcome};
 use photofinish_base::clock::{DAY_US, HOUR_US};
 
 /// Waiting beyond this share of the usual first tokens says nothing: the far tail is no incident.
@@ -38,6 +38,8 @@ pub struct IncidentAttempt {
     /// Failed, failed midway, timed out or refused.
     pub failed: bool,
     pub refused: bool,
+    /// Of one that failed: whether its request was answered all the same. None: it did not fail, or that is not known yet.
+    pub saved: Option<bool>,
     /// It failed, or its first token or plain answer came. Of others nobody knows whether they would have failed.
     pub outcome_known: bool,
     pub ttft: Option<Observation>,
@@ -55,6 +57,7 @@ impl IncidentAttempt {
             class: Input::of(facts.request.map_or(0, |request| request.input_tokens_estimate)),
             failed,
             refused: facts.outcome == Refused,
+            saved: facts.request.as_ref().and_then(|request| saved(failed, request.outcome)),
             outcome_known: failed || came,
             ttft: facts.ttft,
             tpot_us: facts.tpot_us.filter(|tpot_us| *tpot_us > 0.0),
@@ -73,11 +76,21 @@ impl IncidentAttempt {
             class: Input::of(request.input_tokens_estimate),
             failed,
             refused: attempt.outcome == Refused,
+            saved: saved(failed, request.outcome),
             outcome_known: failed || came,
             ttft: ttft.map(|time_us| Observation { time_us, event: attempt.seen, audit: None }),
             tpot_us: attempt.tpot_us.filter(|tpot_us| *tpot_us > 0.0),
         }
     }
+}
+
+fn saved(failed: bool, of: RaceOutcome) -> Option<bool> {
+    let answered = match of {
+        RaceOutcome::Ok => true,
+        RaceOutcome::Error | RaceOutcome::Rejected => false,
+        RaceOutcome::ClientGone | RaceOutcome::Shutdown => return None,
+    };
+    failed.then_some(answered)
 }
 
 /// All attempts of one upstream in a week and a day.
@@ -103,7 +116,7 @@ impl Week {
         self.judged += u64::from(attempt.outcome_known);
         self.failed += u64::from(attempt.failed);
         if let Some(observation) = &attempt.ttft {
-            self.times(attempt.at_us, attempt.class).add(observation, 1.0, true);
+            self.times(attempt.at_us, attempt.class).add(observation, true);
         }
         if let Some(tpot_us) = attempt.tpot_us {
             self.add_tpot(attempt.at_us, attempt.class, (1.0, tpot_us.ln()));

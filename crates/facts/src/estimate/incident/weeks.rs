@@ -45,7 +45,7 @@ impl Weeks {
         let (usual, mut hours) = (week.usual(), Hours::default());
         for attempt in self.hours.iter().flatten() {
             if let Some(observation) = &attempt.ttft {
-                let (end, entry) = observation.points(1.0);
+                let (end, entry) = observation.points();
                 hours.add(&usual, attempt.at_us, attempt.class, &[end, entry.unwrap_or_default()]);
             }
         }

@@ -24,6 +24,7 @@ fn served(race: u64) -> AttemptFacts<'static> {
         whole: None,
         tpot_us: Some(50_000.0),
         at_once: false,
+        input_tokens: Some(100),
         output_tokens: Some(40),
         cost: Cost::exactly(0.01),
         request: Some(request(Some(true), RaceOutcome::Ok, Some(101_000))),
@@ -50,6 +51,7 @@ fn lost(race: u64) -> AttemptFacts<'static> {
         racing: Some(RacingKind::Cut),
         ttft: Some(Observation { time_us: 90_000, event: false, audit: None }),
         tpot_us: None,
+        input_tokens: None,
         output_tokens: Some(3),
         cost: Cost::between(0.002, Some(0.005)),
         request: Some(request(Some(false), RaceOutcome::Ok, Some(101_000))),
@@ -72,7 +74,7 @@ fn failed(race: u64) -> AttemptFacts<'static> {
 
 fn summed(all: &[AttemptFacts<'_>], coarse: bool) -> Summary {
     let mut summary = Summary::default();
-    all.iter().for_each(|facts| summary.add(facts, 1.0, coarse));
+    all.iter().for_each(|facts| summary.add(facts, coarse));
     summary
 }
 
@@ -101,7 +103,7 @@ fn a_stored_summary_tells_the_same() {
     };
     let all = [plain, cut, served(1), lost(1), served(2), failed(3), failed(3), late, slow, once, burst, broke, left];
     let (exact, mut stored) = (summed(&all, false), Summary::default());
-    stored.absorb(&summed(&all, true).encode(), 1.0, true).unwrap();
+    stored.absorb(&summed(&all, true).encode(), true).unwrap();
     let mut merged = summed(&all[..4], false);
     merged.merge(summed(&all[4..], false));
     for summary in [&exact, &stored, &merged] {
@@ -116,6 +118,7 @@ fn a_stored_summary_tells_the_same() {
         assert_eq!(by_kind, [0.002, 0.01, 0.0, 0.0, 0.0, 0.0, 0.0]);
         assert_eq!((summary.cost.unpriced(), summary.cost.open()), (2, 0));
         assert_eq!((summary.tokens_served, summary.tokens_lost), (8 * 40 - 39, 3 + 80));
+        assert_eq!(summary.tokens_in, 12 * 100, "of all but the one without a count");
         assert_eq!(summary.client_ttft.count, 8);
     }
     // Met: 1, 2 and 8. Missed: 3 (unanswered, counted once), 6, 7 and 10. Unknown: 9. Left: 11.
@@ -134,9 +137,9 @@ fn a_stored_summary_tells_the_same() {
 fn requests_that_nobody_answered_are_left_out_on_demand() {
     let stored = summed(&[failed(1)], true).encode();
     let mut with = Summary::default();
-    with.absorb(&stored, 1.0, true).unwrap();
+    with.absorb(&stored, true).unwrap();
     let mut without = Summary::default();
-    without.absorb(&stored, 1.0, false).unwrap();
+    without.absorb(&stored, false).unwrap();
     assert_eq!((with.requests.judged(&SLO).missed, without.requests.judged(&SLO).missed), (1.0, 0.0));
 }
 
@@ -144,7 +147,7 @@ fn requests_that_nobody_answered_are_left_out_on_demand() {
 fn what_is_no_summary_is_refused() {
     let stored = summed(&[served(1), lost(1), failed(2)], true).encode();
     for cut in 0..stored.len() {
-        assert!(Summary::default().absorb(&stored[..cut], 1.0, true).is_err(), "{cut}");
+        assert!(Summary::default().absorb(&stored[..cut], true).is_err(), "{cut}");
     }
-    assert!(Summary::default().absorb(&[LAYOUT as u8 + 1, 0], 1.0, true).is_err());
+    assert!(Summary::default().absorb(&[LAYOUT as u8 + 1, 0], true).is_err());
 }

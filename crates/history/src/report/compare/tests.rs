@@ -250,19 +250,71 @@ fn too_few_looks_give_no_figure_and_what_could_not_start_is_counted_apart() {
     for (count, seen) in [(3, LookSeen::Failed), (2, LookSeen::Out), (1, LookSeen::Cut)] {
         rows.extend(looks(count, seen));
     }
-    let found = upstreams(&rows.iter().collect::<Vec<_>>());
+    let found = upstreams(&rows.iter().collect::<Vec<_>>(), Vec::new());
     assert_eq!((found[0].looks, found[0].failed, found[0].out, found[0].cut), (5, 3, 2, 1));
     assert_eq!(found[0].ttft, [None, None]);
     rows.extend(looks(67, LookSeen::Token(200_000)));
-    let found = upstreams(&rows.iter().collect::<Vec<_>>());
+    let found = upstreams(&rows.iter().collect::<Vec<_>>(), Vec::new());
     assert!(found[0].ttft.iter().all(Option::is_some));
     let none =
         ModelComparison { model: "m".into(), upstreams: Vec::new(), clients: [None, None], clients_n: 0, mix_n: 0 };
     assert_eq!((none.gain(0), none.verdict(1), none.best().is_none()), (None, GainVerdict::Unknown, true));
 }
 
+/// One upstream: its looks with a first token of 100 ms each, its other draws, and whether both quantiles are known of it.
+fn of(upstream: &str, looks: usize, failed: usize, out: usize) -> UpstreamComparison {
+    let ttft = [0.5, 0.95].map(|quantile| weighted_quantile(&vec![(100_000.0, 1.0); looks], quantile));
+    UpstreamComparison { upstream: upstream.into(), looks, failed, out, cut: 0, ttft, mix_usd: None }
+}
+
 #[test]
-fn the_clients_of_fifty_models_are_read_at_the_same_moments() {
+fn the_best_is_the_best_of_all_or_is_not_said() {
+    let ranked = |value: f64| Some(RankedQuantile { value, low: value * 0.9, high: value * 1.1 });
+    let with = |more: Vec<UpstreamComparison>| {
+        let mut upstreams = vec![of("quick/m", 100, 0, 0)];
+        upstreams.extend(more);
+        let clients = [ranked(50_000.0), ranked(50_000.0)];
+        ModelComparison { model: "m".into(), upstreams, clients, clients_n: 600, mix_n: 0 }
+    };
+    // What else there is, whether the best is named, and the verdicts at p50 and p95.
+    let (yes, no) = (GainVerdict::Gained, GainVerdict::Unknown);
+    for (more, named, verdicts) in [
+        (vec![], true, [yes, yes]),
+        (vec![of("b/m", 100, 0, 0)], true, [yes, yes]),
+        // A median needs 6 looks, a 95th percentile 72.
+        (vec![of("b/m", 6, 0, 0)], true, [yes, no]),
+        (vec![of("b/m", 5, 0, 0)], false, [no, no]),
+        (vec![of("b/m", 0, 0, 0)], false, [no, no]),
+        (vec![of("b/m", 0, 2, 3)], false, [no, no]),
+        // It could not be asked: nobody could have had it alone.
+        (vec![of("b/m", 0, 3, 3)], true, [yes, yes]),
+        (vec![of("b/m", 0, 0, 90)], true, [yes, yes]),
+        (vec![of("b/m", 1, 0, 90)], false, [no, no]),
+        (vec![of("b/m", 100, 0, 0), of("c/m", 5, 1, 0)], false, [no, no]),
+    ] {
+        let compared = with(more);
+        let said = [compared.verdict(0), compared.verdict(1)];
+        assert_eq!((compared.best().is_some(), said), (named, verdicts), "{:?}", compared.upstreams);
+    }
+    // Of two of which either may be the best, each bound is the lesser one.
+    let two = [(100.0, 60.0, 130.0), (101.0, 90.0, 110.0)].map(|(value, low, high)| UpstreamComparison {
+        ttft: [Some(RankedQuantile { value: 1e3 * value, low: 1e3 * low, high: 1e3 * high }); 2],
+        ..of("a/m", 40, 0, 0)
+    });
+    let clients = [Some(RankedQuantile { value: 80_000.0, low: 80_000.0, high: 80_000.0 }); 2];
+    let compared = ModelComparison { model: "m".into(), upstreams: two.into(), clients, clients_n: 9, mix_n: 0 };
+    let gain = compared.gain(0).unwrap();
+    assert_eq!([gain.value, gain.low, gain.high].map(f64::round), [20_000.0, -20_000.0, 30_000.0]);
+}
+
+#[test]
+fn a_look_that_failed_is_one_of_those_asked() {
+    let share = |looks, failed| upstream_comparison(&of("a/m", looks, failed, 0))["failed_share"].as_f64();
+    assert_eq!([share(6, 52), share(0, 3), share(3, 0), share(0, 0)], [Some(52.0 / 58.0), Some(1.0), Some(0.0), None]);
+}
+
+#[test]
+fn the_clients_of_a_model_are_the_same_alone_and_among_fifty() {
     const MODELS: i64 = 50;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("photofinish.db");
@@ -280,9 +332,13 @@ fn the_clients_of_fifty_models_are_read_at_the_same_moments() {
     let reader = StoreReader::open(&path).unwrap();
     let looks = reader.looks(&AttemptFilter::default()).unwrap();
     assert_eq!(looks.len(), 700);
-    let clients = reader.clients_around(&looks, None, MODELS as usize).unwrap();
-    assert!((6_000..=12_000).contains(&clients.len()), "{}", clients.len());
+    let all = AttemptFilter::default();
+    let clients = reader.clients_around(&looks, &all).unwrap();
+    // Four of the 200 before it are of its model.
+    assert!((2_400..=2_800).contains(&clients.len()), "{}", clients.len());
     assert!(clients.iter().all(|client| client.model == format!("m{}", client.first_token_us)));
-    let one = reader.clients_around(&looks, Some("m1"), 1).unwrap();
-    assert!(!one.is_empty() && one.iter().all(|client| client.first_token_us == 1), "{}", one.len());
+    let one = AttemptFilter { model: Some("m1".to_owned()), ..all };
+    let alone = reader.clients_around(&reader.looks(&one).unwrap(), &one).unwrap();
+    let among: Vec<ClientRow> = clients.into_iter().filter(|client| client.model == "m1").collect();
+    assert!(among.len() > 20 && alone == among, "the same sample, whoever asks: {} {}", alone.len(), among.len());
 }

@@ -103,6 +103,7 @@ fn figure(metric: Metric, tail: bool, figures: &GroupFigures) -> (Option<f64>, O
         Metric::Goodput => (figures.goodput, None, figures.requests),
         Metric::Failures => (Some(figures.failures as f64 / figures.attempts as f64), None, figures.attempts),
         Metric::Cost => (figures.cost.min_usd(), None, figures.attempts),
+        Metric::Requests | Metric::InputTokens | Metric::OutputTokens => panic!("stats has no such figure"),
     }
 }
 
@@ -156,6 +157,34 @@ async fn every_point_is_what_stats_says() {
     }
     for metric in [Metric::Ttft, Metric::ClientTtft, Metric::TokS] {
         assert_eq!(agree(&path, metric, "upstream", true), 2 * 13, "{metric:?}");
+    }
+}
+
+/// As rows and as roll-ups: what the rows of the window add up to.
+#[tokio::test]
+async fn requests_and_tokens_add_up_to_those_of_the_rows() {
+    let rows = races();
+    let (mut requests, mut tokens) = (0.0, [0.0; 2]);
+    for row in &rows {
+        match row {
+            Record::Race(race) => {
+                requests += f64::from(u8::from(race.outcome != RaceOutcome::ClientGone && race.attempts > 0))
+            }
+            Record::Attempt(attempt) => {
+                tokens[0] += attempt.input_tokens.unwrap_or(0) as f64;
+                tokens[1] += attempt.output_tokens.unwrap_or(0) as f64;
+            }
+            _ => {}
+        }
+    }
+    assert!(requests > 100.0 && tokens.iter().all(|tokens| *tokens > 1_000.0), "{requests} {tokens:?}");
+    let (_directory, path, _store) = store_with(rows).await;
+    for (metric, expected) in [("requests", requests), ("input_tokens", tokens[0]), ("output_tokens", tokens[1])] {
+        for every in ["10m", "1h"] {
+            let series = answered(&path, &format!("--metric {metric} --by model --every {every}"));
+            let sum: f64 = series.lines.iter().flat_map(|line| &line.points).filter_map(|point| point.value).sum();
+            assert_eq!(sum, expected, "{metric} {every}");
+        }
     }
 }
 

@@ -5,7 +5,8 @@ use photofinish_facts::estimate::facts::{self, MeasuredAttempt, RequestRow};
 use photofinish_facts::record::table::Subset as _;
 use photofinish_facts::record::{AttemptOutcome, RaceOutcome, sample};
 
-/// Races 0 to 9: all have an attempt at `groq`, and the even ones also at `cerebras`; 3 was rejected, and 5 is bob's.
+/// Races 0 to 9: all have an attempt at `groq`, and the even ones also at `cerebras`; 3 was rejected, 5 is bob's, 6 has the last first
+/// token, and 7 the last end.
 async fn ten_races() -> (TempDir, StoreReader) {
     let (directory, path, store) = new_store().await;
     let mut batch = Vec::new();
@@ -14,7 +15,10 @@ async fn ten_races() -> (TempDir, StoreReader) {
         if n == 5 {
             (record.user, record.model) = (Some("bob".into()), "other".into());
         }
-        batch.extend([race(record), attempt(sample::won(n))]);
+        record.first_token_sent_us = record.first_token_sent_us.map(|us| if n == 6 { 900_000 } else { us });
+        record.done_us = record.done_us.map(|us| if n == 7 { 9_000_000 } else { us });
+        let won = AttemptRecord { response_id: Some(format!("chatcmpl-{n}")), ..sample::won(n) };
+        batch.extend([race(record), attempt(won)]);
         batch.extend((n % 2 == 0).then(|| attempt(sample::lost(n, 99_000))));
     }
     store.write(&batch).unwrap();
@@ -50,7 +54,14 @@ async fn races_are_found_by_what_they_are() {
         (filter(AttemptFilter { provider: Some("cerebras".into()), ..all.clone() }), vec![8, 6, 4, 2, 0]),
         (RaceFilter { outcome: Some(RaceOutcome::Rejected), ..filter(all.clone()) }, vec![3]),
         (RaceFilter { upstream: upstream("cerebras", "llama-70b"), ..filter(all.clone()) }, vec![8, 6, 4, 2, 0]),
-        (RaceFilter { upstream: upstream("cerebras", "gpt"), ..filter(all) }, vec![]),
+        (RaceFilter { upstream: upstream("cerebras", "gpt"), ..filter(all.clone()) }, vec![]),
+        (RaceFilter { id: Some(sample::race_id(4)), ..filter(all.clone()) }, vec![4]),
+        (RaceFilter { id: Some("chatcmpl-4".into()), ..filter(all.clone()) }, vec![4]),
+        (RaceFilter { id: Some("chatcmpl-x".into()), ..filter(all.clone()) }, vec![]),
+        (RaceFilter { order: RaceOrder::Duration, limit: 3, ..filter(all.clone()) }, vec![7, 9, 8]),
+        (RaceFilter { order: RaceOrder::Ttft, limit: 3, ..filter(all.clone()) }, vec![6, 9, 8]),
+        (RaceFilter { longer_us: Some(3_000_000), ..filter(all.clone()) }, vec![7]),
+        (RaceFilter { order: RaceOrder::Ttft, longer_us: Some(500_000), ..filter(all) }, vec![6]),
     ] {
         assert_eq!(numbers(&reader.races(&filter).unwrap()), expected, "{filter:?}");
     }
@@ -151,16 +162,20 @@ async fn pages_and_races_are_searched_by_the_primary_key() {
             sqlx::query("ANALYZE").execute(&mut other).await.unwrap();
         }
         let (clients, probes) = (SourceFilter::Client, SourceFilter::Probe);
-        let failed = crate::store::races::page(clients, Some(RaceOutcome::Error));
-        let [clients, probes] = [clients, probes].map(|source| crate::store::races::page(source, None));
+        let of = |source, outcome| {
+            let races = AttemptFilter { source, ..AttemptFilter::default() };
+            crate::store::races::page(&RaceFilter { races, outcome, ..RaceFilter::default() })
+        };
+        let failed = of(clients, Some(RaceOutcome::Error));
+        let [clients, probes] = [clients, probes].map(|source| of(source, None));
         let primary = " USING PRIMARY KEY (race_id";
         let [apart, not_ok] =
             ["apart", "not_ok"].map(|rows| format!(" USING INDEX race_row_{rows} (<expr>=? AND race_id"));
         for (sql, steps, first) in [
-            (clients.as_str(), 5, primary),
-            (failed.as_str(), 5, not_ok.as_str()),
-            (probes.as_str(), 5, apart.as_str()),
-            (crate::store::races::RACE.as_str(), 3, primary),
+            (clients.as_str(), 9, primary),
+            (failed.as_str(), 9, not_ok.as_str()),
+            (probes.as_str(), 9, apart.as_str()),
+            (crate::store::races::RACE.as_str(), 7, primary),
             (crate::store::races::ATTEMPTS.as_str(), 3, primary),
         ] {
             let plan: Vec<(i64, i64, i64, String)> =

@@ -115,7 +115,6 @@ fn the_document_has_the_parameters_of_the_questions() {
     let by = one("/api/stats", "by");
     assert_eq!((&by["schema"]["type"], &by["schema"]["default"]), (&"array".into(), &serde_json::json!(["upstream"])));
     assert!(by["schema"]["items"]["enum"].as_array().unwrap().contains(&"weekday".into()));
-    assert_eq!(one("/api/stats", "min-samples")["schema"]["default"], 1);
     assert_eq!(one("/api/stats", "exact")["schema"]["type"], "boolean");
     assert_eq!(one("/api/history", "metric")["schema"]["default"], "ttft");
     assert_eq!(one("/api/history", "quantile")["schema"]["type"], "number");

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Config, parse};
-use photofinish_config::offerings::{InputKind, Offering};
+use photofinish_config::offerings::{InputKind, ModelCatalogue, Offering};
 use photofinish_history::recorder::Recorder;
 use photofinish_limits::LimitLevels;
 use photofinish_transport::upstream::{UpstreamClient, system_resolver};
@@ -125,8 +125,13 @@ fn gateway() -> Arc<Gateway> {
 
 #[tokio::test]
 async fn a_model_without_a_host_names_the_keys_that_would_help() {
-    let text = "[models.\"claude-sonnet-4-5\"]\naliases = [\"sonnet\"]";
-    let config = parse(text, Path::new("x"), &|_| None).unwrap_or_else(|problems| panic!("{problems}"));
+    let catalogue = ModelCatalogue::built_in();
+    // Its vendor has named no day of retirement: the test holds on any day.
+    let lasting =
+        |hosts: &[Arc<Offering>]| hosts.iter().any(|host| host.provider == "anthropic" && host.retires.is_none());
+    let (model, _) = catalogue.models().find(|(_, model)| lasting(&model.hosts)).unwrap();
+    let text = format!("[models.\"{model}\"]\naliases = [\"sonnet\"]");
+    let config = parse(&text, Path::new("x"), &|_| None).unwrap_or_else(|problems| panic!("{problems}"));
     let live = LiveConfig::new(config, &HashMap::new()).unwrap();
     let caller = Caller::new(&live, None, &HeaderMap::new()).unwrap();
     let body = Bytes::from(json!({"model": "sonnet", "messages": [{"role": "user", "content": "x"}]}).to_string());

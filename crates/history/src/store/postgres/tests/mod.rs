@@ -86,7 +86,7 @@ fn whole_rows_come_back_as_they_were() {
         let upstreams = ["groq/llama".to_owned(), "my-vllm/qwen".to_owned()];
         reader.recorded_of(&upstreams, 20, |race| recorded.push(race)).unwrap();
         let looks = reader.looks(&all).unwrap();
-        let around = reader.clients_around(&looks, Some("fast"), 1).unwrap();
+        let around = reader.clients_around(&looks, &all).unwrap();
         let mut left_out = reader.left_out(&all).unwrap();
         left_out.sort_by_key(|(reason, _)| *reason as usize);
         assert!(recorded.len() > 100 && looks.len() > 5);

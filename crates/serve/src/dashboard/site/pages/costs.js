@@ -3,7 +3,7 @@ import { html } from "../lib/html.js";
 import { go, link, useChoices } from "../lib/address.js";
 import { useApi } from "../lib/api.js";
 import { dayOf } from "../lib/axis.js";
-import { Cost, dollars, Figure, shareOf, short } from "../lib/figures.js";
+import { Cost, dollars, Figure, Gained, shareOf } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { Upstream } from "../lib/names.js";
 import { Plot } from "../lib/plot.js";
@@ -107,16 +107,9 @@ function Gains({ models }) {
     { name: "model", title: "Model", cell: (/** @type {any} */ row) => row.model },
     { name: "best_upstream", title: "Best alone", cell: (/** @type {any} */ row) => (row.best_upstream === null ? "–" : html`<${Upstream} name=${row.best_upstream} />`) },
     { name: "client_p50_ms", title: "Clients p50 (ms)", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.client_p50_ms} unit="ms" />` },
-    { name: "gain_p50_ms", title: "At p50", cell: (/** @type {any} */ row) => gain(row, "p50") },
+    { name: "gain_p50_ms", title: "At p50", cell: (/** @type {any} */ row) => html`<${Gained} one=${row} at="p50" />` },
     { name: "client_p95_ms", title: "Clients p95 (ms)", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.client_p95_ms} unit="ms" />` },
-    { name: "gain_p95_ms", title: "At p95", cell: (/** @type {any} */ row) => gain(row, "p95") },
+    { name: "gain_p95_ms", title: "At p95", cell: (/** @type {any} */ row) => html`<${Gained} one=${row} at="p95" />` },
   ];
-  return html`<${Table} of="ModelComparison" caption="Against the best upstream alone, by looks; between the bounds of 95 %" columns=${columns} rows=${models} id=${(/** @type {any} */ row) => String(row.model)} />`;
-}
-
-/** @param {any} row @param {"p50" | "p95"} at */
-function gain(row, at) {
-  if (row[`verdict_${at}`] === "unknown") return html`<span class="quiet">cannot be told yet: ${row.upstreams[0]?.looks ?? 0} looks of about 200</span>`;
-  const [value, low, high] = ["", "_low", "_high"].map((bound) => row[`gain_${at}${bound}_ms`]);
-  return html`${row[`verdict_${at}`]} <${Figure} value=${Math.abs(value)} unit="ms" /> ms <span class="quiet">(${short(Math.min(Math.abs(low), Math.abs(high)))} to ${short(Math.max(Math.abs(low), Math.abs(high)))})</span>`;
+  return html`<${Table} of="ModelComparison" caption="Against the upstream that alone would be the best, by looks; in brackets the bounds of 95 %" columns=${columns} rows=${models} id=${(/** @type {any} */ row) => String(row.model)} />`;
 }

@@ -67,11 +67,13 @@ function Ranked({ model }) {
   const share = (/** @type {number | null} */ ms) => `${((ms ?? 0) / most) * 100}%`;
   const labels = shortened(all.map((one) => one.upstream));
   const known = all.filter((one) => one.ttft_p50_ms !== null);
-  const ranks = new Map(all.map((one) => [one, rank(all, one, "p50")]));
+  // A place among some of them is none: places are given once the median of each is known, but for those that could not be asked.
+  const few = all.filter((one) => one.ttft_p50_ms === null && (one.looks > 0 || one.failed + one.out < 6));
+  const ranks = new Map(all.map((one) => [one, few.length > 0 ? null : rank(all, one, "p50")]));
   const shared = (/** @type {number | null | undefined} */ place) => [...ranks.values()].filter((other) => other === place).length > 1;
   const first = known.filter((one) => ranks.get(one) === 1);
-  // One alone is best only if its bounds lie below those of every other, and no other is unknown.
-  const best = first.length === 1 && known.length === all.length && all.length > 1 ? first[0] : null;
+  // One alone is best only if its bounds lie below those of every other.
+  const best = first.length === 1 && known.length > 1 ? first[0] : null;
   const rows = [...all].sort((a, b) => (ranks.get(a) ?? 99) - (ranks.get(b) ?? 99) || (a.ttft_p50_ms ?? 1e12) - (b.ttft_p50_ms ?? 1e12));
   const took = (/** @type {"p50" | "p95"} */ at, /** @type {string} */ title) => ({
     name: at, member: `ttft_${at}_ms`, title, number: true,
@@ -89,11 +91,11 @@ function Ranked({ model }) {
       },
     },
     took("p50", "TTFT p50"), took("p95", "p95"),
-    { name: "failed", title: "Failed", number: true, cell: (/** @type {Looked} */ row) => html`<span title=${`${row.failed} of ${row.looks} looks`}>${percent(row.looks > 0 ? row.failed / row.looks : null)}</span>` },
+    { name: "failed", title: "Failed", number: true, cell: (/** @type {Looked} */ row) => html`<span title=${`${row.failed} of ${row.looks + row.failed} looks`}>${percent(row.failed_share)}</span>` },
     { name: "looks", title: "Looks", number: true, cell: (/** @type {Looked} */ row) => html`<${Figure} value=${row.looks} />` },
     { name: "out", title: "Not started", number: true, cell: (/** @type {Looked} */ row) => html`<${Figure} value=${row.out} />` },
   ];
-  const said = best ? html`<strong>${labels.get(best.upstream)}</strong> is the fastest, beyond what chance explains.` : first.length > 1 ? html`Of <strong>${first.map((one) => labels.get(one.upstream)).join(", ")}</strong> none is surely the fastest: what they differ by may be chance.${known.length < all.length ? ` ${all.length - known.length} more have too few looks.` : ""}` : "Too few looks to say who is fastest.";
+  const said = best ? html`<strong>${labels.get(best.upstream)}</strong> is the fastest, beyond what chance explains.` : first.length > 1 ? html`Of <strong>${first.map((one) => labels.get(one.upstream)).join(", ")}</strong> none is surely the fastest: what they differ by may be chance.` : few.length > 0 ? `No places yet: ${few.map((one) => `${labels.get(one.upstream)} has ${one.looks} ${one.looks === 1 ? "look" : "looks"}`).join(", ")}, and each needs 6.` : "None of them could be asked by a look.";
   return html`<p class="lead">${said}</p><${Table} of="UpstreamComparison" caption="For the requests that the model got, from looks; small: the bounds of 95 %. Upstreams share a place (=) where their bounds overlap." columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => row.upstream} />`;
 }
 

@@ -3,7 +3,7 @@ import { html, useMemo } from "../lib/html.js";
 import { go, link } from "../lib/address.js";
 import { useApi } from "../lib/api.js";
 import { clockOf, dayOf } from "../lib/axis.js";
-import { Cost, Figure, Marks, percent, shareOf, short } from "../lib/figures.js";
+import { Cost, Figure, Gained, Marks, percent, shareOf, short } from "../lib/figures.js";
 import { drawnIncidents, Happened, incidentsOf, useIncidents } from "../lib/incidents.js";
 import { manyAttempts, ModelSwitch, useModel } from "../lib/model.js";
 import { Dot, colour, shortened } from "../lib/names.js";
@@ -133,26 +133,12 @@ function Paid({ model, group }) {
   const less = (/** @type {number | null} */ all, /** @type {number | null} */ part) => (all === null || part === null ? null : Math.max(0, all - part));
   const rest = { least: less(group.cost_usd_min, group.extra_cost_usd_min), most: less(group.cost_usd_max, group.extra_cost_usd_max) };
   const share = shareOf({ least: group.extra_cost_usd_min, most: group.extra_cost_usd_max }, rest);
-  if (group.cost_usd_min === null) return html`<p>No price is known of its upstreams, so its cost cannot be told. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code>. Simulated providers cost nothing.</p>${gained && html`<p><${Gained} one=${gained} /></p>`}`;
+  const said = (/** @type {Api.ModelComparison} */ one) => html`What racing gained at the median${one.best_upstream ? `, against ${one.best_upstream} alone` : ""}: <${Gained} one=${one} at="p50" />.`;
+  if (group.cost_usd_min === null) return html`<p>No price is known of its upstreams, so its cost cannot be told. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code>. Simulated providers cost nothing.</p>${gained && html`<p>${said(gained)}</p>`}`;
   return html`<dl class="big"><div><dt>In all</dt><dd><${Cost} least=${group.cost_usd_min} most=${group.cost_usd_max} /><small><${Cost} least=${each(group.cost_usd_min)} most=${each(group.cost_usd_max)} /> for 1,000 requests</small></dd></div>
       <div title="attempts that were not the answer, and shadows"><dt>of it racing</dt><dd><${Cost} least=${group.extra_cost_usd_min} most=${group.extra_cost_usd_max} /><small>${share && `${share} of all`}</small></dd></div></dl>
-    <p>${gained ? html`<${Gained} one=${gained} />` : compared.data ? "What racing gained cannot be told: no upstream was asked by chance (looks)." : ""}</p>
+    <p>${gained ? said(gained) : compared.data ? "What racing gained cannot be told: no upstream was asked by chance (looks)." : ""}</p>
     <p class="caption"><a href=${link("costs", { model })}>What it paid for</a> · <a href=${link("whatif", { model })}>What if it raced less?</a></p>`;
-}
-
-/** @param {{ one: Api.ModelComparison }} props */
-function Gained({ one }) {
-  if (one.verdict_p50 === "unknown" || one.gain_p50_ms === null || one.gain_p50_low_ms === null || one.gain_p50_high_ms === null) {
-    const looks = Math.min(...one.upstreams.map((upstream) => upstream.looks));
-    return html`What racing gained cannot be told yet${one.best_upstream && one.gain_p50_low_ms !== null ? html`: ${between(one.gain_p50_low_ms, one.gain_p50_high_ms ?? 0)} at the median, against ${one.best_upstream} alone` : Number.isFinite(looks) ? `: ${looks} looks at the least known upstream` : ""}.`;
-  }
-  return html`Racing <strong>${one.verdict_p50} <${Figure} value=${Math.abs(one.gain_p50_ms)} unit="ms" /> ms</strong> at the median (${between(one.gain_p50_low_ms, one.gain_p50_high_ms)}), against ${one.best_upstream} alone.`;
-}
-
-/** Bounds of a gain, in words where one of them is a loss. @param {number} low @param {number} high */
-function between(low, high) {
-  const word = (/** @type {number} */ ms) => (ms < 0 ? "lost" : "gained");
-  return low < 0 === high < 0 ? `between ${short(Math.min(Math.abs(low), Math.abs(high)))} and ${short(Math.max(Math.abs(low), Math.abs(high)))} ms` : `between ${short(Math.abs(low))} ms ${word(low)} and ${short(Math.abs(high))} ms ${word(high)}`;
 }
 
 /** @param {{ model: string }} props */

@@ -7,7 +7,7 @@ import { useChoices } from "../lib/address.js";
 
 /** @typedef {{ ready: boolean, store: string, draining: boolean, providers_on?: number, without_token?: string[], races_running?: number,
  *   unauthorized?: number, records_queued?: number, records_spilled?: number, records_dropped?: number, store_problem?: string | null,
- *   set_aside?: string | null, records_set_aside?: number, records_refused?: number, configuration_refused?: string | null, accept?: string | null }} Ready only an admin sees more than the first three */
+ *   set_aside?: string | null, configuration_refused?: string | null, accept?: string | null }} Ready only an admin sees more than the first three */
 
 export function Status() {
   const asked = useAnswer(/** @type {string} */ ("/readyz"), 5);
@@ -21,15 +21,10 @@ export function Status() {
 
 /** @param {{ ready: Ready }} props */
 function Facts({ ready }) {
-  const store = { ok: "Every row is written.", delayed: "Rows wait, none is lost.", damaged: "The database seems damaged: rows wait while it is examined or set aside.", failing: "Rows are being lost: see the log." }[ready.store];
+  const store = { ok: "Every row is written.", delayed: `${(ready.records_queued ?? 0) + (ready.records_spilled ?? 0)} rows wait, none is lost.`, damaged: "The database seems damaged: rows wait while it is examined or set aside.", failing: `Rows are being lost, ${ready.records_dropped ?? 0} so far: see the log.` }[ready.store];
   const facts = [
     ["Races running", ready.races_running],
     ["Providers on", ready.providers_on],
-    ["Rows that wait", ready.records_queued],
-    ["Rows in the file next to the database", ready.records_spilled],
-    ["Rows lost", ready.records_dropped],
-    ["Rows in a database that was set aside", ready.records_set_aside],
-    ["Rows that the database refused", ready.records_refused],
     ["Requests without a valid token", ready.unauthorized],
   ];
   return html`<p class=${`note ${ready.ready ? "good" : "bad"}`} role="status">

@@ -12,16 +12,16 @@ import { unitOf, useSchemas, withSchema } from "../lib/schemas.js";
 import { Answer, Source } from "../lib/states.js";
 import { Folded, Table } from "../lib/table.js";
 
-const METRICS = [["ttft", "attempt TTFT"], ["client_ttft", "client TTFT"], ["tok_s", "tok/s"], ["goodput", "goodput"], ["failures", "failures"], ["cost", "cost"]];
+const METRICS = [["ttft", "attempt TTFT"], ["client_ttft", "client TTFT"], ["tok_s", "tok/s"], ["goodput", "goodput"], ["failures", "failures"], ["cost", "cost"], ["requests", "requests"], ["input_tokens", "tokens of prompts"], ["output_tokens", "tokens generated"]];
 /** @type {Record<string, string>} the member of a point */
-const MEMBERS = { ttft: "ttft_ms", client_ttft: "client_ttft_ms", tok_s: "tok_s", goodput: "goodput", failures: "failure_share", cost: "cost_usd_min" };
+const MEMBERS = { ttft: "ttft_ms", client_ttft: "client_ttft_ms", tok_s: "tok_s", goodput: "goodput", failures: "failure_share", cost: "cost_usd_min", requests: "requests", input_tokens: "input_tokens", output_tokens: "output_tokens" };
 const BY = [["upstream", "upstream"], ["model", "model"], ["user", "user"]];
 const STEPS = [["", "as fits"], ["1m", "1 minute"], ["10m", "10 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["1d", "1 day"]];
 const QUANTILES = [["", "median"], ["0.95", "p95"], ["0.99", "p99"]];
 
 const SCALES = [["", "linear"], ["log", "logarithmic"]];
 /** @type {Record<string, (value: number) => string>} */
-const TEXTS = { ms: time, "tokens/s": (value) => short(value), "requests/s": rate, USD: (value) => `$${dollars(value)}`, "": percent };
+const TEXTS = { ms: time, "tokens/s": (value) => short(value), "requests/s": rate, USD: (value) => `$${dollars(value)}`, requests: short, tokens: short, "": percent };
 
 export function OverTime() {
   const [choices, choose] = useChoices();
