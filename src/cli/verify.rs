@@ -38,7 +38,7 @@ const HOSTS_MAX: usize = 32;
 /// What the command takes.
 #[derive(Args, Clone, Debug, Default)]
 pub struct VerifyOptions {
-    /// A model, for all its hosts that are on; or upstreams as PROVIDER/MODEL.
+    /// A model, for all its hosts that are on; or upstreams as PROVIDER/MODEL, also with commas between.
     #[arg(required = true, value_name = "MODEL")]
     pub names: Vec<String>,
     /// The host that the others are compared with. Without it: the vendor's own API, or else what most hosts say.
@@ -175,7 +175,16 @@ fn keep(store: &StoreAddress, rows: &[VerdictRow]) -> anyhow::Result<()> {
 
 /// The model, and its hosts in order.
 fn hosts(config: &Config, options: &VerifyOptions) -> Result<(String, Vec<VerifiedHost>), WrongUse> {
-    let (model, upstreams) = match &options.names[..] {
+    // A model of the configuration may have a comma in its name.
+    let list = |name: &String| match config.model(name).is_some() {
+        true => vec![name.clone()],
+        false => name.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+    };
+    let names: Vec<String> = options.names.iter().flat_map(list).collect();
+    if names.is_empty() {
+        return Err(WrongUse("name a model, or upstreams as PROVIDER/MODEL".to_owned()));
+    }
+    let (model, upstreams) = match &names[..] {
         [name] if config.model(name).is_some() => {
             let with_shadow = |model: &Arc<ModelConfig>| {
                 let shadow = model.shadow.iter().map(|shadow| shadow.upstream.clone());

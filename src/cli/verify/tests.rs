@@ -147,7 +147,7 @@ async fn wrong_use_is_told_before_anything_is_sent() {
     let told = wrong(VerifyOptions { max_cost: Some(0.0001), ..options(&["groq/a"]) }).await;
     assert!(told.contains("more than $0.0001: raise --max-cost"), "{told}");
     let told = wrong(options(&["groq/a"])).await;
-    assert!(told.starts_with("Failed: 45 requests to 1 host; this costs at most $0.00"), "{told}");
+    assert!(told.starts_with("Failed: 47 requests to 1 host; this costs at most $0.00"), "{told}");
     assert!(told.contains("at 30 requests a") && told.contains("nothing was asked"), "{told}");
 }
 

@@ -128,8 +128,12 @@ names! {
         Template = "template",
         /// A prompt as long as the declared context is read whole.
         Context = "context",
+        /// A system prompt is read.
+        System = "system",
         /// No answer is longer than `max_tokens`.
         MaxTokens = "max_tokens",
+        /// Answers become as long as `max_tokens`.
+        AnswerLength = "answer_length",
         /// The answer ends before a `stop` text.
         Stop = "stop",
         /// The same `seed` gives the same answer.

@@ -17,6 +17,8 @@ const CHOICES_MAX: u64 = 8;
 const TOKENS: u64 = 60;
 /// Tokens of a template, once more for each prompt.
 const TEMPLATE: u64 = 17;
+/// Tokens of an answer that is always cut.
+const CAPPED: u64 = 16;
 /// Tokens that a cut context keeps.
 const CONTEXT: u64 = 2_000;
 
@@ -92,8 +94,12 @@ impl ObedientModel {
 
     fn prompt_tokens(&self, request: &Value) -> u64 {
         let bytes = |name: &str| if request[name].is_null() { 0 } else { request[name].to_string().len() };
+        let dropped = match request["messages"][0]["role"] == "system" && self.is_wrong(HostFact::System) {
+            true => request["messages"][0].to_string().len(),
+            false => 0,
+        };
         let template = if self.is_wrong(HostFact::Template) { 2 * TEMPLATE } else { TEMPLATE };
-        let tokens = tokens_of(bytes("messages") + bytes("tools")) + template;
+        let tokens = tokens_of(bytes("messages") + bytes("tools") - dropped) + template;
         if self.is_wrong(HostFact::Context) { tokens.min(CONTEXT) } else { tokens }
     }
 
@@ -134,6 +140,7 @@ impl ObedientModel {
         let prompt = prompt_of(request);
         let asked = request["max_tokens"].as_u64().or(request["max_completion_tokens"].as_u64());
         let max = asked.filter(|_| !self.is_wrong(HostFact::MaxTokens)).unwrap_or(TOKENS).min(TOKENS);
+        let max = if self.is_wrong(HostFact::AnswerLength) { max.min(CAPPED) } else { max };
         let schema = &request["response_format"]["json_schema"]["schema"];
         let mut is_sampled = false;
         let whole = if schema.is_object() && !self.is_wrong(HostFact::Schema) {

@@ -14,6 +14,10 @@ const CALL_TOKENS: u32 = 128;
 pub const REASONING_TOKENS: u32 = 512;
 /// Tokens of the answers whose prompts are counted.
 pub const LENGTH_TOKENS: u32 = 5;
+/// Tokens of an answer that would be longer.
+pub const LONG_TOKENS: u32 = 60;
+/// Words of a system prompt, about a token each.
+pub const SYSTEM_WORDS: usize = 120;
 /// Bytes of a token at least: an estimate for what is told before.
 const BYTES_PER_TOKEN: usize = 3;
 /// Bytes of the longest prompt that `verify --context` sends.
@@ -27,6 +31,8 @@ pub enum Topic {
     Length,
     Stream,
     Context,
+    System,
+    LongAnswer,
     Stop,
     Seed,
     N,
@@ -109,6 +115,10 @@ pub fn questions(context: Option<u64>) -> Vec<FactQuestion> {
     }
     let stream = json!({ "stream": true, "stream_options": { "include_usage": true } });
     all.push(FactQuestion::new(Topic::Stream, COUNT, LENGTH_TOKENS, stream));
+    all.push(FactQuestion::new(Topic::LongAnswer, COUNT, LONG_TOKENS, json!({})));
+    let system = json!({ "role": "system", "content": format!("Be brief.{}", " and".repeat(SYSTEM_WORDS)) });
+    let messages = json!([system, { "role": "user", "content": COUNT }]);
+    all.push(FactQuestion::new(Topic::System, COUNT, LENGTH_TOKENS, json!({ "messages": messages })));
     all.push(FactQuestion::new(Topic::Stop, COUNT, 40, json!({ "stop": ["7"] })));
     for _ in 0..3 {
         all.push(FactQuestion::new(Topic::Fresh, RANDOM, 16, json!({ "temperature": 1 })));
@@ -204,6 +214,8 @@ pub(super) fn fact_of(topic: Topic) -> Option<HostFact> {
         Topic::Arguments => HostFact::Arguments,
         Topic::LowEffort | Topic::HighEffort => HostFact::Effort,
         Topic::Context => HostFact::Context,
+        Topic::System => HostFact::System,
+        Topic::LongAnswer => HostFact::AnswerLength,
         Topic::Stream => HostFact::UsageStream,
         Topic::Unicode => HostFact::Unicode,
         Topic::Language => HostFact::Language,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::ask::{FactQuestion, LENGTH_TOKENS, REASONING_TOKENS, SIGNS, Topic, fact_of};
+use super::ask::{FactQuestion, LENGTH_TOKENS, LONG_TOKENS, REASONING_TOKENS, SIGNS, SYSTEM_WORDS, Topic, fact_of};
 use photofinish_config::config::HostFact;
 
 /// Each answer with more reasoning takes so many times as long as the longest with less.
@@ -168,6 +168,8 @@ impl<'h> HostReplies<'h> {
             said(HostFact::UsageStream, stream.map(has), ""),
             said(HostFact::UsageEqual, is_equal, figure.unwrap_or_default()),
             self.longest(),
+            self.longer(),
+            self.system(),
             self.context(&counted),
         ]
     }
@@ -190,6 +192,27 @@ impl<'h> HostReplies<'h> {
             cut |= max == u64::from(LENGTH_TOKENS) && ended(answer) == "length";
         }
         said(HostFact::MaxTokens, if endless { Some(false) } else { cut.then_some(true) }, "")
+    }
+
+    /// Whether an answer that would go on becomes as long as was asked for: a host may cut all of them far below.
+    fn longer(&self) -> Judged {
+        let answer = self.first(Topic::LongAnswer);
+        let tokens = answer.and_then(|answer| usage(answer, "completion_tokens"));
+        let is_long = answer.zip(tokens).and_then(|(answer, tokens)| {
+            let full = tokens * 10 >= u64::from(LONG_TOKENS) * 9;
+            // A model that ends by itself shows nothing.
+            (full || ended(answer) == "length").then_some(full)
+        });
+        let figure = tokens.map_or(String::new(), |tokens| format!("{tokens} of {LONG_TOKENS} tokens"));
+        said(HostFact::AnswerLength, is_long, figure)
+    }
+
+    /// Whether a long system prompt makes the prompt longer: one that is dropped does not.
+    fn system(&self) -> Judged {
+        let read = |topic| self.first(topic).and_then(|answer| usage(answer, "prompt_tokens"));
+        let more = read(Topic::System).zip(read(Topic::Length)).map(|(with, without)| with.saturating_sub(without));
+        let figure = more.map_or(String::new(), |more| format!("{more} tokens more for {SYSTEM_WORDS} words"));
+        said(HostFact::System, more.map(|more| more >= SYSTEM_WORDS as u64 / 2), figure)
     }
 
     /// Whether as many tokens were read as were sent: `Say yes.` and about one for each ` and`.
