@@ -80,7 +80,7 @@ async fn one_host_is_judged_alone_and_models_shows_what_is_kept() {
     let (outcome, out, err) = verified(config.clone(), &options(&["old/m"])).await;
     assert_eq!(outcome.unwrap(), CommandOutcome::Done, "no other host: no difference");
     assert!(out.contains("One host only") && err.contains("one host only: nothing to compare it with"), "{out}{err}");
-    let against = VerifyOptions { reference: Some("a/m".to_owned()), json: true, ..options(&["a/m", "old/m"]) };
+    let against = VerifyOptions { reference: Some("a/m".to_owned()), json: true, ..options(&["a/m,old/m"]) };
     let (outcome, out, _) = verified(config.clone(), &against).await;
     assert_eq!(outcome.unwrap(), CommandOutcome::Missed);
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
