@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::store::{OpenError, Record, Store, StoreReader, stray_rows};
+use crate::store::{OpenError, Store, StoreReader, stray_rows};
 use live::LiveFeed;
 pub use live::{LiveWatcher, WATCHERS_MAX};
 use photofinish_base::shutdown::Shutdown;
@@ -30,7 +30,9 @@ use photofinish_config::config::StoreAddress;
 use photofinish_facts::bill::BillBounds;
 use photofinish_facts::estimate::incident::usual::IncidentAttempt;
 use photofinish_facts::record::recorded::Recorded;
-use photofinish_facts::record::{AttemptRecord, IncidentRecord, LeftOutReason, RaceRecord, RaceSource, RunRecord};
+use photofinish_facts::record::{
+    AttemptRecord, IncidentRecord, LeftOutReason, RaceRecord, RaceSource, Record, RunRecord,
+};
 use photofinish_metrics::Metrics;
 pub use race_rows::{AttemptStep, EndedRace, RaceEnd, RaceObserver, RacePayer};
 use race_rows::{QUEUE_MAX, RaceSheet, RowQueue};

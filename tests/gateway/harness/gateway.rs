@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use photofinish_config::config::{self, Listen};
+use photofinish_facts::record::Record;
 use photofinish_gateway::proxy::Gateway;
-use photofinish_history::store::{Record, Store};
+use photofinish_history::store::Store;
 use photofinish_routing::learning::Learning;
 use photofinish_serve::app::{App, Listening};
 use photofinish_transport::upstream::{Resolver, system_resolver};

@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::mpsc;
 
 use super::state::StoreState;
-use crate::store::Record;
 use photofinish_facts::bill::{self, BillBounds};
-use photofinish_facts::record::AttemptRecord;
+use photofinish_facts::record::{AttemptRecord, Record};
 use photofinish_metrics::{Metrics, UpstreamSeries};
 
 /// Rows that may wait in memory; about 50 MB at most.

@@ -56,6 +56,7 @@ pub use looks::{ClientRow, LookRow, LookSeen};
 use narrow::Names;
 pub use open::OpenError;
 use photofinish_config::config::StoreAddress;
+use photofinish_facts::record::Record;
 use postgres::ServerStore;
 pub use postgres::stray_rows;
 pub use probes::{ProbeRow, RecordedProbe};
@@ -71,7 +72,7 @@ pub use snapshot::{keep_snapshot, kept_snapshot};
 pub use spill::{MoveError, Spill, SpillProgress};
 pub use symptom::Symptom;
 pub use verdicts::{FIRST_TOKENS, SampleRow, VerdictRow};
-pub use write::{Record, WriteError};
+pub use write::WriteError;
 use write::{RefusedRow, TableRow};
 
 /// Races whose rows one look reads back.

@@ -14,11 +14,11 @@ use crate::store::columns::names;
 use crate::store::damage::FileFinding;
 use crate::store::header::Header;
 use crate::store::narrow::{self, Narrow};
-use crate::store::write::{Record, RowTable, TableRow, WriteError, file_of};
+use crate::store::write::{RowTable, TableRow, WriteError, file_of};
 use crate::store::{Opened, ReadBack, Store, Taken};
 use photofinish_config::config::StoreAddress;
 use photofinish_facts::record::table::{CellValue, Column, Table as _};
-use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
+use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, Record, RunRecord};
 
 /// Bytes of the spill file: about two million rows. Further rows wait in memory, and are lost once memory is full.
 const BYTES_MAX: u64 = 1 << 30;

@@ -17,8 +17,8 @@ use crate::store::columns::{self, DAY_US, HOUR_US, began_at, bound, start_of};
 use crate::store::narrow::{self, Names, Narrow};
 use crate::store::symptom::{Symptom, symptom};
 use crate::store::{OpenError, database};
-use photofinish_facts::record::table::{CellValue, Table};
-use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
+use photofinish_facts::record::table::{CellValue, Table, object};
+use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, Record, RunRecord};
 
 /// A row of one of the tables.
 pub(super) trait TableRow {
@@ -78,17 +78,6 @@ impl RowTable {
     }
 }
 
-/// One row to be written.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Record {
-    Race(Box<RaceRecord>),
-    Attempt(Box<AttemptRecord>),
-    /// Replaces an earlier record of the run, unless that one has ended and this one has not.
-    Run(Box<RunRecord>),
-    /// Replaces an earlier record of the incident.
-    Incident(Box<IncidentRecord>),
-}
-
 impl TableRow for Record {
     fn table(&self) -> RowTable {
         match self {
@@ -100,11 +89,7 @@ impl TableRow for Record {
     }
 
     fn race_id(&self) -> Option<&str> {
-        match self {
-            Record::Race(race) => Some(&race.race_id),
-            Record::Attempt(attempt) => Some(&attempt.race_id),
-            Record::Run(_) | Record::Incident(_) => None,
-        }
+        self.race_id()
     }
 
     fn cells(&self) -> rusqlite::Result<Vec<CellValue<'_>>> {
@@ -118,23 +103,11 @@ impl TableRow for Record {
 
     fn shown(&self) -> Map<String, Value> {
         match self {
-            Record::Race(race) => columns::object(&**race),
-            Record::Attempt(attempt) => columns::object(&**attempt),
-            Record::Run(run) => columns::object(&**run),
-            Record::Incident(incident) => columns::object(&**incident),
+            Record::Race(race) => object(&**race),
+            Record::Attempt(attempt) => object(&**attempt),
+            Record::Run(run) => object(&**run),
+            Record::Incident(incident) => object(&**incident),
         }
-    }
-}
-
-impl Record {
-    /// None: it is of no race.
-    pub fn race_id(&self) -> Option<&str> {
-        TableRow::race_id(self)
-    }
-
-    /// The columns by name, as they are read back from the database.
-    pub fn row(&self) -> Map<String, Value> {
-        self.shown()
     }
 }
 

@@ -22,10 +22,11 @@ use photofinish_base::printable::printable;
 use photofinish_facts::estimate::cost::{Cost, CostSum};
 use photofinish_facts::estimate::speed::{Decoding, came_at_once};
 use photofinish_facts::record::table::Subset as _;
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource, RequestOrigin};
+use photofinish_facts::record::{
+    AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource, Record, RequestOrigin,
+};
 use photofinish_gateway::proxy::{self, AskedBy, Gateway};
 use photofinish_history::recorder::{AttemptStep, RaceObserver};
-use photofinish_history::store::Record;
 use photofinish_wire::Surface;
 
 /// Sends measured requests through one gateway.

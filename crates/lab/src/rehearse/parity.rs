@@ -17,10 +17,9 @@ use crate::rehearse::{AttemptEnd, PlayedRace, Rehearsal, SimulatedRequest, Simul
 use photofinish_base::clock::SECOND_US;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::Policy;
-use photofinish_facts::record::{AttemptOutcome, StartReason};
+use photofinish_facts::record::{AttemptOutcome, Record, StartReason};
 use photofinish_gateway::proxy::{Client, Gateway, serve};
 use photofinish_history::recorder::{AttemptStep, RaceObserver, Recorder};
-use photofinish_history::store::Record;
 use photofinish_routing::health::LiveConfig;
 use photofinish_routing::learning::Learning;
 use photofinish_transport::upstream::UpstreamClient;

@@ -11,10 +11,9 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::names;
 use photofinish_config::config::Config;
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, Record};
 use photofinish_gateway::proxy::RaceTrace;
 use photofinish_history::recorder::EndedRace;
-use photofinish_history::store::Record;
 
 /// Attributes that a span usually has.
 const USUAL: usize = 28;
