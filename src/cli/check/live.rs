@@ -24,8 +24,9 @@ use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{Config, Keys, Provider, units};
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_facts::record::{AttemptOutcome, AttemptRecord, Record};
+use photofinish_facts::recording::AttemptStep;
 use photofinish_gateway::proxy::{self, AskedBy, Gateway};
-use photofinish_history::recorder::{AttemptStep, RaceObserver};
+use photofinish_history::recorder::RaceObserver;
 use photofinish_serve::app::LocalGateway;
 use photofinish_wire::Surface;
 

@@ -11,7 +11,7 @@ use crate::proxy::state::gateway::Gateway;
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::{CancelBilling, ModelPattern, UpstreamConfig, nano_usd};
 use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord, Record};
-use photofinish_history::recorder::RacePayer;
+use photofinish_facts::recording::RacePayer;
 use photofinish_limits::{
     Admission, AnswerLengths, AttemptCost, AttemptReservation, Hold, KnownCost, LimitClock, LimitLevels, LimitRefusal,
     OwnLengths, admit,
