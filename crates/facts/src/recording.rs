@@ -8,9 +8,12 @@ use crate::bill::BillBounds;
 use crate::record::{AttemptRecord, LeftOutReason, RaceRecord, RaceSource, Record};
 use photofinish_config::config::Config;
 
+/// Users with metrics of their own, those of the configuration first, each by name; further ones share `other`.
+pub const USERS_MAX: usize = 64;
+
 /// Records the races of one gateway.
 pub trait RaceRecorder: Send + Sync {
-    /// This configuration is in force from now on, with these users that were made at run time.
+    /// This configuration is in force from now on, with these users that were made at run time, [`USERS_MAX`] at most.
     fn configured(&self, config: &Config, made_users: &[String]);
 
     /// For one race: its rows are recorded together, once the last reference to the sink is dropped.
