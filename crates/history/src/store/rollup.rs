@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, OperationInterrupted, ReadOnly};
 
-use crate::store::FileId;
 use crate::store::cells::{self, Bundle, DayCells, PublishOutcome, RollupSpan};
 use crate::store::columns::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
 use crate::store::database::{self, AnswerRow, Connection, Id, params};
+use crate::store::header::FileId;
 use crate::store::open::OpenError;
 use crate::store::postgres;
 use crate::store::reader::OpenDatabase;

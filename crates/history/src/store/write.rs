@@ -189,11 +189,7 @@ pub(super) struct RefusedRow {
 }
 
 /// Writes the whole batch or nothing.
-pub(super) fn write<'r, R: TableRow + 'r>(
-    connection: &mut Connection,
-    names: &mut Names,
-    batch: impl Iterator<Item = &'r R> + Clone,
-) -> Result<(), WriteError> {
+pub(super) fn write(connection: &mut Connection, names: &mut Names, batch: &[&dyn TableRow]) -> Result<(), WriteError> {
     // A deferred transaction would fail at its first write, despite the busy timeout, if another process had written.
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
@@ -205,9 +201,9 @@ pub(super) fn write<'r, R: TableRow + 'r>(
 }
 
 /// Writes each race, and each run, in a transaction of its own. Returns the rows of those that are refused.
-pub(super) fn apart<'r, R: TableRow>(
-    batch: &'r [R],
-    mut write: impl FnMut(&[&'r R]) -> Result<(), WriteError>,
+pub(super) fn apart(
+    batch: &[&dyn TableRow],
+    mut write: impl FnMut(&[&dyn TableRow]) -> Result<(), WriteError>,
 ) -> Result<Vec<RefusedRow>, WriteError> {
     let (mut races, mut runs): (BTreeMap<&str, Vec<usize>>, Vec<Vec<usize>>) = Default::default();
     for (at, row) in batch.iter().enumerate() {
@@ -218,7 +214,7 @@ pub(super) fn apart<'r, R: TableRow>(
     }
     let mut refused = Vec::new();
     for places in races.into_values().chain(runs) {
-        let rows: Vec<&R> = places.iter().filter_map(|at| batch.get(*at)).collect();
+        let rows: Vec<&dyn TableRow> = places.iter().filter_map(|at| batch.get(*at).copied()).collect();
         match write(&rows) {
             Err(error) if error.retry => return Err(error),
             Err(error) => refused.extend(places.iter().map(|at| RefusedRow { at: *at, reason: error.reason.clone() })),
@@ -228,14 +224,10 @@ pub(super) fn apart<'r, R: TableRow>(
     Ok(refused)
 }
 
-fn rows<'r, R: TableRow + 'r>(
-    connection: &Connection,
-    names: &mut Names,
-    batch: impl Iterator<Item = &'r R> + Clone,
-) -> rusqlite::Result<()> {
+fn rows(connection: &Connection, names: &mut Names, batch: &[&dyn TableRow]) -> rusqlite::Result<()> {
     for table in RowTable::ALL {
         // In the order of the table: rows that come between others leave its pages half full.
-        let mut of_table: Vec<&R> = batch.clone().filter(|row| row.table() == table).collect();
+        let mut of_table: Vec<&dyn TableRow> = batch.iter().copied().filter(|row| row.table() == table).collect();
         of_table.sort_by_key(|row| row.race_id());
         // Without rows nothing is prepared: the table may be missing.
         if !of_table.is_empty() {
@@ -248,7 +240,7 @@ fn rows<'r, R: TableRow + 'r>(
             }
         }
     }
-    came(connection, batch.filter_map(|row| row.race_id()))
+    came(connection, batch.iter().filter_map(|row| row.race_id()))
 }
 
 fn into<T: Table>() -> String {
