@@ -1,5 +1,6 @@
 //! The history: one SQLite file, or a database on a Postgres server (`postgres`), that is opened, migrated, written in batches and read. The
-//! only room with SQL; `database` is the seam between both.
+//! only room with SQL. What differs between both: for who writes `engine`, with `file` and `postgres`; for who opens it to read `opened`; in
+//! what is asked `database`.
 //!
 //! Everything here blocks. Not on a request's path: [`Store::write`] is for the recorder's writer task, [`StoreReader`] for questions to the
 //! history, [`Roller`] for the task that limits its size.
@@ -18,6 +19,7 @@ mod looks;
 mod migrations;
 mod narrow;
 mod open;
+mod opened;
 mod plan;
 mod postgres;
 mod probes;

@@ -171,12 +171,12 @@ impl WriteError {
     /// A transaction had begun.
     pub(super) fn unsound(error: impl Into<database::DatabaseError>) -> WriteError {
         let error = error.into();
-        let retry = match &error {
-            database::DatabaseError::Sqlite(error) => may_pass(error),
-            database::DatabaseError::Postgres(error) => error.may_pass(),
-            database::DatabaseError::Content(_) => false,
-        };
-        WriteError { retry, reason: error.to_string(), symptom: symptom(&error), connection_is_sound: false }
+        WriteError {
+            retry: error.may_pass(),
+            reason: error.to_string(),
+            symptom: symptom(&error),
+            connection_is_sound: false,
+        }
     }
 }
 
@@ -258,32 +258,6 @@ fn came<'i>(connection: &Connection, race_ids: impl Iterator<Item = &'i str>) ->
 /// The hours and days of these races, each with its length in hours.
 pub(super) fn spans<'i>(race_ids: impl Iterator<Item = &'i str>) -> BTreeSet<(i64, i64)> {
     race_ids.map(began_at).flat_map(|at_us| [(1, start_of(at_us, HOUR_US)), (24, start_of(at_us, DAY_US))]).collect()
-}
-
-/// Whether the error may pass with time, or after the operator acts.
-fn may_pass(error: &rusqlite::Error) -> bool {
-    use rusqlite::ErrorCode::{
-        CannotOpen, DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, FileLockingProtocolFailed, NotADatabase,
-        OperationInterrupted, OutOfMemory, PermissionDenied, ReadOnly, SchemaChanged, SystemIoFailure,
-    };
-    matches!(
-        error.sqlite_error_code(),
-        Some(
-            CannotOpen
-                | DatabaseBusy
-                | DatabaseCorrupt
-                | DatabaseLocked
-                | DiskFull
-                | FileLockingProtocolFailed
-                | NotADatabase
-                | OperationInterrupted
-                | OutOfMemory
-                | PermissionDenied
-                | ReadOnly
-                | SchemaChanged
-                | SystemIoFailure
-        )
-    )
 }
 
 /// Marks an hour or a day as having new rows, so that it is rolled up, or rolled up again. An hour whose old rows are
