@@ -11,7 +11,7 @@ use crate::store::write::{RefusedRow, TableRow, WriteError};
 pub(super) type Change<'c> = dyn Fn(&Connection<'_>) -> Result<Option<String>> + 'c;
 
 /// A database that is written over one connection. Everything blocks.
-pub(super) trait Engine: Send + Sync {
+pub(super) trait StoreEngine: Send + Sync {
     /// Opens it, makes it if it is missing, and migrates it.
     fn open(&self) -> Result<(), OpenError>;
 
@@ -41,11 +41,7 @@ pub(super) trait Engine: Send + Sync {
     }
 
     /// Looks whether the rows of these races can be read back. A server answers for what it has committed.
-    fn look<'r>(
-        &self,
-        _files: Option<u64>,
-        _race_ids: &mut dyn Iterator<Item = &'r str>,
-    ) -> Result<ReadBack, WriteError> {
+    fn look(&self, _files: Option<u64>, _race_ids: &mut dyn Iterator<Item = &str>) -> Result<ReadBack, WriteError> {
         Ok(ReadBack::Proven)
     }
 

@@ -10,7 +10,7 @@ use rusqlite::config::DbConfig;
 
 use crate::store::damage::{self, FileFinding};
 use crate::store::database;
-use crate::store::engine::{Change, Engine, ReadBack};
+use crate::store::engine::{Change, ReadBack, StoreEngine};
 use crate::store::header::{FileId, Header};
 use crate::store::narrow::Names;
 use crate::store::open::{self, OpenError};
@@ -133,7 +133,7 @@ impl FileStore {
     }
 }
 
-impl Engine for FileStore {
+impl StoreEngine for FileStore {
     fn open(&self) -> Result<(), OpenError> {
         let mut slot = self.slot();
         slot.opened = Some(self.connect(&mut slot)?);
@@ -183,11 +183,7 @@ impl Engine for FileStore {
         self.slot().files
     }
 
-    fn look<'r>(
-        &self,
-        files: Option<u64>,
-        race_ids: &mut dyn Iterator<Item = &'r str>,
-    ) -> Result<ReadBack, WriteError> {
+    fn look(&self, files: Option<u64>, race_ids: &mut dyn Iterator<Item = &str>) -> Result<ReadBack, WriteError> {
         {
             let mut slot = self.slot();
             let opened = self.still_there(&mut slot)?;

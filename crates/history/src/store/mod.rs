@@ -48,8 +48,8 @@ use std::sync::Arc;
 pub use accounts::{AccountChange, AccountEntry, AccountKind, AuditLine, Author, BudgetRow, ChangeError};
 pub use copy::{CopyError, CopyProgress, copy_history};
 pub use damage::FileFinding;
-use engine::Engine;
 pub use engine::ReadBack;
+use engine::StoreEngine;
 use file::FileStore;
 pub use incidents::IncidentFilter;
 #[cfg(test)]
@@ -81,7 +81,7 @@ pub struct Store {
     address: StoreAddress,
     /// The file for rows that the database never takes.
     refused: PathBuf,
-    engine: Arc<dyn Engine>,
+    engine: Arc<dyn StoreEngine>,
 }
 
 /// What became of a batch.
@@ -130,7 +130,7 @@ impl Store {
     /// A store that opens its file at the first write.
     pub fn unopened(address: impl Into<StoreAddress>) -> Store {
         let address = address.into();
-        let engine: Arc<dyn Engine> = match &address {
+        let engine: Arc<dyn StoreEngine> = match &address {
             StoreAddress::File(path) => Arc::new(FileStore::new(path.clone(), None)),
             StoreAddress::Server(server) => Arc::new(ServerStore::new(server.clone())),
         };

@@ -13,7 +13,7 @@ use crate::store::columns::{DAY_US, began_at, names, start_of};
 use crate::store::database::error::PostgresError;
 use crate::store::database::session::{PostgresSession, uuid};
 use crate::store::database::{self, Connection, DatabaseError, Value, params};
-use crate::store::engine::{Change, Engine};
+use crate::store::engine::{Change, StoreEngine};
 use crate::store::postgres::{duties, open, partitions, replica_number, tables};
 use crate::store::write::{CAME, RefusedRow, RowTable, TableRow, WriteError, apart, spans};
 use photofinish_config::config::PostgresServer;
@@ -36,7 +36,7 @@ struct ServerSlot {
 /// Tries of one batch: without a conflict; without rows that are there; with partitions that were missing.
 const TRIES: usize = 4;
 
-impl Engine for ServerStore {
+impl StoreEngine for ServerStore {
     fn open(&self) -> Result<(), OpenError> {
         let session = open::writing(&self.server)?;
         self.slot().session = Some(session);
