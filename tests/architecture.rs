@@ -155,14 +155,6 @@ fn no_request_waits_for_a_disk() {
 }
 
 #[test]
-fn no_request_waits_for_the_database() {
-    // The crates that decide lie below the history, so that Cargo keeps the database from them. The gateway hands rows to the recorder.
-    let code = product_code();
-    let of_gateway = code.iter().filter(|source| source.path.starts_with("crates/gateway/"));
-    none(&of_gateway.flat_map(|source| broken(rules::NO_DATABASE, source)).collect::<Vec<_>>());
-}
-
-#[test]
 fn forbidden_code_is_nowhere() {
     let everywhere = sources(&["src", "crates", "tests", "benches"]);
     let mut problems: Vec<String> = everywhere.iter().flat_map(|source| broken(rules::NOBODY, source)).collect();

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use clap::Parser;
 use photofinish_config::config::{StoreAddress, parse};
+use photofinish_facts::record::Record;
 use photofinish_history::report::compare;
 use photofinish_history::report::question::from_pairs;
 use photofinish_history::report::stats::{self, Stats, StatsQuestion};
-use photofinish_history::store::{Record, Roller, RollupStep, Store, StoreReader};
+use photofinish_history::store::{Roller, RollupStep, Store, StoreReader};
 use world::{FIELD, World};
 
 /// Maximum time of a run.

@@ -2,9 +2,8 @@
 //! audits, looks and failures. Seeded.
 
 use photofinish_facts::record::{
-    AttemptOutcome, AttemptRecord, CensorCause, RaceOutcome, RaceRecord, StartReason, TokenSource,
+    AttemptOutcome, AttemptRecord, CensorCause, RaceOutcome, RaceRecord, Record, StartReason, TokenSource,
 };
-use photofinish_history::store::Record;
 
 const PROVIDERS: [&str; 8] = ["groq", "cerebras", "openai", "together", "fireworks", "deepinfra", "novita", "nebius"];
 const MODELS: [&str; 4] = ["llama-3.3-70b", "gpt-oss-120b", "qwen3-32b", "deepseek-v3"];

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue};
 use photofinish_config::config;
 use photofinish_lab::bench::prompt::{PromptMaker, Workload};
 use photofinish_lab::bench::spend::Spend;
-use photofinish_lab::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
+use photofinish_lab::bench::{BlockPlan, Generator, Load, LoadTarget, RowFeed};
 use photofinish_serve::app::LocalGateway;
 
 /// A model of a simulated provider.
@@ -40,7 +40,7 @@ impl LocalGenerator {
         let config = config::parse(&text, Path::new("load"), &|_| None)?;
         let feed = RowFeed::new();
         let alone = LocalGateway::start(config, dir.is_some(), Arc::clone(&feed) as _).await?;
-        let client = LoadClient::new(Arc::clone(alone.gateway()), feed);
+        let client = alone.load_client(feed);
         let members = serde_json::Map::new();
         let generator = Generator::new(client, prompts, Spend::unlimited(), members, "load".to_owned());
         Ok(LocalGenerator { alone, generator })

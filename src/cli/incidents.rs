@@ -68,8 +68,8 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use photofinish_facts::record::{IncidentRecord, sample};
-    use photofinish_history::store::{Record, Store};
+    use photofinish_facts::record::{IncidentRecord, Record, sample};
+    use photofinish_history::store::Store;
 
     #[derive(clap::Parser)]
     struct Line {

@@ -15,7 +15,7 @@ use photofinish_base::clock::wall_micros;
 use photofinish_config::config::units::within;
 use photofinish_config::config::{Config, ProbeWorkload, UpstreamConfig, nearest};
 use photofinish_facts::estimate::cost::Cost;
-use photofinish_lab::bench::{LoadClient, RowFeed};
+use photofinish_lab::bench::RowFeed;
 use photofinish_lab::probe::{ProbeCaps, ProbeEstimate, ProbeResult, ProbeSchedule, Prober, jobs, probed, seed};
 use photofinish_metrics::ProbeOutcome;
 use photofinish_serve::app::LocalGateway;
@@ -73,11 +73,8 @@ pub async fn run(
     let feed = RowFeed::new();
     let store = config.store.address.clone();
     let gateway = LocalGateway::start(config, true, feed.clone()).await?;
-    let prober = Prober::new(
-        LoadClient::new(gateway.gateway().clone(), feed),
-        store,
-        ProbeCaps::of_call(options.max_cost, options.max_tokens),
-    );
+    let prober =
+        Prober::new(gateway.load_client(feed), store, ProbeCaps::of_call(options.max_cost, options.max_tokens));
     let number = fastrand::u64(..);
     let mut results = Vec::new();
     for (model, upstream) in &targets {

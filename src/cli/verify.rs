@@ -20,7 +20,7 @@ use photofinish_config::config::units::{format_duration, within};
 use photofinish_config::config::{Config, ModelConfig, RaceSettings, UpstreamConfig, nearest};
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_history::store::{Store, VerdictRow};
-use photofinish_lab::bench::{LoadClient, RowFeed};
+use photofinish_lab::bench::RowFeed;
 use photofinish_lab::verify::{
     FactVerdict, Verification, VerifiedHost, Verifier, compare, questions, sample_questions, vendor,
 };
@@ -97,7 +97,7 @@ pub async fn run(
     let mut signals = Signals::new()?;
     let gateway = LocalGateway::start(config, true, feed.clone()).await?;
     let max_usd = options.max_cost.unwrap_or(COST_MAX);
-    let verifier = Arc::new(Verifier::new(LoadClient::new(gateway.gateway().clone(), feed), max_usd));
+    let verifier = Arc::new(Verifier::new(gateway.load_client(feed), max_usd));
     if options.sample {
         let (session, at) = (usize::from(!first.is_empty()), wall_micros());
         let sampled = tokio::select! {

@@ -60,13 +60,6 @@ pub const NO_FILES: &[Rule] = &[Rule {
     found: is_file_call,
 }];
 
-/// For the code that a request runs through.
-pub const NO_DATABASE: &[Rule] = &[Rule {
-    message: "a request never waits for the database: hand rows to the recorder, and read in a task of its own",
-    rooms: &[],
-    found: |at| ["Replicas", "Roller", "Store", "StoreReader", "read_history"].iter().any(|name| at[0].is(name)),
-}];
-
 /// The violations of these rules, as "LINE: message"; `room` is the module at the top of the crate.
 pub fn broken(rules: &[Rule], room: &str, tokens: &[Token]) -> Vec<String> {
     let mut problems = Vec::new();
@@ -264,16 +257,6 @@ mod tests {
         }
         for fine in ["std::os::unix::fs::PermissionsExt", "content.metadata.len()", "files::read(path)"] {
             assert_eq!(count(NO_FILES, "any", fine), 0, "{fine}");
-        }
-    }
-
-    #[test]
-    fn each_use_of_the_database_is_found() {
-        for source in ["use photofinish_history::store::Store;", "f(&StoreReader)", "recorder.read_history(&path)"] {
-            assert_eq!(count(NO_DATABASE, "any", source), 1, "{source}");
-        }
-        for fine in ["StoredState", "recorder.race(row, None)", "// the Store", "\"Store\""] {
-            assert_eq!(count(NO_DATABASE, "any", fine), 0, "{fine}");
         }
     }
 

@@ -5,3 +5,4 @@ pub mod bill;
 pub mod estimate;
 pub mod reason;
 pub mod record;
+pub mod recording;

@@ -22,18 +22,17 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::store::{OpenError, Record, Store, StoreReader, stray_rows};
-use live::LiveFeed;
+use crate::store::{OpenError, Store, StoreReader, stray_rows};
 pub use live::{LiveWatcher, WATCHERS_MAX};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::StoreAddress;
-use photofinish_facts::bill::BillBounds;
+use photofinish_config::config::{Config, StoreAddress};
 use photofinish_facts::estimate::incident::usual::IncidentAttempt;
 use photofinish_facts::record::recorded::Recorded;
-use photofinish_facts::record::{AttemptRecord, IncidentRecord, LeftOutReason, RaceRecord, RaceSource, RunRecord};
+use photofinish_facts::record::{IncidentRecord, RaceSource, Record, RunRecord};
+use photofinish_facts::recording::{RaceRecorder, RaceSink};
 use photofinish_metrics::Metrics;
-pub use race_rows::{AttemptStep, EndedRace, RaceEnd, RaceObserver, RacePayer};
-use race_rows::{QUEUE_MAX, RaceSheet, RowQueue};
+pub use race_rows::RaceObserver;
+use race_rows::{QUEUE_MAX, RaceSheet, RowQueue, RowTargets};
 pub use state::Condition;
 use state::{BeforeRows, StoreState};
 use writer::WriterState;
@@ -47,18 +46,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Accepts rows. Cheap to clone; all clones feed one queue.
 #[derive(Clone)]
 pub struct Recorder {
-    /// None: nothing is stored.
-    queue: Option<RowQueue>,
-    /// Collects the rows of one race. None: each row is sent alone.
-    sheet: Option<Arc<RaceSheet>>,
-    metrics: Arc<Metrics>,
+    targets: Arc<RowTargets>,
     state: Arc<StoreState>,
-    race_observer: Option<Arc<dyn RaceObserver>>,
-    live: Arc<LiveFeed>,
-    /// Whose races it records: metrics and live events are of clients only.
-    source: RaceSource,
-    /// Watchers get all events of its race.
-    is_watched: bool,
 }
 
 /// The writer task. Finish it after all code that records.
@@ -85,141 +74,36 @@ impl Recorder {
         let tasks = Shutdown::new();
         let task = tasks.spawn(WriterState::new(store, receiver, tasks.clone(), Arc::clone(&state)).run());
         let queue = Some(RowQueue { sender, state: Arc::clone(&state) });
-        let recorder = Recorder { queue, ..Recorder::without_queue(Arc::clone(&state)) };
-        (recorder, WriterTask { tasks, task, state })
+        let targets = Arc::new(RowTargets { queue, ..RowTargets::default() });
+        (Recorder { targets, state: Arc::clone(&state) }, WriterTask { tasks, task, state })
     }
 
     /// Stores nothing. A race observer still gets every row.
     pub fn without_store() -> Recorder {
-        Recorder::without_queue(Arc::new(StoreState::new()))
-    }
-
-    fn without_queue(state: Arc<StoreState>) -> Recorder {
-        let (metrics, live) = (Arc::default(), Arc::default());
-        let source = RaceSource::Client;
-        Recorder { queue: None, sheet: None, metrics, state, race_observer: None, live, source, is_watched: false }
+        Recorder { targets: Arc::default(), state: Arc::new(StoreState::new()) }
     }
 
     /// The events of all races from now on. None: too many watch.
     pub fn watch(&self) -> Option<LiveWatcher> {
-        self.live.watch()
+        self.targets.live.watch()
     }
 
     /// A clone with a race observer. Earlier clones have none.
     pub fn watched(self, race_observer: Arc<dyn RaceObserver>) -> Recorder {
-        Recorder { race_observer: Some(race_observer), ..self }
-    }
-
-    /// A clone for one race: the rows that it and its clones record are written together, once the last clone is
-    /// dropped.
-    pub fn for_race(&self, source: RaceSource) -> Recorder {
-        let is_wanted = self.queue.is_some() || self.race_observer.is_some();
-        let is_of_client = source == RaceSource::Client;
-        let sheet = is_wanted.then(|| {
-            let is_counted = is_of_client || source == RaceSource::Shadow;
-            let metrics = is_counted.then(|| Arc::clone(&self.metrics));
-            Arc::new(RaceSheet::new(self.queue.clone(), self.race_observer.clone(), metrics))
-        });
-        let is_watched = is_of_client && self.live.takes_race();
-        Recorder { sheet, source, is_watched, ..self.clone() }
-    }
-
-    /// Who pays for its race.
-    pub fn paid_by(&self, payer: Arc<dyn RacePayer>) {
-        if let Some(sheet) = &self.sheet {
-            sheet.pays(payer);
-        }
-    }
-
-    /// Who hears of the end of its race.
-    pub fn ends_with(&self, end: RaceEnd) {
-        if let Some(sheet) = &self.sheet {
-            sheet.ends_with(end);
-        }
-    }
-
-    /// Its race begins to start attempts.
-    pub fn planned(&self, race: &RaceRecord) {
-        if self.is_watched {
-            self.live.planned(race);
-        }
-    }
-
-    /// Sets the bill of the attempt with this ordinal before its row arrives. The whole race is needed to bound the
-    /// cost.
-    pub fn bill(&self, ordinal: i64, bill: BillBounds) {
-        if let Some(sheet) = &self.sheet {
-            sheet.bill(ordinal, bill);
-        }
-    }
-
-    /// See [`RaceObserver::step`].
-    pub fn step(&self, attempt: &AttemptRecord, step: AttemptStep, at_us: i64) {
-        if let Some(race_observer) = &self.race_observer {
-            race_observer.step(attempt, step, at_us);
-        }
-        if self.is_watched {
-            self.live.step(attempt, step, at_us);
-        }
-    }
-
-    /// See [`RaceObserver::committed`].
-    pub fn committed(&self, race_id: &str, ordinal: i64) {
-        if let Some(race_observer) = &self.race_observer {
-            race_observer.committed(race_id, ordinal);
-        }
-        if self.is_watched {
-            self.live.committed(race_id, ordinal);
-        }
-    }
-
-    /// What a race decided: see [`Metrics::decided`].
-    pub fn decided(&self, refused_hedge: bool, left_out: impl Iterator<Item = LeftOutReason>) {
-        if self.is_of_client() {
-            self.metrics.decided(refused_hedge, left_out);
-        }
-    }
-
-    /// Never waits. `overhead_us`: see [`Metrics::race`].
-    pub fn race(&self, race: impl Into<Box<RaceRecord>>, overhead_us: Option<i64>) {
-        let race = race.into();
-        if self.is_of_client() {
-            self.metrics.race(&race, overhead_us);
-            if self.live.is_watched() {
-                let winner = race.winner.zip(self.sheet.as_deref());
-                self.live.done(&race, winner.and_then(|(ordinal, sheet)| sheet.upstream(ordinal)).as_deref());
-            }
-        }
-        self.send(Record::Race(race));
-    }
-
-    /// Never waits. `choices` and `took_us`: see [`Metrics::attempt`].
-    pub fn attempt(&self, attempt: impl Into<Box<AttemptRecord>>, choices: Option<i64>, took_us: i64) {
-        let attempt = attempt.into();
-        let series = match self.source {
-            RaceSource::Client => Some(self.metrics.attempt(&attempt, choices, took_us)),
-            RaceSource::Shadow => Some(self.metrics.series(&attempt)),
-            RaceSource::Probe | RaceSource::Bench => None,
-        };
-        if let Some((series, sheet)) = series.zip(self.sheet.as_ref()) {
-            sheet.counts_in(attempt.ordinal, series, took_us);
-        }
-        if self.is_watched {
-            self.live.ended(&attempt);
-        }
-        self.send(Record::Attempt(attempt));
+        let targets = RowTargets { race_observer: Some(race_observer), ..(*self.targets).clone() };
+        Recorder { targets: Arc::new(targets), ..self }
     }
 
     /// A run began or ended. Never waits; observers and metrics do not hear of it.
     pub fn run(&self, run: RunRecord) {
-        if let Some(queue) = &self.queue {
+        if let Some(queue) = &self.targets.queue {
             queue.send(vec![Record::Run(Box::new(run))]);
         }
     }
 
     /// An incident began, went on or ended. Never waits; observers do not hear of it.
     pub fn incident(&self, incident: IncidentRecord) {
-        if let Some(queue) = &self.queue {
+        if let Some(queue) = &self.targets.queue {
             queue.send(vec![Record::Incident(Box::new(incident))]);
         }
     }
@@ -236,7 +120,7 @@ impl Recorder {
 
     /// Counts every record of clients, also lost ones.
     pub fn metrics(&self) -> &Metrics {
-        &self.metrics
+        &self.targets.metrics
     }
 
     /// Records of finished races that are not in the database yet, in memory or in the spill file.
@@ -341,20 +225,15 @@ impl Recorder {
             pending().await
         }
     }
+}
 
-    fn is_of_client(&self) -> bool {
-        self.source == RaceSource::Client
+impl RaceRecorder for Recorder {
+    fn configured(&self, config: &Config, made_users: &[String]) {
+        self.targets.metrics.configure(config, made_users);
     }
 
-    fn send(&self, record: Record) {
-        if let Some(race_observer) = &self.race_observer {
-            race_observer.recorded(&record);
-        }
-        match (&self.sheet, &self.queue) {
-            (Some(sheet), _) => sheet.add(record),
-            (None, Some(queue)) => queue.send(vec![record]),
-            (None, None) => {}
-        }
+    fn for_race(&self, source: RaceSource) -> Arc<dyn RaceSink> {
+        Arc::new(RaceSheet::new(Arc::clone(&self.targets), source))
     }
 }
 

@@ -31,6 +31,7 @@ use photofinish_facts::record::table::Subset as _;
 use photofinish_facts::record::{
     AttemptOutcome, AttemptRecord, IncidentKind, LeftOutReason, RaceOutcome, RaceRecord, StartReason,
 };
+use photofinish_facts::recording::USERS_MAX;
 use series::NamedSeries;
 pub use text::{MetricsFormat, MetricsText};
 
@@ -38,8 +39,6 @@ pub use text::{MetricsFormat, MetricsText};
 const MODELS_MAX: usize = 32;
 /// Upstreams with metrics of their own, first by model; further ones share `other`.
 const UPSTREAMS_MAX: usize = 64;
-/// Users with metrics of their own, those of the configuration first, each by name; further ones share `other`.
-pub const USERS_MAX: usize = 64;
 
 /// Counts from rows since the start.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::ensure;
 use photofinish_facts::record::{
-    AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource, StartReason, TokenSource,
+    AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource, Record, StartReason, TokenSource,
 };
-use photofinish_history::store::{Record, Store};
+use photofinish_history::store::Store;
 
 use crate::figures::{Sample, Table};
 use crate::gateway::program;

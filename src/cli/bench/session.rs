@@ -27,8 +27,7 @@ use photofinish_lab::bench::search::{self, RateSearch, RateTrial, TRIAL_MAX, TRI
 use photofinish_lab::bench::spend::{OVERRUN, Spend};
 use photofinish_lab::bench::stage::{self, StageEnd, StageFigures, StageQuestion};
 use photofinish_lab::bench::{
-    BlockPlan, BlockResult, BlockStop, Generator, Load, LoadClient, LoadTarget, Progress, RowFeed, failing_alone, ramp,
-    statistics,
+    BlockPlan, BlockResult, BlockStop, Generator, Load, LoadTarget, Progress, RowFeed, failing_alone, ramp, statistics,
 };
 use photofinish_serve::app::LocalGateway;
 
@@ -91,7 +90,7 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
             .given(plan.prompts.clone())
             .sessions(plan.sessions.clone());
         let spend = plan.max_cost.map_or_else(Spend::unlimited, |cap| Spend::new(cap, 0.0));
-        let client = LoadClient::new(Arc::clone(alone.gateway()), feed);
+        let client = alone.load_client(feed);
         let generator = Generator::new(client, prompts, spend, plan.members.clone(), asked.run_id.clone());
         let result = RunResult { calibration_ms: calibration_us.map(|us| us / 1e3), ..asked };
         let asked = format!("{}: {}, seed {}", result.targets.join(", "), record::describe(&plan), plan.seed);
@@ -308,7 +307,7 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
     }
 
     fn record(&self, ended: bool) {
-        self.alone.gateway().recorder().run(record::row(&self.result, &self.plan, ended));
+        self.alone.recorder().run(record::row(&self.result, &self.plan, ended));
     }
 
     pub(super) fn charge(&mut self) {
@@ -338,7 +337,7 @@ async fn calibration_error_us(requests: usize) -> Option<f64> {
     let feed = RowFeed::new();
     let alone = LocalGateway::start(config, false, Arc::clone(&feed) as _).await.ok()?;
     let prompts = PromptMaker::new(Workload::new("calibration", 50, 10), 0.0, 1);
-    let client = LoadClient::new(Arc::clone(alone.gateway()), feed);
+    let client = alone.load_client(feed);
     let generator = Generator::new(client, prompts, Spend::unlimited(), serde_json::Map::new(), String::new());
     let mut headers = HeaderMap::new();
     headers.insert("x-photofinish-policy", HeaderValue::from_static("fallback"));

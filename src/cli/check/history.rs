@@ -101,8 +101,8 @@ mod tests {
     use super::*;
     use crate::cli::screen::PIPED;
     use crate::cli::text::joined;
-    use photofinish_facts::record::sample;
-    use photofinish_history::store::{Record, Store};
+    use photofinish_facts::record::{Record, sample};
+    use photofinish_history::store::Store;
 
     fn rendered(path: &Path, retention: Retention) -> (bool, String) {
         let mut out = Vec::new();

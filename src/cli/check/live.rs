@@ -23,10 +23,10 @@ use crate::cli::text::{GREEN, RED, clean, counted, millis, write_folded, write_s
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{Config, Keys, Provider, units};
 use photofinish_facts::estimate::cost::Cost;
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, Record};
+use photofinish_facts::recording::AttemptStep;
 use photofinish_gateway::proxy::{self, AskedBy, Gateway};
-use photofinish_history::recorder::{AttemptStep, RaceObserver};
-use photofinish_history::store::Record;
+use photofinish_history::recorder::RaceObserver;
 use photofinish_serve::app::LocalGateway;
 use photofinish_wire::Surface;
 

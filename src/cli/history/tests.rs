@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::cli::screen::PIPED;
 use photofinish_facts::record::table::Table as _;
-use photofinish_facts::record::{AttemptRecord, RaceRecord, sample};
-use photofinish_history::store::{Record, Store};
+use photofinish_facts::record::{AttemptRecord, RaceRecord, Record, sample};
+use photofinish_history::store::Store;
 
 #[derive(clap::Parser)]
 struct Line {

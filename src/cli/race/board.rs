@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, StartReason};
-use photofinish_history::recorder::{AttemptStep, RaceObserver};
-use photofinish_history::store::Record;
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, Record, StartReason};
+use photofinish_facts::recording::AttemptStep;
+use photofinish_history::recorder::RaceObserver;
 
 /// One race. All its times are microseconds since the request was read.
 #[derive(Debug, Default)]

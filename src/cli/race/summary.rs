@@ -13,10 +13,9 @@ use crate::cli::text::{clean, millis, or_dash, write_paragraph};
 use photofinish_facts::estimate::cost::{Cost, CostSum};
 use photofinish_facts::estimate::facts;
 use photofinish_facts::estimate::speed::Decoding;
-use photofinish_facts::record::table::Subset as _;
-use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord};
+use photofinish_facts::record::table::{self, Subset as _};
+use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord, Record};
 use photofinish_history::report::races::timeline;
-use photofinish_history::store::Record;
 
 /// A race that is over, with all its attempts in the order of their starts.
 pub struct FinishedRace {
@@ -85,10 +84,10 @@ fn row_of(race: &RaceRecord, row: &AttemptRecord) -> TextRow {
 
 /// For programs: what `/api/races/{race_id}` has of it, without the figures of the views, and the answer.
 pub fn object(done: &FinishedRace) -> Value {
-    let mut race = Record::Race(Box::new(done.race.clone())).row();
+    let mut race = table::object(&done.race);
     let started = Timestamp::from_microsecond(done.race.started_at).ok();
     race.insert("started".to_owned(), json!(started.map(|started| format!("{started:.6}"))));
-    let attempts: Vec<_> = done.attempts.iter().map(|row| Record::Attempt(Box::new(row.clone())).row()).collect();
+    let attempts: Vec<_> = done.attempts.iter().map(table::object).collect();
     let timeline = timeline(Some(&race), &attempts);
     json!({
         "race_id": done.race.race_id,

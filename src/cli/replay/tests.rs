@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::cli::text::joined;
 use photofinish_config::config;
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, StartReason, sample};
-use photofinish_history::store::{Record, Store};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, Record, StartReason, sample};
+use photofinish_history::store::Store;
 use photofinish_lab::replay::PastRequests;
 
 const CONFIG: &str = "\

@@ -11,12 +11,12 @@ use photofinish_base::clock::{DAY_US, HOUR_US};
 use photofinish_config::config;
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_facts::estimate::interval::insufficient_for_p99;
-use photofinish_facts::record::{AttemptRecord, RaceRecord, RaceSource, RunKind, RunRecord, sample};
+use photofinish_facts::record::{AttemptRecord, RaceRecord, RaceSource, Record, RunKind, RunRecord, sample};
 use photofinish_history::report::probes::{
     HourMedian, LoadLevel, MeasuredLoad, PingedUpstream, ProbeReport, ProbedFigure, ProbedUpstream, StepMedian,
 };
 use photofinish_history::report::question::moment;
-use photofinish_history::store::{Record, Store};
+use photofinish_history::store::Store;
 
 fn figure(p50: f64, samples: usize) -> ProbedFigure {
     let at = |factor: f64| Some(p50 * factor);

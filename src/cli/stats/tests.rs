@@ -13,8 +13,8 @@ use super::*;
 use crate::cli::screen::PIPED;
 use crate::cli::text::joined;
 use photofinish_config::config::parse;
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, sample};
-use photofinish_history::store::{Record, Roller, RollupStep, Store};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, Record, sample};
+use photofinish_history::store::{Roller, RollupStep, Store};
 
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
     let directory = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use photofinish_config::config::{self, Config};
 use photofinish_lab::bench::measured::RequestEnd;
 use photofinish_lab::bench::prompt::{PromptMaker, Workload};
 use photofinish_lab::bench::spend::Spend;
-use photofinish_lab::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
+use photofinish_lab::bench::{BlockPlan, Generator, Load, LoadTarget, RowFeed};
 use photofinish_lab::probe::{ProbeCaps, Prober};
 use photofinish_metrics::ProbeOutcome;
 use photofinish_serve::app::LocalGateway;
@@ -54,7 +54,7 @@ async fn a_block_of_a_benchmark_ends_soon_after_its_last_request() {
         let fake = FakeProvider::answering(move |_| script.clone()).await;
         let feed = RowFeed::new();
         let alone = LocalGateway::start(config_of(&fake), false, Arc::clone(&feed) as _).await.unwrap();
-        let client = LoadClient::new(Arc::clone(alone.gateway()), feed);
+        let client = alone.load_client(feed);
         let prompts = PromptMaker::new(Workload::new("w", 20, 10), 0.0, 1);
         let generator = Generator::new(client, prompts, Spend::unlimited(), serde_json::Map::new(), "r".to_owned());
         let mut headers = HeaderMap::new();
@@ -88,7 +88,7 @@ async fn a_probe_ends() {
         let (config, feed) = (config_of(&fake), RowFeed::new());
         let (upstream, workload) = (config.model("m").unwrap().upstreams[0].clone(), config.workloads["1k"].clone());
         let alone = LocalGateway::start(config, false, Arc::clone(&feed) as _).await.unwrap();
-        let client = LoadClient::new(Arc::clone(alone.gateway()), feed);
+        let client = alone.load_client(feed);
         let prober = Prober::new(client, Path::new("no.db").into(), ProbeCaps::of_call(None, None));
         let result = in_time(kind, prober.probe("m", &upstream, &workload, 1, None)).await;
         assert_eq!((result.outcome, result.why.as_deref()), (ProbeOutcome::Failed, Some(failure)), "{kind}");

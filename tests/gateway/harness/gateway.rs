@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use photofinish_config::config::{self, Listen};
+use photofinish_facts::record::Record;
 use photofinish_gateway::proxy::Gateway;
-use photofinish_history::store::{Record, Store};
+use photofinish_history::recorder::Recorder;
+use photofinish_history::store::Store;
 use photofinish_routing::learning::Learning;
 use photofinish_serve::app::{App, Listening};
 use photofinish_transport::upstream::{Resolver, system_resolver};
@@ -195,6 +197,10 @@ impl TestGateway {
         self.app.gateway().clone()
     }
 
+    pub fn recorder(&self) -> &Recorder {
+        self.app.recorder()
+    }
+
     /// Its learned state.
     pub fn learning(&self) -> &Learning {
         self.app.gateway().learning()
@@ -242,7 +248,7 @@ impl TestGateway {
 
     /// Waits until this many rows are in the database.
     pub async fn recorded(&self, rows: u64) {
-        let recorder = self.app.gateway().recorder().clone();
+        let recorder = self.app.recorder().clone();
         soon("the rows", async {
             while recorder.written() < rows {
                 tokio::task::yield_now().await;

@@ -166,7 +166,7 @@ async fn the_provider_s_bill_is_between_the_bounds_of_every_figure() {
         let written: f64 = RULES.iter().zip(&billers).map(|((_, _, rule), (_, bill))| bill.of(*rule, |_| true)).sum();
         let spent = spent(&gateway, &user("ann")).await as f64 / 1e9;
         let mut edges = vec![("/metrics", metrics_pair(&gateway).await)];
-        gateway.gateway().recorder().until_written(Duration::from_secs(30)).await;
+        gateway.recorder().until_written(Duration::from_secs(30)).await;
         for (path, place) in [("/api/usage", "/total"), ("/api/costs", "/total/all"), ("/api/stats?by=user", "/0")] {
             let json = get(&gateway, "ann", path).await.json();
             edges.push((path, pair(json.pointer(place).unwrap())));

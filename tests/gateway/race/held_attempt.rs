@@ -20,7 +20,8 @@ use photofinish_base::failure::{FailureKind, Phase};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_base::telemetry::LogContext;
 use photofinish_config::config;
-use photofinish_facts::record::StartReason;
+use photofinish_facts::record::{RaceSource, StartReason};
+use photofinish_facts::recording::RaceRecorder as _;
 use photofinish_gateway::attempt::{AttemptSpec, EventStream, ExchangeSpec, ItemKind, ReadyAttempt, StreamItem, start};
 use photofinish_history::recorder::{Recorder, WriterTask};
 use photofinish_history::store::Store;
@@ -48,7 +49,7 @@ impl Alone {
         let body = Bytes::from_static(br#"{"model":"m","stream":true,"messages":[{}]}"#);
         let exchange = ExchangeSpec {
             client: UpstreamClient::new(shutdown.clone()).unwrap(),
-            recorder,
+            sink: recorder.for_race(RaceSource::Client),
             shutdown,
             race_id: "0197".to_owned(),
             context: LogContext::default(),

@@ -3,8 +3,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, StartReason, TokenSource};
-use photofinish_history::store::Record;
+use photofinish_facts::record::{
+    AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, Record, StartReason, TokenSource,
+};
 use serde_json::json;
 
 use crate::harness::answer::{ending, read_response};

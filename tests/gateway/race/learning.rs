@@ -7,8 +7,7 @@ use serde_json::json;
 use crate::harness::answer::{read_response, silent};
 use crate::harness::gateway::{CHAT, Setup, TestGateway, assert_row, assert_rows};
 use crate::support::{FakeProvider, RawClient, Script};
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, StartReason};
-use photofinish_history::store::Record;
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, Record, StartReason};
 use photofinish_routing::forecast::SendConditions;
 
 /// Enough requests for reliable statistics.

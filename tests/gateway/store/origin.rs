@@ -36,8 +36,8 @@ async fn a_probe_is_told_apart_and_not_among_the_figures_of_clients() {
     let fake = FakeProvider::answering(|_| Script::stream(&["one ", "two"])).await;
     let gateway = Setup::over(&[&fake]).start().await;
     let run = RunRecord { run_id: "r".to_owned(), kind: RunKind::Bench, started_at: 7, ..RunRecord::default() };
-    gateway.gateway().recorder().run(run);
-    let metrics = || gateway.gateway().recorder().metrics().render(MetricsFormat::Text, &BTreeSet::new(), |_| {});
+    gateway.recorder().run(run);
+    let metrics = || gateway.recorder().metrics().render(MetricsFormat::Text, &BTreeSet::new(), |_| {});
     let before = metrics();
     let origin = RequestOrigin {
         source: RaceSource::Probe,

@@ -7,8 +7,7 @@ use serde_json::json;
 use crate::harness::answer::{advance_clock_until, read_response};
 use crate::harness::gateway::{Setup, TestGateway, pick};
 use crate::support::{FakeProvider, Gate, RawClient, Script, soon};
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, StartReason};
-use photofinish_history::store::Record;
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, Record, StartReason};
 use photofinish_routing::forecast::SendConditions;
 
 const EVERY_US: i64 = 3 * 3_600_000_000;

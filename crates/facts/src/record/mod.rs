@@ -6,6 +6,7 @@ pub mod invariants;
 pub mod left_out;
 pub mod names;
 pub mod recorded;
+pub mod row;
 #[cfg(any(test, feature = "test-support"))]
 pub mod sample;
 pub mod table;
@@ -16,4 +17,5 @@ pub use names::{
     AttemptOutcome, CensorCause, IncidentKind, IncidentState, LeftOutReason, RaceOutcome, RaceSource, RequestOrigin,
     RunKind, StartReason, TokenSource,
 };
+pub use row::Record;
 pub use tables::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};

@@ -4,6 +4,8 @@
 //! Not for SQL: `store` converts a [`CellValue`] for its drivers. The schema itself is in `migrations/`; a test
 //! compares it with the declarations, which are in `record`.
 
+use serde_json::{Map, Value};
+
 use photofinish_base::failure::FailureKind;
 use photofinish_wire::answer::judgement::{CallsVerdict, StructuredVerdict};
 
@@ -58,6 +60,20 @@ pub trait Table {
 
     /// One value for each column, in the same order.
     fn cells(&self) -> impl Iterator<Item = CellValue<'_>>;
+}
+
+/// A record as the database would return it.
+pub fn object<T: Table>(record: &T) -> Map<String, Value> {
+    T::COLUMNS.iter().zip(record.cells()).map(|(column, cell)| (column.name.to_owned(), json(cell))).collect()
+}
+
+pub fn json(cell: CellValue<'_>) -> Value {
+    match cell {
+        CellValue::Null => Value::Null,
+        CellValue::Integer(value) => value.into(),
+        CellValue::Real(value) => value.into(),
+        CellValue::Text(value) => value.into(),
+    }
 }
 
 /// A struct with some columns of a table.

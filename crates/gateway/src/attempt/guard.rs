@@ -20,7 +20,7 @@ use photofinish_facts::bill::BillBounds;
 use photofinish_facts::estimate::speed::Decoding;
 use photofinish_facts::record::table::Subset as _;
 use photofinish_facts::record::{AttemptOutcome, AttemptRecord, CensorCause, StartReason};
-use photofinish_history::recorder::{AttemptStep, Recorder};
+use photofinish_facts::recording::{AttemptStep, RaceSink};
 use photofinish_limits::{AttemptReservation, KnownCost};
 use photofinish_routing::learning::{AttemptObserver, ObservedEnd};
 use photofinish_routing::verdict::slows_hedging;
@@ -105,7 +105,7 @@ pub(super) struct AttemptGuard {
     counts: bool,
     /// The client does not stream.
     whole: bool,
-    recorder: Recorder,
+    sink: Arc<dyn RaceSink>,
     shutdown: Shutdown,
     /// Its pooled connection had died: the failure says nothing about the upstream.
     stale: bool,
@@ -174,7 +174,7 @@ impl AttemptGuard {
             answer_only: false,
             counts: false,
             whole: false,
-            recorder: exchange.recorder.clone(),
+            sink: exchange.sink.clone(),
             shutdown: exchange.shutdown.clone(),
             stale: false,
             context: exchange.context.clone(),
@@ -196,7 +196,7 @@ impl AttemptGuard {
         self.dispatch = Instant::now();
         self.record.dispatch_us = micros_between(self.read_at, self.dispatch);
         self.meter.begin(self.dispatch);
-        self.recorder.step(&self.record, AttemptStep::Dispatched, 0);
+        self.sink.step(&self.record, AttemptStep::Dispatched, 0);
     }
 
     /// Records a decision from outside.
@@ -224,7 +224,7 @@ impl AttemptGuard {
         self.record.http_version = Some(if connected.http2 { "2" } else { "1.1" });
         let at_us = self.elapsed(connected.at);
         self.record.connect_us = Some(at_us);
-        self.recorder.step(&self.record, AttemptStep::Connected, at_us);
+        self.sink.step(&self.record, AttemptStep::Connected, at_us);
     }
 
     /// Status and headers of the answer.
@@ -232,7 +232,7 @@ impl AttemptGuard {
         let at_us = self.elapsed(Instant::now());
         self.record.headers_us = Some(at_us);
         self.record.http_status = Some(i64::from(response.status.as_u16()));
-        self.recorder.step(&self.record, AttemptStep::Headers, at_us);
+        self.sink.step(&self.record, AttemptStep::Headers, at_us);
         let facts = headers::read(&response.headers);
         self.record.ratelimit_remaining_requests = facts.remaining_requests;
         self.record.ratelimit_remaining_tokens = facts.remaining_tokens;
@@ -253,7 +253,7 @@ impl AttemptGuard {
     pub fn first_token(&mut self) {
         let Some(ttft_us) = self.meter.first_token_us() else { return };
         if !self.record.plain {
-            self.recorder.step(&self.record, AttemptStep::FirstToken, ttft_us);
+            self.sink.step(&self.record, AttemptStep::FirstToken, ttft_us);
         }
         if let Some(attempt_observer) = &mut self.attempt_observer {
             attempt_observer.first_token(ttft_us);
@@ -388,11 +388,11 @@ impl Drop for AttemptGuard {
         if let exact @ KnownCost::Exact(_) = KnownCost::of(&record) {
             self.reservation.book(exact);
         }
-        self.recorder.bill(record.ordinal, self.bill);
-        let Some(tape) = self.tape.take() else { return self.recorder.attempt(record, self.choices, took_us) };
+        self.sink.bill(record.ordinal, self.bill);
+        let Some(tape) = self.tape.take() else { return self.sink.attempt(record, self.choices, took_us) };
         let is_whole = matches!(record.outcome, AttemptOutcome::Won | AttemptOutcome::Drained);
-        let (recorder, choices) = (self.recorder.clone(), self.choices);
-        tape.judge(record, is_whole, &self.shutdown, move |record| recorder.attempt(record, choices, took_us));
+        let (sink, choices) = (self.sink.clone(), self.choices);
+        tape.judge(record, is_whole, &self.shutdown, move |record| sink.attempt(record, choices, took_us));
     }
 }
 

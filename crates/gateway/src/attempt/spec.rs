@@ -15,7 +15,7 @@ use photofinish_config::config::{FirstToken, Provider, ProviderDialect, Timeouts
 use photofinish_config::keyring::HashedKey;
 use photofinish_config::offerings::ModelCatalogue;
 use photofinish_facts::bill::PerByte;
-use photofinish_history::recorder::Recorder;
+use photofinish_facts::recording::RaceSink;
 use photofinish_race::AttemptStart;
 use photofinish_routing::learning::AttemptObserver;
 use photofinish_translation::RequestTranslation;
@@ -25,7 +25,7 @@ use photofinish_wire::AnswerForm;
 /// What every exchange with a provider needs.
 pub struct ExchangeSpec {
     pub client: UpstreamClient,
-    pub recorder: Recorder,
+    pub sink: Arc<dyn RaceSink>,
     pub shutdown: Shutdown,
     pub race_id: String,
     /// The names of the attempt in the log.

@@ -6,7 +6,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use photofinish_config::config::{Config, TraceSampler};
-use photofinish_history::recorder::EndedRace;
+use photofinish_facts::recording::EndedRace;
 
 /// Bytes of a `traceparent`; a longer one is no trace.
 const PARENT_MAX: usize = 64;

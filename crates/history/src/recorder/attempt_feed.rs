@@ -5,12 +5,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::store::Record;
 use photofinish_facts::estimate::facts::{MeasuredAttempt, RequestRow, of_race};
 use photofinish_facts::estimate::incident::usual::IncidentAttempt;
-use photofinish_facts::record::RaceSource;
 use photofinish_facts::record::recorded::Recorded;
 use photofinish_facts::record::table::Subset as _;
+use photofinish_facts::record::{RaceSource, Record};
 
 /// Attempts that wait to be taken; further ones are left out. They are taken several times a minute.
 const WAITING_MAX: usize = 100_000;

@@ -15,9 +15,9 @@ use serde_json::json;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
-use super::race_rows::AttemptStep;
 use photofinish_base::clock::Instant;
 use photofinish_facts::record::{AttemptRecord, RaceRecord};
+use photofinish_facts::recording::AttemptStep;
 
 /// Watchers of `/api/live` at the same time; a further one is refused.
 pub const WATCHERS_MAX: usize = 32;

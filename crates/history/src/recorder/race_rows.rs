@@ -1,29 +1,40 @@
-//! Keeps the rows of one race together until all have arrived, then queues them; and the interface for observing a race.
+//! Keeps the rows of one race together until all have arrived, then queues them; and the interface for observing races.
 //!
 //! Not for writing: see `writer`.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::mpsc;
 
+use super::live::LiveFeed;
 use super::state::StoreState;
-use crate::store::Record;
 use photofinish_facts::bill::{self, BillBounds};
-use photofinish_facts::record::AttemptRecord;
+use photofinish_facts::record::{AttemptRecord, LeftOutReason, RaceRecord, RaceSource, Record};
+use photofinish_facts::recording::{AttemptStep, EndedRace, RaceEnd, RacePayer, RaceSink};
 use photofinish_metrics::{Metrics, UpstreamSeries};
 
 /// Rows that may wait in memory; about 50 MB at most.
 pub(super) const QUEUE_MAX: usize = 65_536;
 
+/// Who gets the rows of races, and hears of them.
+#[derive(Clone, Default)]
+pub(super) struct RowTargets {
+    /// None: nothing is stored.
+    pub queue: Option<RowQueue>,
+    pub metrics: Arc<Metrics>,
+    pub race_observer: Option<Arc<dyn RaceObserver>>,
+    pub live: Arc<LiveFeed>,
+}
+
 /// Shared by all code that records rows of one race. The last drop sends the rows: no further row can arrive then.
 pub(super) struct RaceSheet {
     kept: Mutex<RowsToSend>,
-    /// None: nothing is stored.
-    queue: Option<RowQueue>,
-    race_observer: Option<Arc<dyn RaceObserver>>,
-    /// None: its costs are not counted.
-    metrics: Option<Arc<Metrics>>,
+    targets: Arc<RowTargets>,
     payer: OnceLock<Arc<dyn RacePayer>>,
+    /// Whose race it is: metrics and live events are of clients only.
+    source: RaceSource,
+    /// Watchers get all its events.
+    is_watched: bool,
 }
 
 #[derive(Default)]
@@ -31,23 +42,6 @@ struct RowsToSend {
     rows: Vec<Record>,
     bills: Vec<AttemptBill>,
     end: Option<RaceEnd>,
-}
-
-/// Hears of the end of one race. Called within a request, so it must not wait.
-pub type RaceEnd = Box<dyn FnOnce(&EndedRace<'_>) + Send>;
-
-/// A race whose attempts are all over.
-pub struct EndedRace<'r> {
-    /// As they will be written.
-    pub rows: &'r [Record],
-    bills: &'r [AttemptBill],
-}
-
-impl EndedRace<'_> {
-    /// From the dispatch of the attempt with this ordinal to its end; microseconds.
-    pub fn took_us(&self, ordinal: i64) -> i64 {
-        self.bills.iter().find(|bill| bill.ordinal == ordinal).map_or(0, |bill| bill.took_us)
-    }
 }
 
 struct AttemptBill {
@@ -60,49 +54,110 @@ struct AttemptBill {
 }
 
 impl RaceSheet {
-    pub(super) fn new(
-        queue: Option<RowQueue>,
-        race_observer: Option<Arc<dyn RaceObserver>>,
-        metrics: Option<Arc<Metrics>>,
-    ) -> RaceSheet {
-        RaceSheet { kept: Mutex::default(), queue, race_observer, metrics, payer: OnceLock::new() }
+    pub(super) fn new(targets: Arc<RowTargets>, source: RaceSource) -> RaceSheet {
+        let is_watched = source == RaceSource::Client && targets.live.takes_race();
+        RaceSheet { kept: Mutex::default(), targets, payer: OnceLock::new(), source, is_watched }
     }
 
-    pub(super) fn add(&self, record: Record) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).rows.push(record);
+    fn kept(&self) -> MutexGuard<'_, RowsToSend> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first payer stays.
-    pub(super) fn pays(&self, payer: Arc<dyn RacePayer>) {
-        let _ = self.payer.set(payer);
+    fn is_of_client(&self) -> bool {
+        self.source == RaceSource::Client
+    }
+
+    fn add(&self, record: Record) {
+        if let Some(race_observer) = &self.targets.race_observer {
+            race_observer.recorded(&record);
+        }
+        self.kept().rows.push(record);
     }
 
     /// The upstream of the attempt with this ordinal, if its row is there.
-    pub(super) fn upstream(&self, ordinal: i64) -> Option<String> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.rows.iter().find_map(|row| match row {
+    fn upstream(&self, ordinal: i64) -> Option<String> {
+        self.kept().rows.iter().find_map(|row| match row {
             Record::Attempt(attempt) if attempt.ordinal == ordinal => {
                 Some(format!("{}/{}", attempt.provider, attempt.model_sent))
             }
             _ => None,
         })
     }
+}
 
-    pub(super) fn bill(&self, ordinal: i64, bounds: BillBounds) {
-        let bill = AttemptBill { ordinal, bounds, series: None, took_us: 0 };
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).bills.push(bill);
+impl RaceSink for RaceSheet {
+    fn paid_by(&self, payer: Arc<dyn RacePayer>) {
+        let _ = self.payer.set(payer);
     }
 
-    /// Only the last one stays.
-    pub(super) fn ends_with(&self, end: RaceEnd) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).end = Some(end);
+    fn ends_with(&self, end: RaceEnd) {
+        self.kept().end = Some(end);
     }
 
-    /// The series that count the cost of the attempt with this ordinal, which took this long.
-    pub(super) fn counts_in(&self, ordinal: i64, series: UpstreamSeries, took_us: i64) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bill) = kept.bills.iter_mut().find(|bill| bill.ordinal == ordinal) {
+    fn planned(&self, race: &RaceRecord) {
+        if self.is_watched {
+            self.targets.live.planned(race);
+        }
+    }
+
+    fn step(&self, attempt: &AttemptRecord, step: AttemptStep, at_us: i64) {
+        if let Some(race_observer) = &self.targets.race_observer {
+            race_observer.step(attempt, step, at_us);
+        }
+        if self.is_watched {
+            self.targets.live.step(attempt, step, at_us);
+        }
+    }
+
+    fn committed(&self, race_id: &str, ordinal: i64) {
+        if let Some(race_observer) = &self.targets.race_observer {
+            race_observer.committed(race_id, ordinal);
+        }
+        if self.is_watched {
+            self.targets.live.committed(race_id, ordinal);
+        }
+    }
+
+    fn bill(&self, ordinal: i64, bounds: BillBounds) {
+        self.kept().bills.push(AttemptBill { ordinal, bounds, series: None, took_us: 0 });
+    }
+
+    fn attempt(&self, attempt: Box<AttemptRecord>, choices: Option<i64>, took_us: i64) {
+        let metrics = &self.targets.metrics;
+        let series = match self.source {
+            RaceSource::Client => Some(metrics.attempt(&attempt, choices, took_us)),
+            RaceSource::Shadow => Some(metrics.series(&attempt)),
+            RaceSource::Probe | RaceSource::Bench => None,
+        };
+        if let Some(series) = series
+            && let Some(bill) = self.kept().bills.iter_mut().find(|bill| bill.ordinal == attempt.ordinal)
+        {
             (bill.series, bill.took_us) = (Some(series), took_us);
+        }
+        if self.is_watched {
+            self.targets.live.ended(&attempt);
+        }
+        self.add(Record::Attempt(attempt));
+    }
+
+    fn decided(&self, refused_hedge: bool, left_out: &mut dyn Iterator<Item = LeftOutReason>) {
+        if self.is_of_client() {
+            self.targets.metrics.decided(refused_hedge, left_out);
+        }
+    }
+
+    fn race(&self, race: Box<RaceRecord>, overhead_us: Option<i64>) {
+        self.counted(&race, overhead_us);
+        if self.is_of_client() && self.targets.live.is_watched() {
+            let winner = race.winner.and_then(|ordinal| self.upstream(ordinal));
+            self.targets.live.done(&race, winner.as_deref());
+        }
+        self.add(Record::Race(race));
+    }
+
+    fn counted(&self, race: &RaceRecord, overhead_us: Option<i64>) {
+        if self.is_of_client() {
+            self.targets.metrics.race(race, overhead_us);
         }
     }
 }
@@ -114,17 +169,19 @@ impl Drop for RaceSheet {
         if rows.is_empty() {
             return;
         }
-        settle(&mut rows, &bills, self.metrics.as_deref());
-        if let Some(race_observer) = &self.race_observer {
+        let is_counted = matches!(self.source, RaceSource::Client | RaceSource::Shadow);
+        settle(&mut rows, &bills, is_counted.then_some(&self.targets.metrics));
+        if let Some(race_observer) = &self.targets.race_observer {
             race_observer.settled(&rows);
         }
         if let Some(payer) = self.payer.get() {
             payer.settled(&rows);
         }
         if let Some(end) = end {
-            end(&EndedRace { rows: &rows, bills: &bills });
+            let of = |ordinal| bills.iter().find(|bill| bill.ordinal == ordinal);
+            end(&EndedRace { rows: &rows, took_us: &|ordinal| of(ordinal).map_or(0, |bill| bill.took_us) });
         }
-        if let Some(queue) = &self.queue {
+        if let Some(queue) = &self.targets.queue {
             queue.send(rows);
         }
     }
@@ -178,12 +235,6 @@ impl RowQueue {
     }
 }
 
-/// Pays for one race.
-pub trait RacePayer: Send + Sync {
-    /// The race is over. `rows`: all its rows, with the costs of its attempts.
-    fn settled(&self, rows: &[Record]);
-}
-
 /// Receives the events of races as they happen. It is called within a request, so it must not wait.
 pub trait RaceObserver: Send + Sync {
     /// An attempt made a step, `at_us` microseconds after its dispatch. `attempt` has only the values known at that
@@ -199,17 +250,4 @@ pub trait RaceObserver: Send + Sync {
 
     /// A race is over. `rows`: all its rows, as they will be written.
     fn settled(&self, rows: &[Record]);
-}
-
-/// The progress of an attempt. Its end is in its row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttemptStep {
-    /// It asks for a connection.
-    Dispatched,
-    /// The request is sent.
-    Connected,
-    /// Status and headers were read.
-    Headers,
-    /// The first payload was read.
-    FirstToken,
 }

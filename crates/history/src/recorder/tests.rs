@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::state::{LogThrottle, QUIET};
 use super::*;
-use photofinish_facts::record::sample;
+use photofinish_facts::record::{AttemptRecord, RaceRecord, sample};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -31,6 +31,18 @@ async fn rows(path: &Path, table: &'static str) -> i64 {
         _ => "SELECT count(*) FROM attempt",
     };
     sqlx::query_scalar(sql).fetch_one(&mut other_connection(path).await).await.unwrap()
+}
+
+impl Recorder {
+    /// A row that comes alone.
+    pub(crate) fn race(&self, race: RaceRecord, overhead_us: Option<i64>) {
+        self.for_race(RaceSource::Client).race(Box::new(race), overhead_us);
+    }
+
+    /// A row that comes alone.
+    pub(crate) fn attempt(&self, attempt: AttemptRecord, choices: Option<i64>, took_us: i64) {
+        self.for_race(RaceSource::Client).attempt(Box::new(attempt), choices, took_us);
+    }
 }
 
 async fn until(recorder: &Recorder, wanted: Condition) {
@@ -134,9 +146,9 @@ async fn rows_beyond_the_queue_wait_in_a_file_and_come_back_once() {
     let races = QUEUE_MAX as i64 / 2;
     for n in 0..races {
         let of_race = recorder.for_race(RaceSource::Client);
-        of_race.race(sample::race(n), None);
-        of_race.attempt(sample::won(n), None, 1_000);
-        of_race.attempt(sample::lost(n, 5), None, 1_000);
+        of_race.race(Box::new(sample::race(n)), None);
+        of_race.attempt(Box::new(sample::won(n)), None, 1_000);
+        of_race.attempt(Box::new(sample::lost(n, 5)), None, 1_000);
         drop(of_race);
         while recorder.state.queued() > QUEUE_MAX / 2 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -215,14 +227,14 @@ async fn a_race_is_written_once_its_last_attempt_has_ended() {
     let (_directory, path, recorder, writer) = started().await;
     let of_race = recorder.for_race(RaceSource::Client);
     let drained = of_race.clone();
-    of_race.attempt(sample::won(0), None, 1_000);
-    of_race.race(sample::race(0), None);
+    of_race.attempt(Box::new(sample::won(0)), None, 1_000);
+    of_race.race(Box::new(sample::race(0)), None);
     drop(of_race);
     // This row comes after the other in the queue, so it would be written later.
     recorder.race(sample::race(1), None);
     until_all_written(&recorder, 1).await;
     assert_eq!((rows(&path, "race").await, rows(&path, "attempt").await), (1, 0));
-    drained.attempt(sample::lost(0, 5), None, 1_000);
+    drained.attempt(Box::new(sample::lost(0, 5)), None, 1_000);
     drop(drained);
     until_all_written(&recorder, 4).await;
     assert_eq!((rows(&path, "race").await, rows(&path, "attempt").await), (2, 2));
@@ -234,9 +246,9 @@ async fn a_batch_ends_between_two_races() {
     let (_directory, path, recorder, writer) = started().await;
     for n in 0..2_500 {
         let of_race = recorder.for_race(RaceSource::Client);
-        of_race.attempt(sample::won(n), None, 1_000);
-        of_race.attempt(sample::lost(n, 5), None, 1_000);
-        of_race.race(sample::race(n), None);
+        of_race.attempt(Box::new(sample::won(n)), None, 1_000);
+        of_race.attempt(Box::new(sample::lost(n, 5)), None, 1_000);
+        of_race.race(Box::new(sample::race(n)), None);
     }
     let split =
         "SELECT count(*) FROM race WHERE (SELECT count(*) FROM attempt WHERE attempt.race_id = race.race_id) <> 2";

@@ -15,11 +15,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::state::{Condition, LogThrottle, StoreState};
 use super::suspicion::{DamageStep, Suspicion, Witness};
-use crate::store::{
-    FileFinding, MoveError, ReadBack, Record, Spill, Store, Symptom, Taken, WriteError, set_aside_files,
-};
+use crate::store::{FileFinding, MoveError, ReadBack, Spill, Store, Symptom, Taken, WriteError, set_aside_files};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_facts::record::invariants;
+use photofinish_facts::record::{Record, invariants};
 
 /// Records in one transaction. The last race of a batch may exceed it, so that the race stays whole.
 const BATCH_MAX: usize = 1_000;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::members::{MemberField, members, text};
 use super::question::{TimePoint, moment, span, time};
-use crate::store::{AttemptFilter, Gather, IncidentFilter, ReadError, Record, RollupCell, Selection, StoreReader};
+use crate::store::{AttemptFilter, Gather, IncidentFilter, ReadError, RollupCell, Selection, StoreReader};
 use photofinish_base::clock::{DAY_US, HOUR_US, SECOND_US};
 use photofinish_facts::estimate::ShortBytes;
 use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
@@ -18,7 +18,7 @@ use photofinish_facts::estimate::incident::usual::{EXPECTED_LEAST, Hours, Incide
 use photofinish_facts::estimate::incident::{IncidentWatch, REMEMBERED_US};
 use photofinish_facts::estimate::spread::Times;
 use photofinish_facts::estimate::summary::{Summary, absorb_ttft};
-use photofinish_facts::record::{IncidentKind, IncidentRecord, IncidentState};
+use photofinish_facts::record::{IncidentKind, IncidentRecord, IncidentState, table};
 
 /// Incidents of an answer, the newest.
 const LISTED_MAX: usize = 1_000;
@@ -135,7 +135,7 @@ pub fn is_part(part: &IncidentRecord, whole: &IncidentRecord) -> bool {
 
 /// One incident, for programs.
 pub fn object(incident: &IncidentRecord, now_us: i64) -> Map<String, Value> {
-    let mut object = Record::Incident(Box::new(incident.clone())).row();
+    let mut object = table::object(incident);
     let values = [
         Some(time(incident.began_at)),
         incident.ended_at.map(time),

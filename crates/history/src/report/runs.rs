@@ -137,8 +137,8 @@ pub(super) fn readable(mut run: ExportRow) -> Map<String, Value> {
 mod tests {
     use super::*;
     use crate::report::question::from_pairs;
-    use crate::store::{Record, Store};
-    use photofinish_facts::record::{RunRecord, sample};
+    use crate::store::Store;
+    use photofinish_facts::record::{Record, RunRecord, sample};
 
     fn stored(numbers: std::ops::Range<i64>) -> (tempfile::TempDir, StoreReader) {
         let directory = tempfile::tempdir().unwrap();

@@ -8,11 +8,11 @@ use tempfile::TempDir;
 use super::question::from_pairs;
 use super::stats::{Stats, ask};
 use super::{costs, distribution};
-use crate::store::{Record, Roller, RollupStep, Store, StoreReader};
+use crate::store::{Roller, RollupStep, Store, StoreReader};
 use photofinish_config::config::Config;
 use photofinish_facts::estimate::survival::Estimate;
 use photofinish_facts::record::sample::{self, STARTED_AT};
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, StartReason};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, Record, StartReason};
 
 const HOUR_US: i64 = 3_600_000_000;
 /// In ms, as [`sample::race_id`] counts.

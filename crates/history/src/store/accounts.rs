@@ -276,10 +276,7 @@ const ENTER: &str =
 /// Whoever looks for changes knows the last number of the audit: a smaller one may not come later. Comes before any change of an account,
 /// so that no two wait for each other.
 pub(super) fn lock_audit(connection: &Connection<'_>) -> Result<()> {
-    match connection {
-        Connection::Postgres(session) => Ok(session.batch("LOCK TABLE audit IN EXCLUSIVE MODE")?),
-        Connection::Sqlite(_) => Ok(()),
-    }
+    connection.lock("audit")
 }
 
 /// Teams, users or keys were copied from another database. The audit is locked.

@@ -1,10 +1,9 @@
-//! The declared columns for SQLite and for JSON: binds, reads and displays a cell. And times as primary keys: a `race_id` is a
+//! The declared columns for SQL: binds and reads a cell. And times as primary keys: a `race_id` is a
 //! UUID v7, whose text begins with milliseconds, so a range of time is a range of ids.
 //!
 //! Not for the list of columns: see `record::tables`.
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use serde_json::{Map, Value};
 
 use crate::store::database::{AnswerRow, Result};
 pub(super) use photofinish_base::clock::{DAY_US, HOUR_US};
@@ -55,20 +54,6 @@ pub(super) fn bound(cell: CellValue<'_>) -> ToSqlOutput<'_> {
         CellValue::Real(value) => ValueRef::Real(value),
         CellValue::Text(value) => ValueRef::Text(value.as_bytes()),
     })
-}
-
-/// A record as the database would return it.
-pub(super) fn object<T: Table>(record: &T) -> Map<String, Value> {
-    T::COLUMNS.iter().zip(record.cells()).map(|(column, cell)| (column.name.to_owned(), json(cell))).collect()
-}
-
-pub(super) fn json(cell: CellValue<'_>) -> Value {
-    match cell {
-        CellValue::Null => Value::Null,
-        CellValue::Integer(value) => value.into(),
-        CellValue::Real(value) => value.into(),
-        CellValue::Text(value) => value.into(),
-    }
 }
 
 /// Makes texts of the numbers that stand for them.

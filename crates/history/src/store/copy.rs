@@ -79,9 +79,9 @@ pub fn copy_history(
     let source = Connection::Sqlite(&file);
     let mut progress = CopyProgress::default();
     let rows_from = start_of(wall_micros() - ROWS_KEPT_US, DAY_US);
-    copy_hours(&source, &store, rows_from, &mut progress)?;
+    copy_hours(&file, &store, rows_from, &mut progress)?;
     for table in &OTHERS {
-        progress.lines += copy_table(&source, &store, table)?;
+        progress.lines += copy_table(&file, &store, table)?;
     }
     tell(progress);
     let mut rows = Vec::new();
@@ -121,14 +121,14 @@ fn put(store: &Store, rows: &[WaitingRow], progress: &mut CopyProgress) -> std::
 
 /// The figures of hours whose rows are gone, or too old to be copied.
 fn copy_hours(
-    source: &Connection<'_>,
+    file: &rusqlite::Connection,
     store: &Store,
     rows_from: i64,
     progress: &mut CopyProgress,
 ) -> std::result::Result<(), CopyError> {
     let read = |row: AnswerRow<'_>| Ok((row.get::<i64>(0)?, row.get::<i64>(1)?));
-    for (start, attempts) in source.all(GONE, params![rows_from], read)? {
-        let cells = lines(source, &CELLS, &format!("hours = 1 AND start = {start}"))?;
+    for (start, attempts) in Connection::Sqlite(file).all(GONE, params![rows_from], read)? {
+        let cells = lines(file, &CELLS, &format!("hours = 1 AND start = {start}"))?;
         let there = store.change_all(|target| {
             if target.find(IS_COPIED, params![start], |_| Ok(()))?.is_some() {
                 return Ok(Some("it is there".to_owned()));
@@ -185,8 +185,8 @@ const ACCOUNTS: [&str; 3] = ["team", "account", "key"];
 const GO_ON: &str = "SELECT setval(pg_get_serial_sequence('audit', 'id'), (SELECT max(id) FROM audit))";
 
 /// Returns how many lines were not there.
-fn copy_table(source: &Connection<'_>, store: &Store, table: &PlainTable) -> std::result::Result<u64, CopyError> {
-    let all = lines(source, table, "true")?;
+fn copy_table(file: &rusqlite::Connection, store: &Store, table: &PlainTable) -> std::result::Result<u64, CopyError> {
+    let all = lines(file, table, "true")?;
     let mut copied = 0;
     for some in all.chunks(LINES_MAX) {
         let count = std::cell::Cell::new(0);
@@ -208,8 +208,7 @@ fn copy_table(source: &Connection<'_>, store: &Store, table: &PlainTable) -> std
 
 type Line = Vec<Cell>;
 
-fn lines(source: &Connection<'_>, table: &PlainTable, condition: &str) -> Result<Vec<Line>> {
-    let Connection::Sqlite(file) = source else { return Ok(Vec::new()) };
+fn lines(file: &rusqlite::Connection, table: &PlainTable, condition: &str) -> Result<Vec<Line>> {
     let mut statement = file.prepare(&format!("SELECT {} FROM {} WHERE {condition}", table.columns, table.name))?;
     let count = statement.column_count();
     let read = |row: &rusqlite::Row<'_>| (0..count).map(|at| row.get(at)).collect::<rusqlite::Result<Line>>();

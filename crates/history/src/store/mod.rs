@@ -1,5 +1,6 @@
 //! The history: one SQLite file, or a database on a Postgres server (`postgres`), that is opened, migrated, written in batches and read. The
-//! only room with SQL; `database` is the seam between both.
+//! only room with SQL. What differs between both: for who writes `engine`, with `file` and `postgres`; for who opens it to read `opened`; in
+//! what is asked `database`.
 //!
 //! Everything here blocks. Not on a request's path: [`Store::write`] is for the recorder's writer task, [`StoreReader`] for questions to the
 //! history, [`Roller`] for the task that limits its size.
@@ -10,12 +11,15 @@ mod columns;
 mod copy;
 mod damage;
 mod database;
+mod engine;
+mod file;
 mod header;
 mod incidents;
 mod looks;
 mod migrations;
 mod narrow;
 mod open;
+mod opened;
 mod plan;
 mod postgres;
 mod probes;
@@ -38,24 +42,22 @@ mod value;
 mod verdicts;
 mod write;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use rusqlite::Connection;
-use rusqlite::config::DbConfig;
+use std::sync::Arc;
 
 pub use accounts::{AccountChange, AccountEntry, AccountKind, AuditLine, Author, BudgetRow, ChangeError};
 pub use copy::{CopyError, CopyProgress, copy_history};
 pub use damage::FileFinding;
-use header::{FileId, Header};
+pub use engine::ReadBack;
+use engine::StoreEngine;
+use file::FileStore;
 pub use incidents::IncidentFilter;
 #[cfg(test)]
 pub(crate) use looks::LOOKS_MAX;
 pub use looks::{ClientRow, LookRow, LookSeen};
-use narrow::Names;
 pub use open::OpenError;
 use photofinish_config::config::StoreAddress;
+use photofinish_facts::record::Record;
 use postgres::ServerStore;
 pub use postgres::stray_rows;
 pub use probes::{ProbeRow, RecordedProbe};
@@ -71,48 +73,15 @@ pub use snapshot::{keep_snapshot, kept_snapshot};
 pub use spill::{MoveError, Spill, SpillProgress};
 pub use symptom::Symptom;
 pub use verdicts::{FIRST_TOKENS, SampleRow, VerdictRow};
-pub use write::{Record, WriteError};
+pub use write::WriteError;
 use write::{RefusedRow, TableRow};
-
-/// Races whose rows one look reads back.
-const LOOKED_UP_MAX: usize = 64;
 
 /// The database, open for writing, over one connection.
 pub struct Store {
     address: StoreAddress,
-    /// Largest size of the file in bytes. None: limited by the disk.
-    bytes_max: Option<u64>,
     /// The file for rows that the database never takes.
     refused: PathBuf,
-    slot: Mutex<FileSlot>,
-    /// The server that has it, if it is in no file.
-    server: Option<ServerStore>,
-}
-
-/// The connection and the header, between two writes.
-#[derive(Default)]
-struct FileSlot {
-    /// None before the first use, and after a failure that may have left a transaction open: the next write connects
-    /// again.
-    opened: Option<Opened>,
-    header: Header,
-    /// The file that was opened last.
-    file: Option<FileId>,
-    /// How many files were opened, one after the other.
-    files: u64,
-    /// The file that was examined last.
-    doubted: Option<FileId>,
-}
-
-impl FileSlot {
-    /// Whether this file at the path is the gateway's.
-    fn is_own(&mut self, path: &Path, file: FileId) -> bool {
-        self.file == Some(file) || self.header.is_of_photofinish(path, file)
-    }
-
-    fn is_own_at(&mut self, path: &Path) -> bool {
-        FileId::at(path).is_some_and(|file| self.is_own(path, file))
-    }
+    engine: Arc<dyn StoreEngine>,
 }
 
 /// What became of a batch.
@@ -126,27 +95,11 @@ pub struct Taken {
     pub reason: String,
 }
 
-/// What a look found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadBack {
-    /// Every row is there.
-    Proven,
-    /// The number of rows that are not.
-    Missing(u64),
-    /// They were written into another file.
-    OtherFile,
-}
-
 impl Store {
     /// Opens the file, creates it if it is missing, and migrates it.
     pub fn open(address: impl Into<StoreAddress>) -> Result<Store, OpenError> {
         let store = Store::unopened(address);
-        if let Some(server) = &store.server {
-            server.open()?;
-            return Ok(store);
-        }
-        let opened = store.connect(&mut store.slot())?;
-        store.slot().opened = Some(opened);
+        store.engine.open()?;
         Ok(store)
     }
 
@@ -163,13 +116,7 @@ impl Store {
     /// # Errors
     /// As [`Store::open`].
     pub fn migrate(address: &StoreAddress) -> Result<(i64, i64), OpenError> {
-        let path = match address {
-            StoreAddress::Server(server) => return postgres::migrate_now(server),
-            StoreAddress::File(path) => path,
-        };
-        let before = open::version(path);
-        Store::open(address)?.close();
-        Ok((before, migrations::newest(migrations::migrator())))
+        Store::unopened(address).engine.migrate()
     }
 
     /// Whether this process does this for all that share the database, from now on for a few minutes. A file has one gateway.
@@ -177,25 +124,27 @@ impl Store {
     /// # Errors
     /// The database cannot be written now.
     pub fn holds_duty(address: &StoreAddress, duty: &str) -> Result<bool, WriteError> {
-        let StoreAddress::Server(server) = address else { return Ok(true) };
-        let session = postgres::rolling(server).map_err(|error| WriteError::unavailable(&error))?;
-        postgres::holds_duty(&session, duty).map_err(WriteError::unsound)
+        Store::unopened(address).engine.holds_duty(duty)
     }
 
     /// A store that opens its file at the first write.
     pub fn unopened(address: impl Into<StoreAddress>) -> Store {
         let address = address.into();
-        let (refused, server) = (write::file_of(address.local_file()), ServerStore::at(&address));
-        Store { address, bytes_max: None, refused, slot: Mutex::default(), server }
+        let engine: Arc<dyn StoreEngine> = match &address {
+            StoreAddress::File(path) => Arc::new(FileStore::new(path.clone(), None)),
+            StoreAddress::Server(server) => Arc::new(ServerStore::new(server.clone())),
+        };
+        Store { refused: write::file_of(address.local_file()), address, engine }
+    }
+
+    /// The same for a file of this size at most, with its engine.
+    fn of_file(path: &Path, bytes_max: Option<u64>) -> (Store, Arc<FileStore>) {
+        let file = Arc::new(FileStore::new(path.into(), bytes_max));
+        (Store { engine: file.clone(), ..Store::unopened(path) }, file)
     }
 
     pub fn address(&self) -> &StoreAddress {
         &self.address
-    }
-
-    /// Not for a store on a server.
-    fn path(&self) -> &Path {
-        self.address.local_file()
     }
 
     /// The file for rows that the database never takes.
@@ -205,16 +154,13 @@ impl Store {
 
     /// Whether it is open.
     pub fn is_open(&self) -> bool {
-        self.server.as_ref().map_or_else(|| self.slot().opened.is_some(), ServerStore::is_open)
+        self.engine.is_open()
     }
 
     /// Writes the whole batch in one transaction, or nothing. Existing records stay unchanged, so a batch may be sent
     /// again. Waits up to a second for another writer.
     pub fn write(&self, batch: &[Record]) -> Result<(), WriteError> {
-        match &self.server {
-            Some(server) => server.write(&batch.iter().collect::<Vec<_>>()),
-            None => self.in_file(|connection, names| write::write(connection, names, batch.iter())),
-        }
+        self.engine.write(&as_rows(batch))
     }
 
     /// Writes the batch. If the database refuses a row for good, it writes race by race, and puts the races that are
@@ -225,19 +171,9 @@ impl Store {
 
     /// Returns the rows that the database will never take.
     fn take_rows<R: TableRow>(&self, batch: &[R]) -> Result<Vec<RefusedRow>, WriteError> {
-        if let Some(server) = &self.server {
-            return match server.write(&batch.iter().collect::<Vec<_>>()) {
-                Err(error) if !error.retry => write::apart(batch, |rows| server.write(rows)),
-                whole => whole.map(|()| Vec::new()),
-            };
-        }
-        match self.in_file(|connection, names| write::write(connection, names, batch.iter())) {
-            Err(error) if !error.retry => {
-                let apart = |connection: &mut Connection, names: &mut Names| {
-                    write::apart(batch, |rows| write::write(connection, names, rows.iter().copied()))
-                };
-                self.in_file(apart)
-            }
+        let rows = as_rows(batch);
+        match self.engine.write(&rows) {
+            Err(error) if !error.retry => self.engine.write_apart(&rows),
             whole => whole.map(|()| Vec::new()),
         }
     }
@@ -252,7 +188,7 @@ impl Store {
     /// How many files it has opened, one after the other. A change means: rows that were written before are in another file
     /// than those that come now.
     pub fn files(&self) -> u64 {
-        self.slot().files
+        self.engine.files()
     }
 
     /// Looks whether these rows can be read back, and the newest part of the file with them: all rows of a few races, and
@@ -268,40 +204,40 @@ impl Store {
         files: Option<u64>,
         rows: impl Iterator<Item = &'r R>,
     ) -> Result<ReadBack, WriteError> {
-        // A server answers for what it has committed.
-        if self.server.is_some() {
-            return Ok(ReadBack::Proven);
-        }
-        {
-            let mut slot = self.slot();
-            let opened = self.still_there(&mut slot)?;
-            slot.opened = Some(opened);
-            if files.is_some_and(|files| files != slot.files) {
-                return Ok(ReadBack::OtherFile);
-            }
-        }
-        let mut written: BTreeMap<&str, u64> = BTreeMap::new();
-        rows.filter_map(|row| row.race_id()).for_each(|race_id| *written.entry(race_id).or_default() += 1);
-        if files.is_some() {
-            let step = written.len().div_ceil(LOOKED_UP_MAX).max(1);
-            written = written.into_iter().step_by(step).collect();
-        }
-        match damage::look(self.path(), &written).map_err(WriteError::unsound)? {
-            0 => Ok(ReadBack::Proven),
-            missing => Ok(ReadBack::Missing(missing)),
-        }
+        self.engine.look(files, &mut rows.filter_map(|row| row.race_id()))
     }
 
     /// Renews the planner's statistics, moves the write-ahead log into the file, and closes.
     pub fn close(&self) {
-        if let Some(server) = &self.server {
-            server.close();
-        }
-        if let Some(opened) = self.slot().opened.take()
-            && let Err(error) = open::close(opened.connection)
-        {
-            tracing::warn!(path = %self.address, %error, "the database did not close cleanly");
-        }
+        self.engine.close();
+    }
+
+    /// Closes, and leaves a file that seems damaged as it is, with its write-ahead log.
+    pub fn abandon(&self) {
+        self.engine.abandon();
+    }
+
+    /// Checks the whole file at the path. Blocks, for minutes if it is large. `stop` ends the check.
+    pub fn examine(&self, stop: impl Fn() -> bool + Send + 'static) -> FileFinding {
+        self.engine.examine(Box::new(stop))
+    }
+
+    /// Moves the file that was examined last out of the way. `anew`: puts a new database in its place. None: another file
+    /// is there by now.
+    ///
+    /// # Errors
+    /// It is not known to be the gateway's, there are too many such files, or the disk is full. Nothing was moved.
+    pub fn set_aside(&self, anew: bool) -> Result<Option<PathBuf>, WriteError> {
+        self.engine.set_aside(anew).map_err(|error| WriteError::unavailable(&error))
+    }
+
+    /// Moves a write-ahead log that has grown large into the file, and truncates it. It grows while a reader needs its
+    /// rows, and does not shrink by itself. False: one still does.
+    ///
+    /// # Errors
+    /// The log cannot be read, or the file cannot be written.
+    pub fn truncate_log(&self) -> Result<bool, WriteError> {
+        self.engine.truncate_log()
     }
 
     /// Runs a transaction. Where `run` says why not, nothing is changed.
@@ -309,128 +245,10 @@ impl Store {
         &self,
         run: impl Fn(&database::Connection<'_>) -> database::Result<Option<String>>,
     ) -> Result<Option<String>, WriteError> {
-        if let Some(server) = &self.server {
-            return server.change(run);
-        }
-        self.in_file(|connection, _| {
-            let transaction = database::Connection::Sqlite(connection).change().map_err(WriteError::sound)?;
-            let refusal = run(&transaction).map_err(WriteError::unsound)?;
-            if refusal.is_none() {
-                transaction.commit().map_err(WriteError::unsound)?;
-            }
-            Ok(refusal)
-        })
-    }
-
-    /// Closes, and leaves a file that seems damaged as it is, with its write-ahead log.
-    pub fn abandon(&self) {
-        if let Some(opened) = self.slot().opened.take() {
-            opened.abandon();
-        }
-    }
-
-    /// Runs a transaction on the file at the path: once more if the file was removed or replaced in the meantime,
-    /// together with the rows.
-    fn in_file<T>(&self, run: impl Fn(&mut Connection, &mut Names) -> Result<T, WriteError>) -> Result<T, WriteError> {
-        let mut slot = self.slot();
-        loop {
-            let mut opened = self.still_there(&mut slot)?;
-            let file = opened.file;
-            let result = run(&mut opened.connection, &mut opened.names);
-            match &result {
-                Err(error) if error.symptom.is_some() => opened.abandon(),
-                Err(error) if !error.connection_is_sound => drop(opened),
-                _ => slot.opened = Some(opened),
-            }
-            if result.is_err() || FileId::at(self.path()) == Some(file) {
-                return result;
-            }
-        }
-    }
-
-    /// After a panic in a transaction the slot is empty.
-    fn slot(&self) -> MutexGuard<'_, FileSlot> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The open connection if its file is still the one at the path, else a new one. It is taken out of the slot, so
-    /// that a panic drops it: then its transaction is rolled back.
-    fn still_there(&self, slot: &mut FileSlot) -> Result<Opened, WriteError> {
-        if let Some(opened) = slot.opened.take_if(|opened| !opened.is_at(self.path())) {
-            let path = &self.address;
-            tracing::warn!(%path, "the database file or its log was removed or replaced; opening what is there now");
-            if FileId::at(self.path()) != Some(opened.file) {
-                slot.file = None;
-            }
-            opened.leave();
-        }
-        if let Some(opened) = slot.opened.take() {
-            if slot.header.is_of_a_database(self.path(), opened.file) {
-                return Ok(opened);
-            }
-            // It stays open: closing would write its log into the overwritten file.
-            slot.opened = Some(opened);
-            return Err(WriteError::unavailable(&OpenError::Overwritten { path: self.path().into() }));
-        }
-        self.connect(slot).map_err(|error| WriteError::unavailable(&error))
-    }
-
-    /// A new connection to the file at the path.
-    fn connect(&self, slot: &mut FileSlot) -> Result<Opened, OpenError> {
-        let opened = match Opened::open(self.path(), self.bytes_max) {
-            Err(OpenError::NotADatabase { path }) if slot.is_own_at(&path) => {
-                let reason = "its pages cannot be read".to_owned();
-                return Err(OpenError::Damaged { path, reason });
-            }
-            opened => opened?,
-        };
-        if slot.file != Some(opened.file) {
-            (slot.file, slot.files) = (Some(opened.file), slot.files + 1);
-        }
-        // A file that opens may be damaged all the same.
-        if let Err(error) = damage::look(self.path(), &BTreeMap::new())
-            && symptom::of_file(&error).is_some()
-        {
-            opened.abandon();
-            return Err(OpenError::Damaged { path: self.path().into(), reason: error.to_string() });
-        }
-        Ok(opened)
+        self.engine.change(&run)
     }
 }
 
-/// A connection and the file it was opened on.
-struct Opened {
-    connection: Connection,
-    names: Names,
-    file: FileId,
-    /// Its write-ahead log, which is there as long as the connection.
-    log: Option<FileId>,
-}
-
-impl Opened {
-    fn open(path: &Path, bytes_max: Option<u64>) -> Result<Opened, OpenError> {
-        let connection = open::writable(path, bytes_max)?;
-        let file = FileId::at(path);
-        let file = file.ok_or_else(|| OpenError::Unusable { path: path.into(), reason: "it went away".into() })?;
-        Ok(Opened { connection, names: Names::default(), file, log: FileId::at(&open::log_of(path)) })
-    }
-
-    fn is_at(&self, path: &Path) -> bool {
-        FileId::at(path) == Some(self.file) && self.log.is_none_or(|log| FileId::at(&open::log_of(path)) == Some(log))
-    }
-
-    /// Closes the connection to a file that is no longer at its path, or whose log is not.
-    fn leave(self) {
-        // Its `-wal` file is still at the path and would be applied to the next database there. So the log is moved
-        // into the old file first; if that file was moved away, it is complete.
-        let _ = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
-        // Closed before the next one opens: both would use the locks of one `-shm` file.
-        drop(self.connection);
-    }
-
-    /// Closes the connection to a damaged file, and leaves file and log as they are.
-    fn abandon(self) {
-        let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-        drop(self.connection);
-    }
+fn as_rows<R: TableRow>(batch: &[R]) -> Vec<&dyn TableRow> {
+    batch.iter().map(|row| row as &dyn TableRow).collect()
 }

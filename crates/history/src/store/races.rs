@@ -8,12 +8,12 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use crate::store::columns::{self, first_race_id, json, whole};
+use crate::store::columns::{self, first_race_id, whole};
 use crate::store::database::{Connection, Id, Result, Value as Parameter, params};
 use crate::store::reader::{ReadError, StoreReader};
 use crate::store::selection::{AttemptFilter, SourceFilter};
 use photofinish_config::config::names::names;
-use photofinish_facts::record::table::Table;
+use photofinish_facts::record::table::{Table, json};
 use photofinish_facts::record::{AttemptRecord, LeftOutReason, RaceOutcome, RaceRecord, left_out};
 
 /// A row by column name, in the order of the columns. Values as they are stored.

@@ -10,11 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use crate::store::columns::{HOUR_US, first_race_id};
-use crate::store::database::session::PostgresSession;
 use crate::store::database::{self, Connection, DatabaseError, Id, params};
-use crate::store::open::{self, OpenError};
+use crate::store::open::OpenError;
+use crate::store::opened::{DatabaseSize, OpenDatabase};
 use crate::store::plan::{self, ReadPlan, RowStretch};
-use crate::store::postgres;
 use crate::store::selection::{Coverage, Gather, Selection, SourceFilter};
 use crate::store::symptom::symptom;
 use crate::store::{cells, scan};
@@ -26,15 +25,6 @@ const QUERY_FOR: Duration = Duration::from_secs(30);
 /// Attempts of a window that is read as rows, so that it is exact. A larger one is read from roll-ups, except its newest
 /// hour. A question about 233,000 rows took 0.66 s, and a page asks several.
 pub const EXACT_MAX: u64 = 150_000;
-
-/// Threads that read rows for one question.
-const THREADS_MAX: usize = 4;
-
-/// Connections to Postgres that read rows for one question: the server has others to answer.
-const CONNECTIONS_MAX: usize = 2;
-
-/// Virtual machine steps of SQLite between two checks of the clock; well under a millisecond.
-const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 
 /// Race numbers reserved for each piece.
 const RACES_OF_PIECE: u64 = 1 << 32;
@@ -48,49 +38,6 @@ pub enum ReadError {
     Stopped { path: StoreAddress },
     #[error("cannot read {path}: {reason}")]
     Failed { path: StoreAddress, reason: String },
-}
-
-/// An open database.
-pub(super) enum OpenDatabase {
-    Sqlite(rusqlite::Connection),
-    Postgres(PostgresSession),
-}
-
-impl OpenDatabase {
-    fn reading(address: &StoreAddress) -> Result<OpenDatabase, OpenError> {
-        match address {
-            StoreAddress::Server(server) => postgres::reading(server).map(OpenDatabase::Postgres),
-            StoreAddress::File(path) => open::readable(path).map(OpenDatabase::Sqlite),
-        }
-    }
-
-    /// For roll-ups.
-    pub fn rolling(address: &StoreAddress) -> Result<OpenDatabase, OpenError> {
-        match address {
-            StoreAddress::Server(server) => postgres::rolling(server).map(OpenDatabase::Postgres),
-            StoreAddress::File(path) => open::roller(path).map(OpenDatabase::Sqlite),
-        }
-    }
-
-    pub fn connection(&self) -> Connection<'_> {
-        match self {
-            OpenDatabase::Sqlite(connection) => Connection::Sqlite(connection),
-            OpenDatabase::Postgres(session) => Connection::Postgres(session),
-        }
-    }
-
-    /// Limits what runs from now on by the deadline and by `stop`.
-    fn limit(&self, deadline: Instant, stop: &Arc<AtomicBool>) -> database::Result<()> {
-        let stop = Arc::clone(stop);
-        match self {
-            OpenDatabase::Sqlite(connection) => {
-                let is_over = move || stop.load(Relaxed) || Instant::now() >= deadline;
-                connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(is_over))?;
-            }
-            OpenDatabase::Postgres(session) => session.limit(Some(deadline), move || stop.load(Relaxed)),
-        }
-        Ok(())
-    }
 }
 
 /// A read-only connection. Works while a gateway writes to the same database.
@@ -173,12 +120,7 @@ impl StoreReader {
     /// Runs one query under the time limit.
     pub(super) fn ask<T>(&self, query: impl FnOnce(&Connection<'_>) -> database::Result<T>) -> Result<T, ReadError> {
         self.limit_time()?;
-        let answer = match &self.opened {
-            OpenDatabase::Sqlite(connection) => query(&Connection::Sqlite(connection)),
-            // Its cursors live in a transaction.
-            OpenDatabase::Postgres(session) => Connection::Postgres(session).snapshot().and_then(|state| query(&state)),
-        };
-        answer.map_err(|error| self.explain(error))
+        self.opened.ask(query).map_err(|error| self.explain(error))
     }
 
     fn gather_until<G: Gather>(
@@ -204,7 +146,9 @@ impl StoreReader {
         std::thread::scope(|scope| {
             let helper = || -> database::Result<G> {
                 let mut gathered = make();
-                let Some(opened) = helping(address, deadline, stop)? else { return Ok(gathered) };
+                let Some(opened) = OpenDatabase::another(address)? else { return Ok(gathered) };
+                let stop = Arc::clone(stop);
+                opened.limit(Some(deadline), move || stop.load(Relaxed))?;
                 let state = opened.connection().snapshot()?;
                 // If planned rows were removed since, only the snapshot of the first thread still has them.
                 if plan::removed(&state)? == plan.removed {
@@ -233,8 +177,7 @@ impl StoreReader {
         if plan.rows_expected < EXACT_MAX / 20 {
             return 0;
         }
-        let most = if matches!(self.opened, OpenDatabase::Postgres(_)) { CONNECTIONS_MAX } else { THREADS_MAX };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(self.opened.readers_max());
         threads.min(plan.pieces.len()).saturating_sub(1)
     }
 
@@ -244,50 +187,26 @@ impl StoreReader {
             return Err(ReadError::Stopped { path: self.address.clone() });
         }
         let deadline = Instant::now() + self.time_limit;
-        self.opened.limit(deadline, &self.stop).map_err(|error| self.explain(error))?;
+        let stop = Arc::clone(&self.stop);
+        let limited = self.opened.limit(Some(deadline), move || stop.load(Relaxed));
+        limited.map_err(|error| self.explain(error))?;
         Ok(deadline)
     }
 
     fn explain(&self, error: DatabaseError) -> ReadError {
-        let (path, reason) = (self.address.clone(), error.to_string());
-        let is_over = match &error {
-            DatabaseError::Sqlite(error) => {
-                error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted)
-            }
-            DatabaseError::Postgres(error) => {
-                error.is_time_limit() || *error == crate::store::database::error::PostgresError::Stopped
-            }
-            DatabaseError::Content(_) => false,
-        };
-        match error {
-            _ if is_over && self.stop.load(Relaxed) => ReadError::Stopped { path },
-            _ if is_over => ReadError::TimeLimit { path },
-            DatabaseError::Postgres(error) => ReadError::Failed { reason: postgres::advice(&error, reason), path },
-            error => {
-                if let Some(on_damage) = self.on_damage.as_ref().filter(|_| symptom(&error).is_some()) {
-                    on_damage(reason.clone());
-                }
-                ReadError::Failed { path, reason }
-            }
+        let (path, is_over) = (self.address.clone(), error.is_over());
+        if is_over && self.stop.load(Relaxed) {
+            return ReadError::Stopped { path };
         }
+        if is_over {
+            return ReadError::TimeLimit { path };
+        }
+        let reason = error.advised();
+        if let Some(on_damage) = self.on_damage.as_ref().filter(|_| symptom(&error).is_some()) {
+            on_damage(reason.clone());
+        }
+        ReadError::Failed { path, reason }
     }
-}
-
-/// Another connection for the same question. None: the server gives no more.
-fn helping(
-    address: &StoreAddress,
-    deadline: Instant,
-    stop: &Arc<AtomicBool>,
-) -> database::Result<Option<OpenDatabase>> {
-    let opened = match address {
-        StoreAddress::Server(server) => {
-            let Ok(session) = postgres::reading(server) else { return Ok(None) };
-            OpenDatabase::Postgres(session)
-        }
-        StoreAddress::File(path) => OpenDatabase::Sqlite(open::connect(path)?),
-    };
-    opened.limit(deadline, stop)?;
-    Ok(Some(opened))
 }
 
 /// Rows that `check` counts one by one.
@@ -316,35 +235,20 @@ impl StoreReader {
     /// # Errors
     /// It takes too long, or the file cannot be read.
     pub fn extent(&self) -> Result<Extent, ReadError> {
-        let bytes = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let file = self.address.local_file();
-        self.ask(|connection| {
-            let extent = inside(connection)?;
-            Ok(match connection {
-                Connection::Sqlite(_) => {
-                    Extent { file_bytes: bytes(file), log_bytes: bytes(&open::log_of(file)), ..extent }
-                }
-                Connection::Postgres(_) => {
-                    Extent { file_bytes: connection.one(postgres::BYTES, &[], |row| row.get(0))?, ..extent }
-                }
-            })
-        })
+        self.ask(|connection| inside(connection, self.address.local_file()))
     }
 }
 
-fn inside(connection: &Connection<'_>) -> database::Result<Extent> {
+fn inside(connection: &Connection<'_>, file: &Path) -> database::Result<Extent> {
     let number = |sql: &str| connection.one(sql, &[], |row| row.get::<u64>(0));
     let last: Option<i64> = connection.find(LAST, &[], |row| row.get(0))?;
     let rolled_until = last.map(|start| start + HOUR_US);
     let from = first_race_id(rolled_until.unwrap_or(0));
     let counted: u64 = connection.one(NEW_ROWS, params![Id(&from), COUNTED_MAX + 1], |row| row.get(0))?;
-    let free_bytes = match connection {
-        Connection::Sqlite(_) => number("PRAGMA freelist_count")? * number("PRAGMA page_size")?,
-        Connection::Postgres(_) => 0,
-    };
+    let DatabaseSize { file_bytes, log_bytes, free_bytes } = DatabaseSize::of(connection, file)?;
     Ok(Extent {
-        file_bytes: 0,
-        log_bytes: 0,
+        file_bytes,
+        log_bytes,
         free_bytes,
         attempts: number(ROLLED)? + counted.min(COUNTED_MAX as u64),
         more: counted > COUNTED_MAX as u64,

@@ -10,18 +10,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, OperationInterrupted, ReadOnly};
-
-use crate::store::FileId;
 use crate::store::cells::{self, Bundle, DayCells, PublishOutcome, RollupSpan};
 use crate::store::columns::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
 use crate::store::database::{self, AnswerRow, Connection, Id, params};
+use crate::store::header::FileId;
 use crate::store::open::OpenError;
+use crate::store::opened::OpenDatabase;
 use crate::store::postgres;
-use crate::store::reader::OpenDatabase;
 use crate::store::scan;
 use crate::store::selection::AttemptFilter;
-use crate::store::space::give_back;
 use crate::store::symptom::symptom;
 use photofinish_base::clock::micros;
 use photofinish_config::config::StoreAddress;
@@ -40,9 +37,6 @@ const REMOVED_MAX: i64 = 200;
 
 /// A month, in microseconds.
 const LATELY_US: i64 = 30 * DAY_US;
-
-/// Virtual machine steps of SQLite between two checks of `stop`; well under a millisecond.
-const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 
 /// The work of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,9 +89,7 @@ impl Roller {
     pub fn step(&mut self, now_us: i64, keep_from: Option<i64>) -> Result<RollupStep, RollupError> {
         let connected = self.connect();
         let mut opened = connected.map_err(|error| RollupError::unopened(&self.address, &error))?;
-        if let OpenDatabase::Postgres(session) = &opened
-            && !postgres::holds_duty(session, "rollup").map_err(|error| RollupError::of(&self.address, &error))?
-        {
+        if !opened.holds_rollup().map_err(|error| RollupError::of(&self.address, &error))? {
             return Ok(RollupStep::Nothing);
         }
         // The clock may have been set back.
@@ -136,18 +128,11 @@ impl Roller {
 
     fn connect(&mut self) -> Result<OpenDatabase, OpenError> {
         let opened = OpenDatabase::rolling(&self.address)?;
-        let stop = Arc::clone(&self.stop);
-        let connection = match &opened {
-            OpenDatabase::Postgres(session) => {
-                session.limit(None, move || stop());
-                return Ok(opened);
-            }
-            OpenDatabase::Sqlite(connection) => connection,
-        };
         let unusable = |reason: String| OpenError::Unusable { path: self.address.local_file().into(), reason };
-        let looked = connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || stop()));
-        looked.map_err(|error| unusable(error.to_string()))?;
-        let found = std::fs::metadata(self.address.local_file()).map_err(|error| unusable(error.to_string()))?;
+        let stop = Arc::clone(&self.stop);
+        opened.limit(None, move || stop()).map_err(|error| unusable(error.to_string()))?;
+        let Some(path) = self.address.file() else { return Ok(opened) };
+        let found = std::fs::metadata(path).map_err(|error| unusable(error.to_string()))?;
         let file = Some(FileId::of(&found));
         if self.file != file {
             self.file = file;
@@ -206,14 +191,10 @@ impl Roller {
                 return Ok(step);
             }
         }
-        // Postgres takes care of its space.
-        let OpenDatabase::Sqlite(connection) = opened else { return Ok(RollupStep::Nothing) };
         if self.postponed.contains_key(&RollupWork::GiveBack) {
             return Ok(RollupStep::Nothing);
         }
-        match self
-            .tried(RollupWork::GiveBack, now_us, || Ok(give_back(connection).map_err(database::DatabaseError::from)?))?
-        {
+        match self.tried(RollupWork::GiveBack, now_us, || Ok(opened.give_back()?))? {
             0 => Ok(RollupStep::Nothing),
             pages => Ok(RollupStep::GivenBack { pages }),
         }
@@ -404,11 +385,7 @@ impl RollupFailure {
     /// Whether the work concerns the whole file, or ends by itself soon.
     pub fn is_of_the_file(&self) -> bool {
         match self {
-            RollupFailure::Database(database::DatabaseError::Sqlite(error)) => {
-                let code = error.sqlite_error_code();
-                matches!(code, Some(DatabaseBusy | DatabaseLocked | OperationInterrupted | CannotOpen | ReadOnly))
-            }
-            RollupFailure::Database(database::DatabaseError::Postgres(error)) => error.is_of_the_server(),
+            RollupFailure::Database(error) => error.is_of_the_whole(),
             _ => false,
         }
     }

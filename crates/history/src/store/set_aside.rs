@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::store::damage::{FileFinding, examine};
+use crate::store::file::FileStore;
 use crate::store::header::{FileId, Header};
-use crate::store::write::WriteError;
-use crate::store::{OpenError, Store, open};
+use crate::store::open::{self, OpenError};
 use photofinish_base::clock::wall_micros;
 
 /// Damaged files in the directory of a database. No further one is moved, so that whatever damages them does not fill the
@@ -36,13 +36,11 @@ pub struct SetAside {
     pub name: String,
 }
 
-impl Store {
-    /// Checks the whole file at the path. Blocks, for minutes if it is large. `stop` ends the check.
-    pub fn examine(&self, stop: impl Fn() -> bool + Send + 'static) -> FileFinding {
-        let at = |path| Some((path, FileId::at(path)?));
-        let Some((path, file)) = self.address.file().and_then(at) else {
-            return FileFinding::Unknown("the file is gone".to_owned());
-        };
+impl FileStore {
+    /// Checks the whole file at the path. `stop` ends the check.
+    pub fn examine_now(&self, stop: impl Fn() -> bool + Send + 'static) -> FileFinding {
+        let path = self.path();
+        let Some(file) = FileId::at(path) else { return FileFinding::Unknown("the file is gone".to_owned()) };
         let is_database = {
             let mut slot = self.slot();
             slot.doubted = Some(file);
@@ -59,11 +57,7 @@ impl Store {
     ///
     /// # Errors
     /// It is not known to be the gateway's, there are too many such files, or the disk is full. Nothing was moved.
-    pub fn set_aside(&self, anew: bool) -> Result<Option<PathBuf>, WriteError> {
-        self.move_aside(anew).map_err(|error| WriteError::unavailable(&error))
-    }
-
-    fn move_aside(&self, anew: bool) -> Result<Option<PathBuf>, OpenError> {
+    pub fn move_aside(&self, anew: bool) -> Result<Option<PathBuf>, OpenError> {
         let path = self.path();
         let failed = |error: io::Error| OpenError::Unusable { path: path.into(), reason: error.to_string() };
         let mut slot = self.slot();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use crate::store::Store;
+use crate::store::file::FileStore;
 use crate::store::open::{self, BUSY_TIMEOUT, LOG_KEPT};
 use crate::store::write::WriteError;
 
@@ -22,14 +22,13 @@ const KEPT_SHARE: u64 = 10;
 /// 4 MiB.
 const KEPT_MIN: u64 = 1_024;
 
-impl Store {
-    /// Moves a write-ahead log that has grown large into the file, and truncates it. It grows while a reader needs its
-    /// rows, and does not shrink by itself. False: one still does.
+impl FileStore {
+    /// See [`Store::truncate_log`](crate::store::Store::truncate_log).
     ///
     /// # Errors
     /// The log cannot be read, or the file cannot be written.
-    pub fn truncate_log(&self) -> Result<bool, WriteError> {
-        let Some(path) = self.address.file() else { return Ok(true) };
+    pub fn shorten_log(&self) -> Result<bool, WriteError> {
+        let path = self.path();
         let is_small = || std::fs::metadata(open::log_of(path)).map_or(0, |log| log.len()) <= LOG_KEPT;
         if is_small() {
             return Ok(true);

@@ -5,6 +5,7 @@
 //! for rows that no database will take: see `refused`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rusqlite::types::{Value as Cell, ValueRef};
 use rusqlite::{Connection, ErrorCode, ToSql, TransactionBehavior};
@@ -12,13 +13,14 @@ use serde_json::{Map, Value};
 
 use crate::store::columns::names;
 use crate::store::damage::FileFinding;
+use crate::store::file::{FileStore, Opened};
 use crate::store::header::Header;
 use crate::store::narrow::{self, Narrow};
-use crate::store::write::{Record, RowTable, TableRow, WriteError, file_of};
-use crate::store::{Opened, ReadBack, Store, Taken};
+use crate::store::write::{RowTable, TableRow, WriteError, file_of};
+use crate::store::{ReadBack, Store, Taken};
 use photofinish_config::config::StoreAddress;
 use photofinish_facts::record::table::{CellValue, Column, Table as _};
-use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
+use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, Record, RunRecord};
 
 /// Bytes of the spill file: about two million rows. Further rows wait in memory, and are lost once memory is full.
 const BYTES_MAX: u64 = 1 << 30;
@@ -29,6 +31,7 @@ const MOVED_MAX: i64 = 1_000;
 /// The file, if it exists.
 pub struct Spill {
     pub(super) store: Store,
+    pub(super) file: Arc<FileStore>,
 }
 
 /// The result of one step.
@@ -59,12 +62,12 @@ impl Spill {
         if !database.is_server() {
             path.push(".spill");
         }
-        let (bytes_max, refused) = (Some(BYTES_MAX), file_of(database.local_file()));
-        Spill { store: Store { bytes_max, refused, ..Store::unopened(Path::new(&path)) } }
+        let (store, file) = Store::of_file(Path::new(&path), Some(BYTES_MAX));
+        Spill { store: Store { refused: file_of(database.local_file()), ..store }, file }
     }
 
     pub fn path(&self) -> &Path {
-        self.store.path()
+        self.file.path()
     }
 
     /// Rows left by an earlier run.
@@ -75,8 +78,8 @@ impl Spill {
         if !self.path().try_exists().unwrap_or(true) {
             return Ok(0);
         }
-        let mut slot = self.store.slot();
-        let opened = self.store.still_there(&mut slot)?;
+        let mut slot = self.file.slot();
+        let opened = self.file.still_there(&mut slot)?;
         let rows = count(&opened.connection).map_err(WriteError::unsound)?;
         slot.opened = Some(opened);
         Ok(rows)
@@ -92,8 +95,8 @@ impl Spill {
     /// # Errors
     /// Either file cannot be read or written.
     pub fn move_some(&self, into: &Store) -> Result<SpillProgress, MoveError> {
-        let mut slot = self.store.slot();
-        let mut opened = self.store.still_there(&mut slot).map_err(MoveError::Spill)?;
+        let mut slot = self.file.slot();
+        let mut opened = self.file.still_there(&mut slot).map_err(MoveError::Spill)?;
         let moved = move_now(&mut opened, into)?;
         if moved.more {
             slot.opened = Some(opened);

@@ -17,8 +17,8 @@ use crate::store::columns::{self, DAY_US, HOUR_US, began_at, bound, start_of};
 use crate::store::narrow::{self, Names, Narrow};
 use crate::store::symptom::{Symptom, symptom};
 use crate::store::{OpenError, database};
-use photofinish_facts::record::table::{CellValue, Table};
-use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
+use photofinish_facts::record::table::{CellValue, Table, object};
+use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, Record, RunRecord};
 
 /// A row of one of the tables.
 pub(super) trait TableRow {
@@ -78,17 +78,6 @@ impl RowTable {
     }
 }
 
-/// One row to be written.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Record {
-    Race(Box<RaceRecord>),
-    Attempt(Box<AttemptRecord>),
-    /// Replaces an earlier record of the run, unless that one has ended and this one has not.
-    Run(Box<RunRecord>),
-    /// Replaces an earlier record of the incident.
-    Incident(Box<IncidentRecord>),
-}
-
 impl TableRow for Record {
     fn table(&self) -> RowTable {
         match self {
@@ -100,11 +89,7 @@ impl TableRow for Record {
     }
 
     fn race_id(&self) -> Option<&str> {
-        match self {
-            Record::Race(race) => Some(&race.race_id),
-            Record::Attempt(attempt) => Some(&attempt.race_id),
-            Record::Run(_) | Record::Incident(_) => None,
-        }
+        self.race_id()
     }
 
     fn cells(&self) -> rusqlite::Result<Vec<CellValue<'_>>> {
@@ -118,23 +103,11 @@ impl TableRow for Record {
 
     fn shown(&self) -> Map<String, Value> {
         match self {
-            Record::Race(race) => columns::object(&**race),
-            Record::Attempt(attempt) => columns::object(&**attempt),
-            Record::Run(run) => columns::object(&**run),
-            Record::Incident(incident) => columns::object(&**incident),
+            Record::Race(race) => object(&**race),
+            Record::Attempt(attempt) => object(&**attempt),
+            Record::Run(run) => object(&**run),
+            Record::Incident(incident) => object(&**incident),
         }
-    }
-}
-
-impl Record {
-    /// None: it is of no race.
-    pub fn race_id(&self) -> Option<&str> {
-        TableRow::race_id(self)
-    }
-
-    /// The columns by name, as they are read back from the database.
-    pub fn row(&self) -> Map<String, Value> {
-        self.shown()
     }
 }
 
@@ -198,12 +171,12 @@ impl WriteError {
     /// A transaction had begun.
     pub(super) fn unsound(error: impl Into<database::DatabaseError>) -> WriteError {
         let error = error.into();
-        let retry = match &error {
-            database::DatabaseError::Sqlite(error) => may_pass(error),
-            database::DatabaseError::Postgres(error) => error.may_pass(),
-            database::DatabaseError::Content(_) => false,
-        };
-        WriteError { retry, reason: error.to_string(), symptom: symptom(&error), connection_is_sound: false }
+        WriteError {
+            retry: error.may_pass(),
+            reason: error.to_string(),
+            symptom: symptom(&error),
+            connection_is_sound: false,
+        }
     }
 }
 
@@ -216,11 +189,7 @@ pub(super) struct RefusedRow {
 }
 
 /// Writes the whole batch or nothing.
-pub(super) fn write<'r, R: TableRow + 'r>(
-    connection: &mut Connection,
-    names: &mut Names,
-    batch: impl Iterator<Item = &'r R> + Clone,
-) -> Result<(), WriteError> {
+pub(super) fn write(connection: &mut Connection, names: &mut Names, batch: &[&dyn TableRow]) -> Result<(), WriteError> {
     // A deferred transaction would fail at its first write, despite the busy timeout, if another process had written.
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
@@ -232,9 +201,9 @@ pub(super) fn write<'r, R: TableRow + 'r>(
 }
 
 /// Writes each race, and each run, in a transaction of its own. Returns the rows of those that are refused.
-pub(super) fn apart<'r, R: TableRow>(
-    batch: &'r [R],
-    mut write: impl FnMut(&[&'r R]) -> Result<(), WriteError>,
+pub(super) fn apart(
+    batch: &[&dyn TableRow],
+    mut write: impl FnMut(&[&dyn TableRow]) -> Result<(), WriteError>,
 ) -> Result<Vec<RefusedRow>, WriteError> {
     let (mut races, mut runs): (BTreeMap<&str, Vec<usize>>, Vec<Vec<usize>>) = Default::default();
     for (at, row) in batch.iter().enumerate() {
@@ -245,7 +214,7 @@ pub(super) fn apart<'r, R: TableRow>(
     }
     let mut refused = Vec::new();
     for places in races.into_values().chain(runs) {
-        let rows: Vec<&R> = places.iter().filter_map(|at| batch.get(*at)).collect();
+        let rows: Vec<&dyn TableRow> = places.iter().filter_map(|at| batch.get(*at).copied()).collect();
         match write(&rows) {
             Err(error) if error.retry => return Err(error),
             Err(error) => refused.extend(places.iter().map(|at| RefusedRow { at: *at, reason: error.reason.clone() })),
@@ -255,14 +224,10 @@ pub(super) fn apart<'r, R: TableRow>(
     Ok(refused)
 }
 
-fn rows<'r, R: TableRow + 'r>(
-    connection: &Connection,
-    names: &mut Names,
-    batch: impl Iterator<Item = &'r R> + Clone,
-) -> rusqlite::Result<()> {
+fn rows(connection: &Connection, names: &mut Names, batch: &[&dyn TableRow]) -> rusqlite::Result<()> {
     for table in RowTable::ALL {
         // In the order of the table: rows that come between others leave its pages half full.
-        let mut of_table: Vec<&R> = batch.clone().filter(|row| row.table() == table).collect();
+        let mut of_table: Vec<&dyn TableRow> = batch.iter().copied().filter(|row| row.table() == table).collect();
         of_table.sort_by_key(|row| row.race_id());
         // Without rows nothing is prepared: the table may be missing.
         if !of_table.is_empty() {
@@ -275,7 +240,7 @@ fn rows<'r, R: TableRow + 'r>(
             }
         }
     }
-    came(connection, batch.filter_map(|row| row.race_id()))
+    came(connection, batch.iter().filter_map(|row| row.race_id()))
 }
 
 fn into<T: Table>() -> String {
@@ -293,32 +258,6 @@ fn came<'i>(connection: &Connection, race_ids: impl Iterator<Item = &'i str>) ->
 /// The hours and days of these races, each with its length in hours.
 pub(super) fn spans<'i>(race_ids: impl Iterator<Item = &'i str>) -> BTreeSet<(i64, i64)> {
     race_ids.map(began_at).flat_map(|at_us| [(1, start_of(at_us, HOUR_US)), (24, start_of(at_us, DAY_US))]).collect()
-}
-
-/// Whether the error may pass with time, or after the operator acts.
-fn may_pass(error: &rusqlite::Error) -> bool {
-    use rusqlite::ErrorCode::{
-        CannotOpen, DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, FileLockingProtocolFailed, NotADatabase,
-        OperationInterrupted, OutOfMemory, PermissionDenied, ReadOnly, SchemaChanged, SystemIoFailure,
-    };
-    matches!(
-        error.sqlite_error_code(),
-        Some(
-            CannotOpen
-                | DatabaseBusy
-                | DatabaseCorrupt
-                | DatabaseLocked
-                | DiskFull
-                | FileLockingProtocolFailed
-                | NotADatabase
-                | OperationInterrupted
-                | OutOfMemory
-                | PermissionDenied
-                | ReadOnly
-                | SchemaChanged
-                | SystemIoFailure
-        )
-    )
 }
 
 /// Marks an hour or a day as having new rows, so that it is rolled up, or rolled up again. An hour whose old rows are

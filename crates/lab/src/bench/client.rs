@@ -22,27 +22,35 @@ use photofinish_base::printable::printable;
 use photofinish_facts::estimate::cost::{Cost, CostSum};
 use photofinish_facts::estimate::speed::{Decoding, came_at_once};
 use photofinish_facts::record::table::Subset as _;
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource, RequestOrigin};
+use photofinish_facts::record::{
+    AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource, Record, RequestOrigin,
+};
+use photofinish_facts::recording::AttemptStep;
 use photofinish_gateway::proxy::{self, AskedBy, Gateway};
-use photofinish_history::recorder::{AttemptStep, RaceObserver};
-use photofinish_history::store::Record;
+use photofinish_history::recorder::{RaceObserver, Recorder};
 use photofinish_wire::Surface;
 
 /// Sends measured requests through one gateway.
 #[derive(Clone)]
 pub struct LoadClient {
     gateway: Arc<Gateway>,
+    recorder: Recorder,
     feed: Arc<RowFeed>,
 }
 
 impl LoadClient {
-    /// `feed` must observe the races of this gateway.
-    pub fn new(gateway: Arc<Gateway>, feed: Arc<RowFeed>) -> LoadClient {
-        LoadClient { gateway, feed }
+    /// `recorder` must be the gateway's, and `feed` must observe its races.
+    pub fn new(gateway: Arc<Gateway>, recorder: Recorder, feed: Arc<RowFeed>) -> LoadClient {
+        LoadClient { gateway, recorder, feed }
     }
 
     pub fn gateway(&self) -> &Arc<Gateway> {
         &self.gateway
+    }
+
+    /// Of this gateway.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
     }
 
     /// Sends a chat request that streams, and reads the answer to its end, which the gateway brings about `within` this time.

@@ -121,7 +121,7 @@ impl Generator {
         watch: &mut (dyn FnMut(Progress<'_>) -> bool + Send),
     ) -> BlockResult {
         // Writing them would take the processor from what is measured.
-        let recorder = self.0.client.gateway().recorder();
+        let recorder = self.0.client.recorder();
         let held = recorder.hold();
         let begun = Instant::now();
         let block = Arc::new(RunningBlock {

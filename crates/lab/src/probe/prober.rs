@@ -118,7 +118,7 @@ impl Prober {
         let live = self.client.gateway().live();
         let Some(settings) = &live.config.probes else { return Ok(()) };
         let (store, config) = (self.store.clone(), live.clone());
-        let recorder = self.client.gateway().recorder().clone();
+        let recorder = self.client.recorder().clone();
         let read = move || spent_today(&recorder.read_history(&store)?, &config.config, now_us);
         let reading = self.client.gateway().shutdown().run_blocking(read);
         let spent = reading.await.map_err(anyhow::Error::from).flatten().map_err(|error| {
@@ -155,7 +155,7 @@ impl Prober {
                 self.result(model, &name, workload, &sent)
             }
         };
-        self.client.gateway().recorder().metrics().probe(result.outcome, &result.cost);
+        self.client.recorder().metrics().probe(result.outcome, &result.cost);
         result
     }
 
@@ -295,7 +295,7 @@ impl Prober {
     /// The days that were kept, oldest first; none where they cannot be read.
     async fn past(&self, upstream: &str) -> Vec<FingerprintDay> {
         let gateway = self.client.gateway();
-        let (recorder, store, upstream) = (gateway.recorder().clone(), self.store.clone(), upstream.to_owned());
+        let (recorder, store, upstream) = (self.client.recorder().clone(), self.store.clone(), upstream.to_owned());
         let read = move || recorder.read_history(&store).ok()?.first_tokens(&upstream).ok();
         let rows = gateway.shutdown().run_blocking(read).await.ok().flatten().unwrap_or_default();
         let day = |(at, key, detail): (i64, String, String)| {
@@ -341,8 +341,8 @@ impl Prober {
             ..IncidentRecord::default()
         };
         tracing::warn!(upstream, "an incident: {}", words(&incident, at));
-        gateway.recorder().metrics().incident(upstream, IncidentKind::Changed);
-        gateway.recorder().incident(incident);
+        self.client.recorder().metrics().incident(upstream, IncidentKind::Changed);
+        self.client.recorder().incident(incident);
     }
 }
 

@@ -17,10 +17,10 @@ use crate::rehearse::{AttemptEnd, PlayedRace, Rehearsal, SimulatedRequest, Simul
 use photofinish_base::clock::SECOND_US;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::Policy;
-use photofinish_facts::record::{AttemptOutcome, StartReason};
+use photofinish_facts::record::{AttemptOutcome, Record, StartReason};
+use photofinish_facts::recording::AttemptStep;
 use photofinish_gateway::proxy::{Client, Gateway, serve};
-use photofinish_history::recorder::{AttemptStep, RaceObserver, Recorder};
-use photofinish_history::store::Record;
+use photofinish_history::recorder::{RaceObserver, Recorder};
 use photofinish_routing::health::LiveConfig;
 use photofinish_routing::learning::Learning;
 use photofinish_transport::upstream::UpstreamClient;
@@ -130,7 +130,7 @@ async fn served(scenario: &Scenario) -> (Vec<Decided>, Arc<Learning>) {
     let rows = Arc::new(Rows::default());
     let recorder = Recorder::without_store().watched(rows.clone());
     let live = LiveConfig::new(scenario.config(), &HashMap::new()).unwrap();
-    let gateway = Arc::new(Gateway::new(live, client, recorder, shutdown.clone()));
+    let gateway = Arc::new(Gateway::new(live, client, Arc::new(recorder), shutdown.clone()));
     let asked = scenario.requests.iter().map(|request| ask(gateway.clone(), scenario, *request, began));
     let race_ids = futures_util::future::join_all(asked).await;
     // Lost probes run on for a while.

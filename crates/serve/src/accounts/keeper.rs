@@ -13,7 +13,7 @@ use super::{AccountAnswer, AccountRefusal, AccountRequest, all_entries, budgets,
 use photofinish_base::clock::wall_micros;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_gateway::proxy::Gateway;
-use photofinish_history::recorder::Condition;
+use photofinish_history::recorder::{Condition, Recorder};
 use photofinish_history::store::{
     AccountChange, AccountEntry, Author, BudgetRow, Store, StoreReader, WriteError, keep_snapshot, kept_snapshot,
 };
@@ -27,6 +27,7 @@ const LOOK_EVERY: u32 = 5;
 /// Of one gateway.
 pub struct AccountKeeper {
     gateway: Arc<Gateway>,
+    recorder: Recorder,
     store: Store,
     /// Held while the store and what the gateway knows differ.
     state: Mutex<KeptState>,
@@ -47,13 +48,13 @@ struct KeptState {
 }
 
 impl AccountKeeper {
-    pub fn new(gateway: Arc<Gateway>) -> Arc<AccountKeeper> {
+    pub fn new(gateway: Arc<Gateway>, recorder: Recorder) -> Arc<AccountKeeper> {
         let store = Store::unopened(&gateway.live().config.store.address);
-        let keeper = Arc::new(AccountKeeper { gateway, store, state: Mutex::default() });
+        let keeper = Arc::new(AccountKeeper { gateway, recorder, store, state: Mutex::default() });
         // So after a crash a budget has no less than the rows that it paid.
         let weak = Arc::downgrade(&keeper);
         let save = move || weak.upgrade().map_or(Ok(()), |keeper| keeper.save(&mut keeper.state()));
-        keeper.gateway.recorder().before_rows(Box::new(save));
+        keeper.recorder.before_rows(Box::new(save));
         keeper
     }
 
@@ -90,7 +91,7 @@ impl AccountKeeper {
 
     /// What comes before the first request. A database that does not answer is not waited for: what was known last counts. Blocks.
     pub fn begin(&self) {
-        match self.gateway.recorder().condition() {
+        match self.recorder.condition() {
             Condition::Ok => self.turn(true),
             _ => self.take_kept(&mut self.state()),
         }

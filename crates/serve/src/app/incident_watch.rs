@@ -47,9 +47,8 @@ struct IncidentTask {
 }
 
 /// Runs until the gateway drains.
-pub(super) async fn watch(store: StoreAddress, gateway: Arc<Gateway>) {
+pub(super) async fn watch(store: StoreAddress, gateway: Arc<Gateway>, recorder: Recorder) {
     let (webhook, told) = webhook::new();
-    let recorder = gateway.recorder().clone();
     let mut task = IncidentTask::new(store, recorder, webhook, gateway.shutdown().clone(), wall_micros());
     let shutdown = task.shutdown.clone();
     let mut draining = std::pin::pin!(shutdown.draining());

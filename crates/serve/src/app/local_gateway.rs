@@ -10,6 +10,7 @@ use super::{CANCEL_FOR, FLUSH_FOR, GatewayParts, Upstreams, open};
 use photofinish_config::config::Config;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::recorder::{RaceObserver, Recorder, WriterTask};
+use photofinish_lab::bench::{LoadClient, RowFeed};
 use photofinish_lab::simulate::Simulator;
 use photofinish_transport::upstream::system_resolver;
 
@@ -47,6 +48,15 @@ impl LocalGateway {
 
     pub fn gateway(&self) -> &Arc<Gateway> {
         &self.parts.gateway
+    }
+
+    pub fn recorder(&self) -> &Recorder {
+        &self.parts.recorder
+    }
+
+    /// Sends measured requests through it. `feed` must observe its races.
+    pub fn load_client(&self, feed: Arc<RowFeed>) -> LoadClient {
+        LoadClient::new(self.gateway().clone(), self.recorder().clone(), feed)
     }
 
     /// The simulator of this provider. None: the provider is not simulated.

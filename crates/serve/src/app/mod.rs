@@ -64,6 +64,7 @@ pub struct App {
     /// The addresses it listens on.
     listens: Vec<Listen>,
     gateway: Arc<Gateway>,
+    recorder: Recorder,
     writer: WriterTask,
     /// Client connections and the tasks that serve them.
     serving: Shutdown,
@@ -78,6 +79,7 @@ pub struct App {
 /// The parts that answer requests, with or without a listener.
 struct GatewayParts {
     gateway: Arc<Gateway>,
+    recorder: Recorder,
     /// The tasks that serve requests.
     serving: Shutdown,
     /// Connections to upstreams.
@@ -114,14 +116,14 @@ impl GatewayParts {
         next.put_in_force();
         let tokens = Tokens::new(serving.clone());
         tokens.keep(&live.config);
-        let gateway = Arc::new(Gateway::new(live, client, recorder, serving.clone()));
-        if gateway.recorder().condition() == Condition::Ok {
+        let gateway = Arc::new(Gateway::new(live, client, Arc::new(recorder.clone()), serving.clone()));
+        if recorder.condition() == Condition::Ok {
             // Before the first request, so that its decisions are as good as those before the restart.
-            warm_start::learn(&gateway, store).await;
+            warm_start::learn(&gateway, &recorder, store).await;
         } else {
-            serving.spawn(warm_start::learn_later(gateway.clone(), store));
+            serving.spawn(warm_start::learn_later(gateway.clone(), recorder.clone(), store));
         }
-        Ok(GatewayParts { gateway, serving, lines, simulated, tokens })
+        Ok(GatewayParts { gateway, recorder, serving, lines, simulated, tokens })
     }
 }
 
@@ -162,11 +164,11 @@ impl App {
         let (recorder, writer) = Recorder::start(store?);
         let probe_rows = RowFeed::new();
         let recorder = recorder.watched(probe_rows.clone());
-        let GatewayParts { gateway, serving, lines, simulated, tokens } =
+        let GatewayParts { gateway, recorder, serving, lines, simulated, tokens } =
             Box::pin(GatewayParts::join(config, recorder, upstreams?)).await?;
         let traces = Traces::start(&gateway);
-        let accounts = AccountKeeper::new(gateway.clone());
-        Box::pin(meet_others(&gateway, &serving, &lines)).await?;
+        let accounts = AccountKeeper::new(gateway.clone(), recorder.clone());
+        Box::pin(meet_others(&gateway, &recorder, &serving, &lines)).await?;
         if accounts.is_needed() {
             let read = accounts.clone();
             // After a panic, which is in the log, later.
@@ -175,10 +177,11 @@ impl App {
         // Answers that run on after the drain began cost too.
         lines.spawn(accounts.clone().run(lines.clone()));
         serving.spawn(return_memory(gateway.clone()));
-        serving.spawn(RollupTask::new(gateway.clone()).run());
-        serving.spawn(warm_start::follow_facts(gateway.clone(), address.clone()));
-        serving.spawn(probe_task::run(address.clone(), LoadClient::new(gateway.clone(), probe_rows)));
-        serving.spawn(incident_watch::watch(address, gateway.clone()));
+        serving.spawn(RollupTask::new(gateway.clone(), recorder.clone()).run());
+        serving.spawn(warm_start::follow_facts(gateway.clone(), recorder.clone(), address.clone()));
+        let probes = LoadClient::new(gateway.clone(), recorder.clone(), probe_rows);
+        serving.spawn(probe_task::run(address.clone(), probes));
+        serving.spawn(incident_watch::watch(address, gateway.clone(), recorder.clone()));
         serving.spawn(catalogue_refresh::run(gateway.clone()));
         let discovery = Discovery::new(gateway.clone());
         let listeners = match early {
@@ -194,13 +197,13 @@ impl App {
             bound: listens.clone(),
             one_at_a_time: Arc::default(),
         };
-        serving.spawn(server::serve(listeners, gateway.clone(), accounts.clone(), reloading.call()));
+        serving.spawn(server::serve(listeners, gateway.clone(), recorder.clone(), accounts.clone(), reloading.call()));
         for listen in &listens {
             tracing::info!("listening on {}", listen.url(tls));
         }
         gateway.client().keep_warm(gateway.live().warm());
         serving.spawn(discovery.run());
-        Ok(App { listens, gateway, writer, serving, lines, simulated, reloading, accounts, traces })
+        Ok(App { listens, gateway, recorder, writer, serving, lines, simulated, reloading, accounts, traces })
     }
 
     /// The addresses it listens on, in the order of the configuration.
@@ -210,6 +213,10 @@ impl App {
 
     pub fn gateway(&self) -> &Arc<Gateway> {
         &self.gateway
+    }
+
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
     }
 
     /// Reloads the config on SIGHUP and whenever the file has changed.
@@ -262,7 +269,7 @@ impl App {
             tokio::time::sleep(HURRY_FOR).await;
         };
         let lost = self.writer.finish_unless(FLUSH_FOR, enough).await;
-        let waiting = self.gateway.recorder().spilled();
+        let waiting = self.recorder.spilled();
         if lost == 0 && waiting > 0 {
             tracing::warn!(waiting, after = ?began.elapsed(), "every row is kept, but some wait for the next start");
         } else if lost == 0 {
@@ -304,9 +311,14 @@ impl App {
 }
 
 /// Tells other gateways on the same database of this one, from now on; first of all hears from them what was spent.
-async fn meet_others(gateway: &Arc<Gateway>, serving: &Shutdown, lines: &Shutdown) -> anyhow::Result<()> {
-    let Some(mut replicas) = ReplicaTask::new(gateway.clone()) else { return Ok(()) };
-    if gateway.recorder().condition() == Condition::Ok {
+async fn meet_others(
+    gateway: &Arc<Gateway>,
+    recorder: &Recorder,
+    serving: &Shutdown,
+    lines: &Shutdown,
+) -> anyhow::Result<()> {
+    let Some(mut replicas) = ReplicaTask::new(gateway.clone(), recorder.clone()) else { return Ok(()) };
+    if recorder.condition() == Condition::Ok {
         replicas =
             serving.run_blocking(move || replicas.after_a_turn()).await.context("cannot meet the other gateways")?;
     } else {

@@ -177,9 +177,9 @@ impl ProbeHost for GatewayHost {
     }
 
     async fn recall(&self, settings: &ProbeSettings) -> Result<BTreeMap<ProbeJob, i64>, String> {
-        self.client.gateway().recorder().until_stored().await;
+        self.client.recorder().until_stored().await;
         let (store, wanted, now_us) = (self.store.clone(), settings.clone(), wall_micros());
-        let recorder = self.client.gateway().recorder().clone();
+        let recorder = self.client.recorder().clone();
         let read = move || last_moments(&recorder.read_history(&store)?, &wanted, now_us);
         let reading = self.client.gateway().shutdown().run_blocking(read);
         reading.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
@@ -194,7 +194,7 @@ impl ProbeHost for GatewayHost {
     }
 
     fn given_up(&self, probes: u64) {
-        self.client.gateway().recorder().metrics().probes_given_up(probes);
+        self.client.recorder().metrics().probes_given_up(probes);
     }
 
     async fn probe(

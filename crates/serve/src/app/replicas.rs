@@ -19,6 +19,7 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::Config;
 use photofinish_facts::record::recorded::Recorded;
 use photofinish_gateway::proxy::Gateway;
+use photofinish_history::recorder::Recorder;
 use photofinish_history::store::{HeardReplicas, ReplicaReport, ReplicaRow, Replicas, WriteError};
 use photofinish_limits::{Heard, LevelName, LimitClock, ReplicaUse, SubjectUse};
 use photofinish_routing::health::cooldown::{CooldownPeriod, CooldownTarget};
@@ -40,6 +41,7 @@ const CLOCK_US: i64 = 2_000_000;
 /// One gateway's part in the exchange.
 pub(super) struct ReplicaTask {
     gateway: Arc<Gateway>,
+    recorder: Recorder,
     replicas: Replicas,
     name: String,
     /// How far the own clock is ahead, µs.
@@ -63,13 +65,14 @@ pub(super) struct ReplicaTask {
 
 impl ReplicaTask {
     /// None: the store is a file.
-    pub fn new(gateway: Arc<Gateway>) -> Option<ReplicaTask> {
+    pub fn new(gateway: Arc<Gateway>, recorder: Recorder) -> Option<ReplicaTask> {
         let replicas = Replicas::of(&gateway.live().config.store.address)?;
         let live = gateway.live();
         let digest = digest_of(&live.config);
         Some(ReplicaTask {
             configuration: (live, digest),
             gateway,
+            recorder,
             replicas,
             name: machine::host_name(),
             clock_us: 0,
@@ -212,8 +215,7 @@ impl ReplicaTask {
         if !heard.requests.is_empty() {
             let clock_us = self.clock_us;
             let own_time = |request: Recorded| Recorded { started_at: request.started_at + clock_us, ..request };
-            let recorder = self.gateway.recorder();
-            let requests = heard.requests.into_iter().map(own_time).inspect(|request| recorder.heard(request));
+            let requests = heard.requests.into_iter().map(own_time).inspect(|request| self.recorder.heard(request));
             warm_start::learn_heard(&self.gateway, requests);
         }
         if heard.left_out > 0 {
@@ -364,7 +366,6 @@ mod tests {
 
     use super::*;
     use photofinish_config::config::parse;
-    use photofinish_history::recorder::Recorder;
     use photofinish_transport::upstream::{UpstreamClient, system_resolver};
 
     /// Of a gateway whose database is never asked.
@@ -373,7 +374,9 @@ mod tests {
         let live = LiveConfig::new(config.unwrap(), &HashMap::new()).unwrap();
         let shutdown = Shutdown::new();
         let client = UpstreamClient::with_resolver(shutdown.clone(), system_resolver()).unwrap();
-        ReplicaTask::new(Arc::new(Gateway::new(live, client, Recorder::without_store(), shutdown))).unwrap()
+        let recorder = Recorder::without_store();
+        let gateway = Gateway::new(live, client, Arc::new(recorder.clone()), shutdown);
+        ReplicaTask::new(Arc::new(gateway), recorder).unwrap()
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use super::Gateway;
 use photofinish_base::clock::{Instant, micros, micros_between, wall_micros};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Retention, StoreAddress};
-use photofinish_history::recorder::Condition;
+use photofinish_history::recorder::{Condition, Recorder};
 use photofinish_history::report::question::time;
 use photofinish_history::store::{Roller, RollupError, RollupStep};
 
@@ -25,6 +25,7 @@ const QUIET: Duration = Duration::from_secs(3_600);
 /// The task.
 pub(super) struct RollupTask {
     gateway: Arc<Gateway>,
+    recorder: Recorder,
     shutdown: Shutdown,
     /// None after a step that panicked.
     roller: Option<Roller>,
@@ -46,11 +47,12 @@ pub(super) struct RollupTask {
 type RollupResult = (Result<RollupStep, RollupError>, bool);
 
 impl RollupTask {
-    pub fn new(gateway: Arc<Gateway>) -> RollupTask {
+    pub fn new(gateway: Arc<Gateway>, recorder: Recorder) -> RollupTask {
         let shutdown = gateway.shutdown().clone();
         let store = gateway.live().config.store.address.clone();
         RollupTask {
             gateway,
+            recorder,
             shutdown,
             roller: None,
             store,
@@ -88,7 +90,7 @@ impl RollupTask {
                 Err(_) if self.shutdown.is_draining() => return,
                 Err(error) => {
                     if error.is_of_damage {
-                        self.gateway.recorder().doubt(error.to_string());
+                        self.recorder.doubt(error.to_string());
                     }
                     self.complain(&error);
                     if error.is_postponed {
@@ -103,7 +105,7 @@ impl RollupTask {
     }
 
     async fn step(&mut self) -> Result<RollupStep, RollupError> {
-        if self.gateway.recorder().condition() == Condition::Damaged {
+        if self.recorder.condition() == Condition::Damaged {
             return Ok(RollupStep::Nothing);
         }
         let now_us = wall_micros();
@@ -130,7 +132,7 @@ impl RollupTask {
     }
 
     fn count(&mut self, step: RollupStep) {
-        let metrics = self.gateway.recorder().metrics();
+        let metrics = self.recorder.metrics();
         match step {
             RollupStep::RolledUp { attempts } => {
                 self.attempts += attempts;

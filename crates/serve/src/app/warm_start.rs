@@ -10,6 +10,7 @@ use photofinish_config::config::{Config, StoreAddress, UpstreamConfig};
 use photofinish_facts::record::RaceSource;
 use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_gateway::proxy::Gateway;
+use photofinish_history::recorder::Recorder;
 use photofinish_history::store::OpenError;
 use photofinish_routing::learning::{Learning, RequestMemory};
 use photofinish_routing::money::SharedCostBudget;
@@ -21,31 +22,31 @@ use photofinish_routing::verdict::slows_hedging;
 const FACTS_EVERY: Duration = Duration::from_secs(30);
 
 /// Learns from the history at this address: a reload does not move it. A history that cannot be read is logged and skipped.
-pub(super) async fn learn(gateway: &Arc<Gateway>, store: StoreAddress) {
-    let taught = gateway.clone();
-    let learning = gateway.shutdown().run_blocking(move || remember(&taught, &store));
+pub(super) async fn learn(gateway: &Arc<Gateway>, recorder: &Recorder, store: StoreAddress) {
+    let (taught, recorder) = (gateway.clone(), recorder.clone());
+    let learning = gateway.shutdown().run_blocking(move || remember(&taught, &recorder, &store));
     if let Err(error) = learning.await {
         tracing::error!(%error, "learning from the history broke off");
     }
 }
 
 /// Learns once the store accepts rows, unless the gateway drains before.
-pub(super) async fn learn_later(gateway: Arc<Gateway>, store: StoreAddress) {
+pub(super) async fn learn_later(gateway: Arc<Gateway>, recorder: Recorder, store: StoreAddress) {
     tokio::select! {
-        () = gateway.recorder().until_stored() => learn(&gateway, store).await,
+        () = recorder.until_stored() => learn(&gateway, &recorder, store).await,
         () = gateway.shutdown().draining() => {}
     }
 }
 
 /// Reads what `photofinish verify` found while the gateway runs, until it drains. A history that cannot be read now is read later.
-pub(super) async fn follow_facts(gateway: Arc<Gateway>, store: StoreAddress) {
+pub(super) async fn follow_facts(gateway: Arc<Gateway>, recorder: Recorder, store: StoreAddress) {
     loop {
         tokio::select! {
             () = gateway.shutdown().draining() => return,
             () = tokio::time::sleep(FACTS_EVERY) => {}
         }
-        let (told, store) = (gateway.clone(), store.clone());
-        if gateway.shutdown().run_blocking(move || read_facts(&told, &store)).await.is_err() {
+        let (told, recorder, store) = (gateway.clone(), recorder.clone(), store.clone());
+        if gateway.shutdown().run_blocking(move || read_facts(&told, &recorder, &store)).await.is_err() {
             return;
         }
     }
@@ -53,8 +54,8 @@ pub(super) async fn follow_facts(gateway: Arc<Gateway>, store: StoreAddress) {
 
 /// By itself in a profile, so that `scripts/instructions` can leave it out.
 #[inline(never)]
-fn read_facts(gateway: &Gateway, store: &StoreAddress) {
-    if let Ok(reader) = gateway.recorder().read_history(store) {
+fn read_facts(gateway: &Gateway, recorder: &Recorder, store: &StoreAddress) {
+    if let Ok(reader) = recorder.read_history(store) {
         // What cannot be read now is read in half a minute.
         let learning = gateway.learning();
         let _ = learning.quality().read_facts(&gateway.live().config, &reader, wall_micros());
@@ -62,11 +63,11 @@ fn read_facts(gateway: &Gateway, store: &StoreAddress) {
 }
 
 /// Blocks: do not call it from an async task. A history that cannot be read is logged and skipped.
-fn remember(gateway: &Gateway, store: &StoreAddress) {
+fn remember(gateway: &Gateway, recorder: &Recorder, store: &StoreAddress) {
     let (live, learning) = (gateway.live(), gateway.learning());
     let config = &live.config;
     let began = Instant::now();
-    let opened = match gateway.recorder().read_history(store) {
+    let opened = match recorder.read_history(store) {
         Err(OpenError::Absent { .. }) => return,
         opened => opened,
     };

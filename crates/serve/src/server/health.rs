@@ -10,26 +10,28 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
+use super::served_paths::ServedPaths;
 use photofinish_base::machine;
 use photofinish_config::config::{Keys, Provider};
 use photofinish_gateway::proxy::{self, Client, Gateway};
-use photofinish_history::recorder::Condition;
+use photofinish_history::recorder::{Condition, Recorder};
 use photofinish_metrics::{MetricsFormat, MetricsText};
 
 pub async fn alive() -> Response<Body> {
     answer(StatusCode::OK, &json!({ "status": "ok" }))
 }
 
-pub async fn ready(State(gateway): State<Arc<Gateway>>, client: Client) -> Response<Body> {
+pub async fn ready(State(site): State<ServedPaths>, client: Client) -> Response<Body> {
+    let gateway = &site.gateway;
     let live = gateway.live();
     let config = &live.config;
     let providers_on = config.providers.values().filter(|provider| config.provider_is_on(provider)).count();
-    let recorder = gateway.recorder();
+    let recorder = site.reads.recorder();
     let (store, draining) = (recorder.condition(), gateway.is_leaving());
     let ready = store != Condition::Failing && providers_on > 0 && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut body = json!({ "ready": ready, "store": store.as_str(), "draining": draining });
-    if proxy::is_admin(&gateway, &client) {
+    if proxy::is_admin(gateway, &client) {
         let waits = |provider: &&Arc<Provider>| matches!(provider.keys, Keys::Token(_)) && !provider.is_on();
         let without_token: Vec<&str> = config.providers.values().filter(waits).map(|p| p.name.as_str()).collect();
         let refused = gateway.refused_configuration();
@@ -58,14 +60,15 @@ fn answer(status: StatusCode, body: &serde_json::Value) -> Response<Body> {
     response
 }
 
-pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, client: Client) -> Response<Body> {
-    if let Err(rejection) = proxy::admin(&gateway, &client) {
+pub async fn metrics(State(site): State<ServedPaths>, headers: HeaderMap, client: Client) -> Response<Body> {
+    let (gateway, recorder) = (&site.gateway, site.reads.recorder());
+    if let Err(rejection) = proxy::admin(gateway, &client) {
         return rejection.into_response();
     }
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = MetricsFormat::preferred(accept.unwrap_or_default());
-    let page = gateway.recorder().metrics().render(format, &gateway.open_breakers(), |text| {
-        counts(&gateway, text);
+    let page = recorder.metrics().render(format, &gateway.open_breakers(), |text| {
+        counts(gateway, recorder, text);
         process(text);
     });
     let mut response = Response::new(Body::from(page));
@@ -74,8 +77,8 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, cl
 }
 
 /// What the gateway counts outside of its rows.
-fn counts(gateway: &Gateway, text: &mut MetricsText) {
-    let (recorder, memory, totals) = (gateway.recorder(), gateway.memory(), gateway.totals());
+fn counts(gateway: &Gateway, recorder: &Recorder, text: &mut MetricsText) {
+    let (memory, totals) = (gateway.memory(), gateway.totals());
     let mut gauge = |name: &str, help: &str, value: usize| text.single(name, "gauge", help, value);
     gauge("in_flight", "Races running now.", gateway.races());
     gauge("arriving", "Requests whose bodies are still coming; they hold no place in the race.", gateway.arriving());

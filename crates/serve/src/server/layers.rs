@@ -250,7 +250,7 @@ mod tests {
         let live = LiveConfig::new(config, &HashMap::new()).unwrap();
         let shutdown = Shutdown::new();
         let client = UpstreamClient::with_resolver(shutdown.clone(), system_resolver()).unwrap();
-        Arc::new(Gateway::new(live, client, Recorder::without_store(), shutdown))
+        Arc::new(Gateway::new(live, client, Arc::new(Recorder::without_store()), shutdown))
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
             let site = ServedPaths {
                 gateway: gateway.clone(),
                 reads: reads.clone(),
-                accounts: AccountKeeper::new(gateway.clone()),
+                accounts: AccountKeeper::new(gateway.clone(), Recorder::without_store()),
                 reload,
                 replays: Arc::new(Semaphore::new(1)),
             };

@@ -36,6 +36,7 @@ use connection_slots::Places;
 pub use listener::Listener;
 use photofinish_base::machine;
 use photofinish_gateway::proxy::Gateway;
+use photofinish_history::recorder::Recorder;
 #[cfg(feature = "test-support")]
 pub use routes::paths;
 pub use served_paths::ReloadCall;
@@ -46,14 +47,20 @@ pub const CONNECTIONS_MAX: usize = 16_384;
 const RESERVE_MAX: usize = 256;
 
 /// Accepts connections on all listeners, also while the gateway drains. Each connection is a task of the gateway's `Shutdown`.
-pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>, accounts: Arc<AccountKeeper>, reload: ReloadCall) {
+pub async fn serve(
+    listeners: Vec<Listener>,
+    gateway: Arc<Gateway>,
+    recorder: Recorder,
+    accounts: Arc<AccountKeeper>,
+    reload: ReloadCall,
+) {
     // Half of the descriptors are for upstreams and the store.
     let half = usize::try_from(machine::descriptors() / 2).unwrap_or(CONNECTIONS_MAX).max(2);
     let all = CONNECTIONS_MAX.min(half);
     let reserve = RESERVE_MAX.min(all / 4);
     let shared = ServerState {
         places: Places::new(all - reserve, reserve, gateway.memory().clone()),
-        router: routes::router(gateway.clone(), accounts, reload),
+        router: routes::router(gateway.clone(), recorder, accounts, reload),
         tls: gateway.live().config.server.tls.as_ref().map(|tls| tls.server.clone()),
         shutdown: gateway.shutdown().clone(),
         live: Arc::new(move || gateway.live()),

@@ -52,6 +52,11 @@ impl DatabaseReads {
         DatabaseReads { store, recorder, places: Arc::new(Semaphore::new(READS_MAX)), shutdown }
     }
 
+    /// Who writes the database.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
     /// Opens the database and reads an answer.
     ///
     /// # Errors

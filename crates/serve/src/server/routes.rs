@@ -25,14 +25,20 @@ use super::websocket;
 use crate::accounts::AccountKeeper;
 use photofinish_base::telemetry::{LogContext, WithLogContext};
 use photofinish_gateway::proxy::{self, Client, Gateway, Rejection, StoredCall};
+use photofinish_history::recorder::Recorder;
 use photofinish_history::store::AccountKind;
 use photofinish_wire::{PassedCall, PathCall, Surface};
 
 /// Every path of the gateway; any other path is a 404 in the shape of the nearest surface.
-pub(super) fn router(gateway: Arc<Gateway>, accounts: Arc<AccountKeeper>, reload: ReloadCall) -> Router {
+pub(super) fn router(
+    gateway: Arc<Gateway>,
+    recorder: Recorder,
+    accounts: Arc<AccountKeeper>,
+    reload: ReloadCall,
+) -> Router {
     // A reload does not move the database, even if the new file names another one.
     let store = gateway.live().config.store.address.clone();
-    let reads = DatabaseReads::new(store, gateway.recorder().clone(), gateway.shutdown().clone());
+    let reads = DatabaseReads::new(store, recorder, gateway.shutdown().clone());
     let cross = Arc::new(CrossOrigin::new(gateway.clone()));
     let site = ServedPaths { gateway, reads, accounts, reload, replays: Arc::new(Semaphore::new(api::REPLAYS_MAX)) };
     let mut router = Router::new().route("/", edge(only_get(get(home)), "/", &cross));

@@ -35,7 +35,7 @@ impl ServedPaths {
             Ok(response) => response,
             Err(rejection) => return rejection.into_response(),
         };
-        let (_, aside) = self.gateway.recorder().problem_and_aside();
+        let (_, aside) = self.reads.recorder().problem_and_aside();
         if let Some(name) = aside.and_then(|name| HeaderValue::try_from(name).ok()) {
             response.headers_mut().insert("x-photofinish-set-aside", name);
         }

@@ -20,8 +20,8 @@ use tokio::sync::Notify;
 use export::Collector;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::Config;
+use photofinish_facts::recording::EndedRace;
 use photofinish_gateway::proxy::{Gateway, RaceTrace, SpanSink};
-use photofinish_history::recorder::EndedRace;
 
 /// Bytes of the spans that wait; a race that comes when there is no room is dropped.
 const WAITING_MAX: usize = 16 << 20;

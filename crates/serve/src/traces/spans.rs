@@ -11,10 +11,9 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::names;
 use photofinish_config::config::Config;
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, Record};
+use photofinish_facts::recording::EndedRace;
 use photofinish_gateway::proxy::RaceTrace;
-use photofinish_history::recorder::EndedRace;
-use photofinish_history::store::Record;
 
 /// Attributes that a span usually has.
 const USUAL: usize = 28;
@@ -42,7 +41,7 @@ pub fn spans(trace: &RaceTrace, config: &Config, ended: &EndedRace<'_>) -> Vec<S
         || ended.rows.iter().filter_map(|row| if let Record::Attempt(attempt) = row { Some(attempt) } else { None });
     let winner = attempts().find(|attempt| Some(attempt.ordinal) == race.winner);
     let request = of_request(trace, race, winner.map(|winner| &**winner));
-    let each = attempts().map(|attempt| of_attempt((trace, config), race, (attempt, ended.took_us(attempt.ordinal))));
+    let each = attempts().map(|attempt| of_attempt((trace, config), race, (attempt, (ended.took_us)(attempt.ordinal))));
     std::iter::once(request).chain(each).collect()
 }
 

@@ -17,8 +17,8 @@ use photofinish_config::config::{CancelBilling, parse};
 use photofinish_facts::bill::BillBounds;
 use photofinish_facts::record::sample::{self, STARTED_AT};
 use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord, RaceSource};
+use photofinish_facts::recording::RaceRecorder as _;
 use photofinish_history::recorder::Recorder;
-use photofinish_lab::bench::RowFeed;
 
 const UNBILLED: BillBounds = BillBounds::new(CancelBilling::Unknown);
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -44,15 +44,15 @@ fn spans_of_race(
     let sampler = config.otlp.as_ref().unwrap().sampler;
     let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
     let trace = RaceTrace::begin(sampler, &headers.collect());
-    let recorder = Recorder::without_store().watched(RowFeed::new()).for_race(RaceSource::Client);
-    let sink = queue.clone();
-    recorder.ends_with(Box::new(move |ended| sink.ended(&trace, &config, ended)));
+    let sink = Recorder::without_store().for_race(RaceSource::Client);
+    let ending = queue.clone();
+    sink.ends_with(Box::new(move |ended| ending.ended(&trace, &config, ended)));
     for attempt in attempts {
-        recorder.bill(attempt.ordinal, UNBILLED);
-        recorder.attempt(attempt, None, 3_000_000);
+        sink.bill(attempt.ordinal, UNBILLED);
+        sink.attempt(Box::new(attempt), None, 3_000_000);
     }
-    recorder.race(race, None);
-    drop(recorder);
+    sink.race(Box::new(race), None);
+    drop(sink);
     queue.take()
 }
 

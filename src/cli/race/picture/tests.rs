@@ -4,7 +4,7 @@ use super::*;
 use crate::cli::race::board::FeedEvent;
 use crate::cli::race::board::tests::{ended, failed, run_to_token, step, won};
 use photofinish_facts::record::AttemptOutcome;
-use photofinish_history::recorder::AttemptStep;
+use photofinish_facts::recording::AttemptStep;
 
 const SCREEN: ScreenSettings = ScreenSettings { width: 90, height: 24, colour: false, piped: false };
 

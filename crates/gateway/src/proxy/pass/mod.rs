@@ -235,7 +235,7 @@ impl Passing {
         let upstream = format!("{}/{word}", provider.name);
         let exchange = ExchangeSpec {
             client: gateway.client().clone(),
-            recorder: guard.recorder(),
+            sink: guard.sink(),
             shutdown: gateway.shutdown().clone(),
             race_id: guard.race_id().to_owned(),
             context: LogContext::current().attempt(&upstream, 0, StartReason::First.as_str()),

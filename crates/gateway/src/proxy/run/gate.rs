@@ -10,9 +10,8 @@ use crate::proxy::request::candidate_set::CandidateSet;
 use crate::proxy::state::gateway::Gateway;
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::{CancelBilling, ModelPattern, UpstreamConfig, nano_usd};
-use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord};
-use photofinish_history::recorder::RacePayer;
-use photofinish_history::store::Record;
+use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord, Record};
+use photofinish_facts::recording::RacePayer;
 use photofinish_limits::{
     Admission, AnswerLengths, AttemptCost, AttemptReservation, Hold, KnownCost, LimitClock, LimitLevels, LimitRefusal,
     OwnLengths, admit,

@@ -26,7 +26,7 @@ use photofinish_config::config::{
 };
 use photofinish_config::keyring::HashedKey;
 use photofinish_facts::record::StartReason;
-use photofinish_history::recorder::Recorder;
+use photofinish_facts::recording::RaceSink;
 use photofinish_limits::AttemptReservation;
 use photofinish_race::retries::Retries;
 use photofinish_race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
@@ -74,7 +74,7 @@ struct AttemptBook {
     trace: Option<Arc<RaceTrace>>,
     /// Counts the starts.
     attempts: Arc<AtomicUsize>,
-    recorder: Recorder,
+    sink: Arc<dyn RaceSink>,
     asked_last: Option<AskedLast>,
 }
 
@@ -84,7 +84,7 @@ impl AttemptBook {
             race_id: guard.race_id().to_owned(),
             trace: guard.trace().cloned(),
             attempts: guard.attempts(),
-            recorder: guard.recorder(),
+            sink: guard.sink(),
             asked_last,
         }
     }
@@ -210,7 +210,7 @@ impl Launcher {
     fn exchange(&self, context: LogContext, key: Option<HashedKey>) -> ExchangeSpec {
         ExchangeSpec {
             client: self.gateway.client().clone(),
-            recorder: self.book.recorder.clone(),
+            sink: self.book.sink.clone(),
             shutdown: self.gateway.shutdown().clone(),
             race_id: self.book.race_id.clone(),
             context,

@@ -33,7 +33,7 @@ use photofinish_facts::reason::DecisionReason;
 use photofinish_facts::record::{
     LeftOutReason, LeftOutUpstream, RaceOutcome, RaceRecord, RaceSource, RequestOrigin, left_out,
 };
-use photofinish_history::recorder::Recorder;
+use photofinish_facts::recording::RaceSink;
 use photofinish_limits::{Admission, Hold};
 use photofinish_routing::health::{LiveConfig, OutcomeReporter};
 use photofinish_routing::money::RaceBudget;
@@ -66,7 +66,7 @@ pub struct RaceGuard {
     /// When it was to leave, if that was planned.
     scheduled: Option<Instant>,
     attempts: Arc<AtomicUsize>,
-    recorder: Recorder,
+    sink: Arc<dyn RaceSink>,
     shutdown: Shutdown,
     /// The head of the answer was sent early, with status 200.
     head_sent: bool,
@@ -165,7 +165,7 @@ impl RaceGuard {
             left_out: Vec::new(),
             asked_last: None,
             attempts: Arc::default(),
-            recorder: gateway.recorder().for_race(source),
+            sink: gateway.sink_for(source),
             scheduled,
             shutdown: gateway.shutdown().clone(),
             head_sent: false,
@@ -219,8 +219,8 @@ impl RaceGuard {
     }
 
     /// For the rows of its attempts: they are written together with the race's.
-    pub fn recorder(&self) -> Recorder {
-        self.recorder.clone()
+    pub fn sink(&self) -> Arc<dyn RaceSink> {
+        self.sink.clone()
     }
 
     /// It is part of the client's trace, or begins one, if traces are on.
@@ -231,7 +231,7 @@ impl RaceGuard {
         let trace = Arc::new(RaceTrace::begin(otlp.sampler, headers));
         if trace.is_sampled {
             let (trace, live, sink) = (trace.clone(), live.clone(), sink.clone());
-            self.recorder.ends_with(Box::new(move |race| sink.ended(&trace, &live.config, race)));
+            self.sink.ends_with(Box::new(move |race| sink.ended(&trace, &live.config, race)));
         }
         self.trace = Some(trace);
     }
@@ -243,7 +243,7 @@ impl RaceGuard {
     /// Its caller's limits let it begin. `of`: what its answer teaches the length of.
     pub fn admitted(&mut self, gateway: &Gateway, admission: &Admission, of: AnswerKind) {
         if let Some(hold) = admission.hold() {
-            self.recorder.paid_by(Arc::new(GatePayer::new(gateway, hold.clone(), of)));
+            self.sink.paid_by(Arc::new(GatePayer::new(gateway, hold.clone(), of)));
             self.hold = Some(hold.clone());
         }
     }
@@ -335,7 +335,7 @@ impl RaceGuard {
         (record.started_at, record.api, record.model) = (wall_micros(), "provider", word.to_owned());
         self.context.name_model(word);
         self.name();
-        self.recorder.planned(&self.record);
+        self.sink.planned(&self.record);
         self.read_at
     }
 
@@ -349,7 +349,7 @@ impl RaceGuard {
     pub fn commit_passed(&mut self, status: StatusCode) {
         self.record.http_status = Some(i64::from(status.as_u16()));
         self.record.winner = Some(0);
-        self.recorder.committed(&self.record.race_id, 0);
+        self.sink.committed(&self.record.race_id, 0);
     }
 
     /// That answer has ended.
@@ -366,7 +366,7 @@ impl RaceGuard {
         }
         self.record.winner = i64::try_from(win.ordinal).ok();
         if let Some(ordinal) = self.record.winner {
-            self.recorder.committed(&self.record.race_id, ordinal);
+            self.sink.committed(&self.record.race_id, ordinal);
         }
     }
 
@@ -457,7 +457,7 @@ impl<'g> ParsedRace<'g> {
         guard.record.look = drawn.map(|(upstream, _)| upstream.to_owned());
         guard.record.look_out = drawn.and_then(|(_, why)| why);
         (guard.left_out, guard.asked_last) = (left_out, asked_last);
-        guard.recorder.planned(&guard.record);
+        guard.sink.planned(&guard.record);
         guard.steering = Some((reasons, race_budget));
         guard
     }
@@ -535,8 +535,8 @@ impl Drop for RaceGuard {
             self.left_out.retain(|left_out| !asked.contains(&left_out.upstream));
         }
         (self.record.why, self.record.left_out) = (reasons.text(), left_out::text(&self.left_out));
-        let left_out = self.left_out.iter().map(|left_out| left_out.reason);
-        self.recorder.decided(reasons.contains(DecisionReason::Budget), left_out);
+        let left_out = &mut self.left_out.iter().map(|left_out| left_out.reason);
+        self.sink.decided(reasons.contains(DecisionReason::Budget), left_out);
         self.name();
         let record = std::mem::take(&mut self.record);
         let (outcome, attempts, winner, why) =
@@ -546,9 +546,9 @@ impl Drop for RaceGuard {
             tracing::debug!(outcome, attempts, winner, why, "the race is over");
         }
         if self.is_refused_again {
-            self.recorder.metrics().race(&record, overhead_us);
+            self.sink.counted(&record, overhead_us);
             return;
         }
-        self.recorder.race(record, overhead_us);
+        self.sink.race(record, overhead_us);
     }
 }

@@ -25,9 +25,9 @@ use photofinish_base::clock::wall_micros;
 use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{ProviderLists, User};
-use photofinish_history::recorder::Recorder;
+use photofinish_facts::record::RaceSource;
+use photofinish_facts::recording::{RaceRecorder, RaceSink, USERS_MAX};
 use photofinish_limits::{LevelName, UsageBook};
-use photofinish_metrics::USERS_MAX;
 use photofinish_routing::health::{HealthHint, LiveConfig, MadeCallers, RefusedKind, UpstreamHealth};
 use photofinish_routing::learning::Learning;
 use photofinish_routing::status::{RoutingReport, routing};
@@ -37,7 +37,7 @@ use photofinish_transport::upstream::UpstreamClient;
 pub struct Gateway {
     configuration: ConfigurationInForce,
     client: UpstreamClient,
-    recorder: Recorder,
+    recorder: Arc<dyn RaceRecorder>,
     departure: Departure,
     health: Arc<UpstreamHealth>,
     places: Arc<RequestPlaces>,
@@ -115,8 +115,13 @@ impl Totals {
 }
 
 impl Gateway {
-    pub fn new(live: LiveConfig, client: UpstreamClient, recorder: Recorder, shutdown: Shutdown) -> Gateway {
-        recorder.metrics().configure(&live.config, &[]);
+    pub fn new(
+        live: LiveConfig,
+        client: UpstreamClient,
+        recorder: Arc<dyn RaceRecorder>,
+        shutdown: Shutdown,
+    ) -> Gateway {
+        recorder.configured(&live.config, &[]);
         let health = Arc::new(UpstreamHealth::new(&live));
         let memory = Memory::new(live.config.server.memory);
         Gateway {
@@ -207,13 +212,14 @@ impl Gateway {
 
     fn replace(&self, make: impl FnOnce(&LiveConfig) -> LiveConfig) {
         self.configuration.replace(make, |before, live| {
-            self.recorder.metrics().configure(&live.config, &live.callers.made_user_names(USERS_MAX));
+            self.recorder.configured(&live.config, &live.callers.made_user_names(USERS_MAX));
             self.health.keep_known(before, live);
         });
     }
 
-    pub fn recorder(&self) -> &Recorder {
-        &self.recorder
+    /// For what happens in one race.
+    pub(in crate::proxy) fn sink_for(&self, source: RaceSource) -> Arc<dyn RaceSink> {
+        self.recorder.for_race(source)
     }
 
     pub fn shutdown(&self) -> &Shutdown {

@@ -1,9 +1,9 @@
 //! Weeks under a policy that chooses, against their truth: what looks say of each upstream alone, and of what racing gained.
 
 use super::*;
-use crate::store::{LOOKS_MAX, Record, Store};
+use crate::store::{LOOKS_MAX, Store};
 use photofinish_config::config::parse;
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, CensorCause, RaceRecord, sample};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, CensorCause, RaceRecord, Record, sample};
 use std::path::Path;
 
 const HOUR_US: i64 = 3_600_000_000;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::store::{Roller, RollupStep, Store};
 use photofinish_facts::estimate::incident::IncidentStep;
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, sample};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, Record, sample};
 
 const MINUTE: i64 = 60 * SECOND_US;
 

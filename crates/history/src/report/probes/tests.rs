@@ -5,11 +5,11 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::*;
-use crate::store::{Record, Store};
+use crate::store::Store;
 use photofinish_base::clock::SECOND_US;
 use photofinish_config::config;
 use photofinish_facts::record::sample::{self, STARTED_AT};
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, RunKind, RunRecord};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, Record, RunKind, RunRecord};
 
 const NOW_US: i64 = STARTED_AT + 60 * SECOND_US;
 

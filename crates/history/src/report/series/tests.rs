@@ -11,11 +11,11 @@ use crate::report::dimension::GroupValue;
 use crate::report::figures::GroupFigures;
 use crate::report::question::time;
 use crate::report::stats;
-use crate::store::{Record, Roller, RollupStep, SourceFilter, Store};
+use crate::store::{Roller, RollupStep, SourceFilter, Store};
 use photofinish_base::clock::SECOND_US;
 use photofinish_facts::estimate::survival::Estimate;
 use photofinish_facts::record::sample::{self, STARTED_AT};
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, Record};
 
 #[derive(clap::Parser)]
 struct Line<Q: Args> {

@@ -57,6 +57,19 @@ impl PostgresError {
         }
     }
 
+    /// With what to do about it.
+    pub fn advised(&self) -> String {
+        match self.code() {
+            "42P01" => {
+                format!(
+                    "{self}. A table of the history is missing: restore it, or name an empty database under [store]"
+                )
+            }
+            "42501" => format!("{self}. Grant this user its tables"),
+            _ => self.to_string(),
+        }
+    }
+
     /// Its statement ran longer than it may.
     pub fn is_time_limit(&self) -> bool {
         *self == PostgresError::TimeLimit || self.code() == "57014"

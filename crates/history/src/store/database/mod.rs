@@ -32,6 +32,75 @@ pub(super) enum DatabaseError {
     Content(String),
 }
 
+impl DatabaseError {
+    /// Whether it may pass with time, or after the operator acts.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            DatabaseError::Sqlite(error) => may_pass(error),
+            DatabaseError::Postgres(error) => error.may_pass(),
+            DatabaseError::Content(_) => false,
+        }
+    }
+
+    /// Whether it concerns the whole database, or ends by itself soon.
+    pub fn is_of_the_whole(&self) -> bool {
+        use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, OperationInterrupted, ReadOnly};
+        match self {
+            DatabaseError::Sqlite(error) => {
+                let code = error.sqlite_error_code();
+                matches!(code, Some(DatabaseBusy | DatabaseLocked | OperationInterrupted | CannotOpen | ReadOnly))
+            }
+            DatabaseError::Postgres(error) => error.is_of_the_server(),
+            DatabaseError::Content(_) => false,
+        }
+    }
+
+    /// Whether its deadline, or who asked, ended the statement.
+    pub fn is_over(&self) -> bool {
+        match self {
+            DatabaseError::Sqlite(error) => {
+                error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted)
+            }
+            DatabaseError::Postgres(error) => error.is_time_limit() || *error == PostgresError::Stopped,
+            DatabaseError::Content(_) => false,
+        }
+    }
+
+    /// With what a reader can do about it.
+    pub fn advised(&self) -> String {
+        match self {
+            DatabaseError::Postgres(error) => error.advised(),
+            error => error.to_string(),
+        }
+    }
+}
+
+/// Of SQLite.
+fn may_pass(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{
+        CannotOpen, DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, FileLockingProtocolFailed, NotADatabase,
+        OperationInterrupted, OutOfMemory, PermissionDenied, ReadOnly, SchemaChanged, SystemIoFailure,
+    };
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            CannotOpen
+                | DatabaseBusy
+                | DatabaseCorrupt
+                | DatabaseLocked
+                | DiskFull
+                | FileLockingProtocolFailed
+                | NotADatabase
+                | OperationInterrupted
+                | OutOfMemory
+                | PermissionDenied
+                | ReadOnly
+                | SchemaChanged
+                | SystemIoFailure
+        )
+    )
+}
+
 pub(super) type Result<T, E = DatabaseError> = std::result::Result<T, E>;
 
 /// An open connection of one of the engines.
@@ -108,6 +177,14 @@ impl<'c> Connection<'c> {
             Connection::Postgres(session) => session.begin(postgres)?,
         };
         Ok(Transaction { connection: *self, is_own })
+    }
+
+    /// Keeps others from changing this table until the end of the transaction. In SQLite the whole file is locked by then.
+    pub fn lock(&self, table: &str) -> Result<()> {
+        match self {
+            Connection::Sqlite(_) => Ok(()),
+            Connection::Postgres(session) => Ok(session.batch(&format!("LOCK TABLE {table} IN EXCLUSIVE MODE"))?),
+        }
     }
 
     /// What locks the rows that a `SELECT` finds until the end of the transaction, at the end of its text. In SQLite the whole file is

@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::store::columns::DAY_US;
-use crate::store::database::error::PostgresError;
 use crate::store::database::session::PostgresSession;
 use crate::store::database::{self, Connection, params};
 use crate::store::postgres::partitions::make_ahead;
@@ -50,14 +49,3 @@ const TAKE: &str = "\
     ON CONFLICT (name) DO UPDATE SET replica = excluded.replica, until = excluded.until, \
         epoch = duty.epoch + CASE WHEN duty.replica = excluded.replica THEN 0 ELSE 1 END \
     WHERE duty.replica = excluded.replica OR duty.until < excluded.until - ?3 RETURNING epoch";
-
-/// What to do about an error that a reader had, behind what it is.
-pub(in crate::store) fn advice(error: &PostgresError, reason: String) -> String {
-    match error.code() {
-        "42P01" => {
-            format!("{reason}. A table of the history is missing: restore it, or name an empty database under [store]")
-        }
-        "42501" => format!("{reason}. Grant this user its tables"),
-        _ => reason,
-    }
-}

@@ -12,8 +12,8 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub(super) use crate::store::postgres::duties::{advice, holds_duty, remove_day};
-pub(super) use crate::store::postgres::open::{migrate_now, reading, rolling};
+pub(super) use crate::store::postgres::duties::{holds_duty, remove_day};
+pub(super) use crate::store::postgres::open::{reading, rolling};
 pub(super) use crate::store::postgres::replica_number::{number, set_number};
 pub(super) use crate::store::postgres::write::ServerStore;
 pub use crate::store::postgres::write::stray_rows;

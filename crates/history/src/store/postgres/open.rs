@@ -11,7 +11,6 @@ use crate::store::database::error::PostgresError;
 use crate::store::database::session::PostgresSession;
 use crate::store::database::{AnswerRow, Connection, DatabaseError};
 use crate::store::migrations::{self, Edition};
-use crate::store::postgres::duties::advice;
 use crate::store::postgres::partitions::make_ahead;
 use photofinish_config::config::PostgresServer;
 
@@ -187,7 +186,7 @@ fn explain(server: &Arc<PostgresServer>, error: &DatabaseError) -> OpenError {
         ("25006", _) => {
             failed(format!("{reason}: the server is a standby or read-only. Name the one that takes changes"), true)
         }
-        ("42P01", _) => failed(advice(error, reason), false),
+        ("42P01", _) => failed(error.advised(), false),
         (_, PostgresError::Lost(text)) if text.starts_with("TLS") || text.contains("certificate") => failed(
             format!("{text}. Correct sslmode and sslrootcert in the url under [store], or the host's name"),
             false,

@@ -13,9 +13,10 @@ use crate::store::columns::{DAY_US, began_at, names, start_of};
 use crate::store::database::error::PostgresError;
 use crate::store::database::session::{PostgresSession, uuid};
 use crate::store::database::{self, Connection, DatabaseError, Value, params};
-use crate::store::postgres::{open, partitions, replica_number, tables};
-use crate::store::write::{CAME, RowTable, TableRow, WriteError, spans};
-use photofinish_config::config::{PostgresServer, StoreAddress};
+use crate::store::engine::{Change, StoreEngine};
+use crate::store::postgres::{duties, open, partitions, replica_number, tables};
+use crate::store::write::{CAME, RefusedRow, RowTable, TableRow, WriteError, apart, spans};
+use photofinish_config::config::PostgresServer;
 use photofinish_facts::record::table::{CellValue, Column, Table};
 use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 
@@ -35,32 +36,33 @@ struct ServerSlot {
 /// Tries of one batch: without a conflict; without rows that are there; with partitions that were missing.
 const TRIES: usize = 4;
 
-impl ServerStore {
-    /// None: it is a file.
-    pub fn at(address: &StoreAddress) -> Option<ServerStore> {
-        let StoreAddress::Server(server) = address else { return None };
-        Some(ServerStore { server: server.clone(), slot: Mutex::default() })
-    }
-
-    pub fn open(&self) -> Result<(), OpenError> {
+impl StoreEngine for ServerStore {
+    fn open(&self) -> Result<(), OpenError> {
         let session = open::writing(&self.server)?;
         self.slot().session = Some(session);
         Ok(())
     }
 
-    pub fn is_open(&self) -> bool {
+    fn is_open(&self) -> bool {
         self.slot().session.is_some()
     }
 
-    pub fn close(&self) {
-        self.slot().session = None;
+    fn migrate(&self) -> Result<(i64, i64), OpenError> {
+        open::migrate_now(&self.server)
     }
 
-    /// Runs a transaction. Where `run` says why not, nothing is changed.
-    pub fn change(
-        &self,
-        run: impl Fn(&Connection<'_>) -> database::Result<Option<String>>,
-    ) -> Result<Option<String>, WriteError> {
+    fn write(&self, rows: &[&dyn TableRow]) -> Result<(), WriteError> {
+        // An empty batch asks whether the server is back.
+        self.with(
+            |session, days| if rows.is_empty() { Ok(session.batch("SELECT 1")?) } else { write(session, days, rows) },
+        )
+    }
+
+    fn write_apart(&self, rows: &[&dyn TableRow]) -> Result<Vec<RefusedRow>, WriteError> {
+        apart(rows, |rows| self.write(rows))
+    }
+
+    fn change(&self, run: &Change<'_>) -> Result<Option<String>, WriteError> {
         self.with(|session, _| {
             let transaction = Connection::Postgres(session).change()?;
             let refusal = run(&transaction)?;
@@ -71,12 +73,19 @@ impl ServerStore {
         })
     }
 
-    /// Writes all of the rows, or none.
-    pub fn write<R: TableRow>(&self, rows: &[&R]) -> Result<(), WriteError> {
-        // An empty batch asks whether the server is back.
-        self.with(
-            |session, days| if rows.is_empty() { Ok(session.batch("SELECT 1")?) } else { write(session, days, rows) },
-        )
+    fn close(&self) {
+        self.slot().session = None;
+    }
+
+    fn holds_duty(&self, duty: &str) -> Result<bool, WriteError> {
+        let session = open::rolling(&self.server).map_err(|error| WriteError::unavailable(&error))?;
+        duties::holds_duty(&session, duty).map_err(WriteError::unsound)
+    }
+}
+
+impl ServerStore {
+    pub fn new(server: Arc<PostgresServer>) -> ServerStore {
+        ServerStore { server, slot: Mutex::default() }
     }
 
     fn with<T>(
@@ -100,10 +109,12 @@ impl ServerStore {
     }
 }
 
-fn write<R: TableRow>(session: &PostgresSession, days: &mut BTreeSet<i64>, rows: &[&R]) -> database::Result<()> {
-    let day = |row: &R| row.race_id().filter(|id| uuid(id).is_some()).map(|id| start_of(began_at(id), DAY_US));
-    let (kept, stray): (Vec<&R>, Vec<&R>) = rows.iter().partition(|row| day(row).is_none_or(partitions::is_in_range));
-    let wanted: BTreeSet<i64> = kept.iter().filter_map(|row| day(row)).collect();
+fn write(session: &PostgresSession, days: &mut BTreeSet<i64>, rows: &[&dyn TableRow]) -> database::Result<()> {
+    let day =
+        |row: &dyn TableRow| row.race_id().filter(|id| uuid(id).is_some()).map(|id| start_of(began_at(id), DAY_US));
+    let (kept, stray): (Vec<&dyn TableRow>, Vec<&dyn TableRow>) =
+        rows.iter().partition(|row| day(**row).is_none_or(partitions::is_in_range));
+    let wanted: BTreeSet<i64> = kept.iter().filter_map(|row| day(*row)).collect();
     let mut known = KnownRows::default();
     for tries in 1.. {
         for day in wanted.difference(&days.clone()) {
@@ -132,7 +143,7 @@ struct KnownRows {
 }
 
 impl KnownRows {
-    fn of<R: TableRow>(session: &PostgresSession, rows: &[&R]) -> database::Result<KnownRows> {
+    fn of(session: &PostgresSession, rows: &[&dyn TableRow]) -> database::Result<KnownRows> {
         let ids: BTreeSet<&str> = rows.iter().filter_map(|row| row.race_id()).collect();
         let (list, connection) = (serde_json::json!(ids).to_string(), Connection::Postgres(session));
         let races = connection.all(RACES, params![&list], |row| row.get(0))?;
@@ -146,10 +157,10 @@ const RACES: &str = "SELECT race_id FROM race WHERE race_id IN (SELECT CAST(valu
 const ATTEMPTS: &str =
     "SELECT race_id, ordinal FROM attempt WHERE race_id IN (SELECT CAST(value AS uuid) FROM json_each(?1))";
 
-fn write_once<R: TableRow>(
+fn write_once(
     session: &PostgresSession,
-    rows: &[&R],
-    stray: &[&R],
+    rows: &[&dyn TableRow],
+    stray: &[&dyn TableRow],
     known: &KnownRows,
 ) -> database::Result<()> {
     let connection = Connection::Postgres(session);
@@ -208,7 +219,7 @@ fn numbered(sql: &str) -> String {
     parts.enumerate().fold(first, |text, (at, part)| format!("{text}?{}{part}", at + 1))
 }
 
-fn put_stray<R: TableRow>(connection: &Connection<'_>, stray: &[&R]) -> database::Result<()> {
+fn put_stray(connection: &Connection<'_>, stray: &[&dyn TableRow]) -> database::Result<()> {
     if let Some(first) = stray.first() {
         let (rows, race) = (stray.len(), first.race_id());
         tracing::warn!(rows, race, "rows of times far away from now go into the table stray: is a clock wrong?");

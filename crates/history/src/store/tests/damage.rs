@@ -27,11 +27,12 @@ fn races(of: std::ops::Range<i64>) -> Vec<Record> {
 
 /// A store with the rows of 20 races in its file, and none in its log.
 async fn with_rows() -> (TempDir, PathBuf, Store) {
-    let (directory, path, store) = new_store().await;
+    let (directory, path, _) = new_store().await;
+    let (store, file) = Store::of_file(&path, None);
     store.write(&races(0..20)).unwrap();
     // By its own connection, which keeps its pages in memory. A free page would be read again from the file.
     let checkpoint = "PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)";
-    store.slot().opened.as_ref().unwrap().connection.execute_batch(checkpoint).unwrap();
+    file.slot().opened.as_ref().unwrap().connection.execute_batch(checkpoint).unwrap();
     (directory, path, store)
 }
 

@@ -75,7 +75,8 @@ async fn a_database_that_takes_nothing_leaves_the_rows_where_they_are() {
 async fn a_spill_has_a_bound() {
     let (_directory, path, store) = new_store().await;
     let whole = Spill::of(&path);
-    let small = Spill { store: Store { bytes_max: Some(400_000), ..Store::unopened(whole.path()) } };
+    let (store_of_spill, file) = Store::of_file(whole.path(), Some(400_000));
+    let small = Spill { store: store_of_spill, file };
     let mut rows = 0;
     let error = loop {
         match small.append(&races(rows..rows + 100)) {

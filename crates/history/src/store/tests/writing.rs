@@ -166,9 +166,11 @@ async fn a_lock_is_worth_another_try_and_a_missing_table_is_not() {
 
 #[tokio::test]
 async fn a_disk_that_is_full_is_worth_another_try() {
-    let (_directory, path, store) = new_store().await;
+    let (_directory, path, _) = new_store().await;
+    let (store, file) = Store::of_file(&path, None);
+    store.write(&[]).unwrap();
     {
-        let mut slot = store.slot();
+        let mut slot = file.slot();
         let connection = &mut slot.opened.as_mut().unwrap().connection;
         connection.execute_batch("PRAGMA max_page_count = 1").unwrap();
     }

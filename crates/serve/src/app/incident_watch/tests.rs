@@ -4,6 +4,7 @@ use super::*;
 use photofinish_config::config::{Budget, Limits, StoreAddress};
 use photofinish_facts::record::recorded::Recorded;
 use photofinish_facts::record::{AttemptRecord, IncidentState, RaceRecord, RaceSource, sample};
+use photofinish_facts::recording::RaceRecorder as _;
 use photofinish_history::recorder::WriterTask;
 use photofinish_history::store::{IncidentFilter, RecordedFilter, Store, StoreReader};
 use photofinish_limits::{AttemptCost, KnownCost, LevelName, LimitClock, admit};
@@ -14,10 +15,11 @@ const SECOND: i64 = 1_000_000;
 /// A race whose only attempt could not connect.
 fn fail(recorder: &Recorder, n: i64, at_us: i64) {
     let race_id = format!("{:08x}-{:04x}-7000-8000-{n:012x}", (at_us / 1_000) >> 16, (at_us / 1_000) & 0xffff);
-    let recorder = recorder.for_race(RaceSource::Client);
+    let sink = recorder.for_race(RaceSource::Client);
     let attempt = AttemptRecord { race_id: race_id.clone(), ordinal: 0, ..sample::failed(0) };
-    recorder.attempt(attempt, None, 0);
-    recorder.race(RaceRecord { race_id, started_at: at_us, attempts: 1, winner: None, ..sample::race(0) }, None);
+    sink.attempt(Box::new(attempt), None, 0);
+    let race = RaceRecord { race_id, started_at: at_us, attempts: 1, winner: None, ..sample::race(0) };
+    sink.race(Box::new(race), None);
 }
 
 async fn failing() -> (tempfile::TempDir, IncidentTask, WriterTask, i64) {

@@ -12,8 +12,8 @@ use super::*;
 use photofinish_base::clock::{DAY_US, HOUR_US, micros, signed_micros_between};
 use photofinish_config::config::{ProbeWorkload, UpstreamConfig, parse};
 use photofinish_facts::estimate::cost::Cost;
-use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, sample};
-use photofinish_history::store::{Record, Store, StoreReader};
+use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, Record, sample};
+use photofinish_history::store::{Store, StoreReader};
 use photofinish_lab::probe::{ProbeResult, last_moments};
 
 /// Some day in 2026, not at the border of a slot.

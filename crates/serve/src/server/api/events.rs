@@ -26,7 +26,7 @@ const BEAT: Duration = Duration::from_secs(1);
 
 pub async fn live(State(site): State<ServedPaths>, client: Client, headers: HeaderMap) -> Response<Body> {
     let answer = proxy::admin(&site.gateway, &client).and_then(|()| {
-        let watcher = site.gateway.recorder().watch().ok_or_else(|| Rejection::too_many_watchers(WATCHERS_MAX))?;
+        let watcher = site.reads.recorder().watch().ok_or_else(|| Rejection::too_many_watchers(WATCHERS_MAX))?;
         Ok(Watch { site, headers, watcher, first: true, beat: Instant::now() })
     });
     let watch = match answer {

@@ -14,12 +14,12 @@ use super::*;
 use crate::server::reads::DatabaseReads;
 use crate::server::reads::unread;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_facts::record::{AttemptRecord, RaceRecord, sample};
+use photofinish_facts::record::{AttemptRecord, RaceRecord, Record, sample};
 use photofinish_gateway::proxy::Rejection;
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::question::from_pairs;
 use photofinish_history::report::{costs, distribution, figures, incidents, races, series, stats, verdicts};
-use photofinish_history::store::{Record, Store, StoreReader, VerdictRow};
+use photofinish_history::store::{Store, StoreReader, VerdictRow};
 
 /// One race with every column filled in, and one with every optional column empty. Both have such attempts.
 async fn stored() -> (TempDir, PathBuf) {

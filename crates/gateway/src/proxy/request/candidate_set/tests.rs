@@ -12,7 +12,7 @@ use super::*;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Config, parse};
 use photofinish_config::offerings::{InputKind, ModelCatalogue, Offering};
-use photofinish_history::recorder::Recorder;
+use photofinish_facts::recording::NoRecorder;
 use photofinish_limits::LimitLevels;
 use photofinish_transport::upstream::{UpstreamClient, system_resolver};
 
@@ -120,7 +120,7 @@ fn gateway() -> Arc<Gateway> {
     let live = LiveConfig::new(config(&[]), &HashMap::new()).unwrap();
     let shutdown = Shutdown::new();
     let client = UpstreamClient::with_resolver(shutdown.clone(), system_resolver()).unwrap();
-    Arc::new(Gateway::new(live, client, Recorder::without_store(), shutdown))
+    Arc::new(Gateway::new(live, client, Arc::new(NoRecorder), shutdown))
 }
 
 #[tokio::test]

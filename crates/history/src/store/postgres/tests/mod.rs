@@ -426,8 +426,8 @@ async fn rows_wait_while_the_server_is_away_and_come_back_once() {
     let mut send = || {
         for record in parts.next().unwrap() {
             match record.clone() {
-                Record::Race(race) => recorder.race(race, None),
-                Record::Attempt(attempt) => recorder.attempt(attempt, None, 0),
+                Record::Race(race) => recorder.race(*race, None),
+                Record::Attempt(attempt) => recorder.attempt(*attempt, None, 0),
                 Record::Run(_) | Record::Incident(_) => {}
             }
         }

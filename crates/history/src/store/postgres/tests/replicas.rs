@@ -3,9 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::cluster::{connect, database};
-use crate::store::{Attendance, BudgetRow, Record, ReplicaReport, Replicas, Store, StoreReader};
+use crate::store::{Attendance, BudgetRow, ReplicaReport, Replicas, Store, StoreReader};
 use photofinish_base::clock::wall_micros;
-use photofinish_facts::record::{AttemptRecord, RaceRecord, sample};
+use photofinish_facts::record::{AttemptRecord, RaceRecord, Record, sample};
 
 fn report(name: &str) -> ReplicaReport {
     ReplicaReport {
