@@ -13,7 +13,7 @@ use crate::policy::question::{
 };
 use crate::policy::{adaptive, rules};
 use photofinish_base::clock::micros;
-use photofinish_config::config::{Objective, RaceSettings};
+use photofinish_config::config::{Objective, Policy, RaceSettings};
 
 /// From this share on broken answers are the reason.
 const BREAKS: f64 = 0.03;
@@ -67,14 +67,15 @@ pub fn rank(
         able = contenders.iter().filter(usable).collect();
     }
     let compared = RankedFigures { terms, clock, settings, in_usd, now_us };
-    let ranked = compared.order(&able);
+    let ranked = if settings.policy.learns() { compared.order(&able) } else { able.clone() };
     let mut order = Vec::new();
     let mut why = Vec::new();
-    for contender in &ranked {
+    for (place, contender) in ranked.iter().take(CANDIDATES_MAX).enumerate() {
         let (code, text) = match (doubtful, &contender.obstacles.unlisted) {
             (true, Some(why)) => ("unlisted", format!("{why}; asked all the same, for there is no other")),
             (true, None) => ("breaker", "its breaker is open; asked all the same, for there is no other".to_owned()),
-            (false, _) => compared.why(contender, ranked[0], ranked.len() == 1),
+            (false, _) if settings.policy.learns() => compared.why(contender, ranked[0], ranked.len() == 1),
+            (false, _) => ("listed", unlearnt(settings.policy, place)),
         };
         order.push(contender.name.clone());
         why.push(reason(contender, code, text));
@@ -91,6 +92,15 @@ pub fn rank(
         why.push(reason(contender, code, text));
     }
     (order, why)
+}
+
+/// Why a policy that does not learn asks the upstream at this place of the list.
+fn unlearnt(policy: Policy, place: usize) -> String {
+    match policy {
+        Policy::Race => "asked with the others at once".to_owned(),
+        Policy::Weighted => "drawn by its weight".to_owned(),
+        _ => format!("number {} of the list", place + 1),
+    }
 }
 
 fn reason(contender: &RankedUpstream, code: &str, text: String) -> StatusReason {
@@ -162,7 +172,12 @@ impl RankedFigures<'_> {
             return ("best", "the only one that can be asked".to_owned());
         }
         if contender.name == best.name {
-            return ("best", format!("the best for {}", self.settings.optimise.as_str()));
+            let aim = match (self.settings.optimise, self.waits_for_all()) {
+                (Objective::Auto, true) => Objective::Completion,
+                (Objective::Auto, false) => Objective::Ttft,
+                (aim, _) => aim,
+            };
+            return ("best", format!("the best for {}", aim.as_str()));
         }
         if contender.throttled {
             return ("throttled", "it fails so often that nothing is hedged to it".to_owned());

@@ -187,11 +187,12 @@ pub struct StatusReason {
 }
 
 /// The values of `code`.
-pub const CODES: [&str; 12] = [
+pub const CODES: [&str; 13] = [
     "best",
     "close",
     "slower",
     "dearer",
+    "listed",
     "unknown",
     "throttled",
     "breaks",

@@ -25,8 +25,12 @@ const ASKED_MAX: usize = 8;
 const LIST_FOR: Duration = Duration::from_secs(5);
 /// How long a list is used before it is asked for again. A model is used on the day that it comes out.
 const KEPT_FOR: Duration = Duration::from_secs(3_600);
-/// The same after a failure.
+/// The same after a failure at most: it begins with [`AGAIN_FIRST`] and doubles.
 const AGAIN_AFTER: Duration = Duration::from_secs(600);
+/// A provider whose first list failed may be well again in seconds, as may the network of a machine that has just started.
+const AGAIN_FIRST: Duration = Duration::from_secs(2);
+/// Names that a warning has; of more it has the number.
+const NAMED: usize = 3;
 /// The same for a local server, after a failure too. Its owner pulls a model and uses it at once, and to ask costs little.
 const LOCAL_KEPT_FOR: Duration = Duration::from_secs(300);
 /// The age from which a list no longer counts, if all attempts to read a newer one failed: longer than outages last.
@@ -48,6 +52,8 @@ struct KnownList {
     list: Option<DatedList>,
     /// When to ask again.
     due: Instant,
+    /// In a row.
+    failures: u32,
 }
 
 struct DatedList {
@@ -178,7 +184,7 @@ impl Discovery {
         let served_before = served();
         let list = Arc::new(ProviderList::new(ids, &now()));
         let dated = DatedList { list: list.clone(), read_at: Instant::now() };
-        let known = KnownList { source, list: Some(dated), due: due(provider, KEPT_FOR) };
+        let known = KnownList { source, list: Some(dated), due: due(provider, KEPT_FOR), failures: 0 };
         let before = self.known().insert(provider.name.clone(), known).and_then(|known| known.list);
         self.apply();
         tracing::debug!(provider = provider.name, models = list.ids().len(), "the list of models was read");
@@ -198,17 +204,24 @@ impl Discovery {
     fn failed(&self, provider: &Provider, source: ListSource, error: &ModelListError) {
         let name = &provider.name;
         let before = self.known().remove(name).filter(|known| known.source == source);
+        let failures = before.as_ref().map_or(0, |known| known.failures);
+        // Once in a row: the provider is asked again and again.
         match error {
-            // Once: the provider is asked again and again.
-            ModelListError::Status(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) if before.is_none() => {
+            ModelListError::Status(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) if failures == 0 => {
                 tracing::warn!("{name} refuses its key when asked for its list of models: {error}");
+            }
+            // A server of one's own may be off for days.
+            _ if failures == 0 && !provider.serves_its_list() => {
+                tracing::warn!("{name} gave no list of its models, and is asked again: {error}");
             }
             _ => tracing::debug!("{name} gave no list of models, which changes nothing: {error}"),
         }
         let list = before.and_then(|known| known.list);
         let is_too_old = list.as_ref().is_some_and(|dated| dated.read_at.elapsed() >= VALID_FOR);
         let list = list.filter(|_| !is_too_old);
-        self.known().insert(name.clone(), KnownList { source, list, due: due(provider, AGAIN_AFTER) });
+        let pause = AGAIN_FIRST.saturating_mul(1 << failures.min(16)).min(AGAIN_AFTER);
+        let due = Instant::now() + if provider.serves_its_list() { pause.min(LOCAL_KEPT_FOR) } else { pause };
+        self.known().insert(name.clone(), KnownList { source, list, due, failures: failures.saturating_add(1) });
         if is_too_old {
             tracing::warn!("the list of {name}'s models is two days old and counts no longer: {error}");
             self.apply();
@@ -252,7 +265,13 @@ fn report(provider: &Provider, unlisted: &UnlistedUpstreams) {
         let names: Vec<&str> = unlisted.iter().map(|(upstream, _)| upstream.as_str()).collect();
         shortened(&names)
     };
-    if !unlisted.found.is_empty() && !provider.serves_its_list() {
+    if unlisted.found.len() > NAMED && !provider.serves_its_list() {
+        let count = unlisted.found.len();
+        tracing::info!(
+            "{name} does not list {count} models that the catalogue has of it: they are asked only if no other is left; \
+             `photofinish models --provider {name}` shows what it has"
+        );
+    } else if !unlisted.found.is_empty() && !provider.serves_its_list() {
         tracing::warn!("{name} does not list {}: asked only if no other is left", upstreams(&unlisted.found));
     }
     if !unlisted.named.is_empty() {

@@ -162,3 +162,20 @@ fn a_decision_looks_at_no_more_than_it_has_room_for() {
     assert_eq!((order.len(), why.len()), (CANDIDATES_MAX, CANDIDATES_MAX + 1));
     assert_eq!((why[16].0.as_str(), why[16].1.as_str()), ("p16/m", "beyond"));
 }
+
+/// What was learned decides nothing there.
+#[test]
+fn a_policy_that_does_not_learn_has_the_order_of_its_list() {
+    let contenders = [seen("slow/m", 600.0, 20.0), seen("quick/m", 200.0, 20.0)];
+    for (policy, why) in [
+        ("race", ["asked with the others at once"; 2]),
+        ("weighted", ["drawn by its weight"; 2]),
+        ("fallback", ["number 1 of the list", "number 2 of the list"]),
+        ("hedge", ["number 1 of the list", "number 2 of the list"]),
+    ] {
+        let (order, reasons) = ranked(&contenders, &format!("policy = \"{policy}\""));
+        assert_eq!(order, ["slow/m", "quick/m"], "{policy}");
+        assert_eq!(reasons.iter().map(|reason| reason.2.as_str()).collect::<Vec<_>>(), why);
+        assert!(reasons.iter().all(|reason| reason.1 == "listed"));
+    }
+}
