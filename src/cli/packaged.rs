@@ -72,7 +72,8 @@ pub fn completions(mut program: Command, options: &CompletionOptions, out: &mut 
 /// # Errors
 /// It cannot be written.
 pub fn pages(program: Command, options: &ManOptions) -> anyhow::Result<()> {
-    clap_mangen::generate_to(program, &options.directory)
+    std::fs::create_dir_all(&options.directory)
+        .and_then(|()| clap_mangen::generate_to(program, &options.directory))
         .with_context(|| format!("cannot write pages into {}", options.directory.display()))
 }
 

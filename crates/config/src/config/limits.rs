@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::keys::{ParsedTexts, RealNumber, TableKeys as _, Texts, ValueKind, WholeNumber, choice, keys, nested};
 use super::names::names;
 use super::problem::shown;
-use super::reader::{TomlTable, as_table};
+use super::reader::{TomlTable, as_table, wrong_type};
 
 /// Requests a minute, or their burst.
 const REQUESTS_MAX: u64 = 1_000_000_000;
@@ -296,6 +296,13 @@ impl ValueKind for RateKind {
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Rate> {
         let number = WholeNumber(1..=self.max);
+        if table.is_string(key) {
+            let what = table.what(key);
+            let typed = table.take(key)?;
+            let expected = format!("{} a minute as a whole number, such as {key} = 60", self.unit);
+            table.scope.report(wrong_type(typed.offset, &what, &typed.value, &expected));
+            return None;
+        }
         if !table.is_table(key) {
             let per_minute = ValueKind::read(&number, table, key)?;
             return Some(Rate { per_minute, burst: per_minute });

@@ -299,7 +299,10 @@ pub(super) fn as_table<'s, 'i>(
     match value.value {
         DeValue::Table(entries) => Some(TomlTable::new(scope, name, value.offset, entries)),
         other => {
-            scope.report(wrong_type(value.offset, what, &other, "a table"));
+            // A number alone does not say of which time.
+            let is_budget = what.starts_with("\"budget\" in ");
+            let expected = if is_budget { "a table, such as { day = 5.0 } or { month = 100.0 }" } else { "a table" };
+            scope.report(wrong_type(value.offset, what, &other, expected));
             None
         }
     }
