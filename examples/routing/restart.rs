@@ -122,6 +122,7 @@ fn recorded(world: &World, race: &PlayedRace<'_>) -> Recorded {
         done_us: Some(race.took_us),
         outcome: if race.winner.is_some() { RaceOutcome::Ok } else { RaceOutcome::Error },
         source: RaceSource::Client,
+        look: None,
         attempts: race.attempts.iter().enumerate().map(attempt).collect(),
     }
 }

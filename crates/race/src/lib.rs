@@ -75,10 +75,10 @@ impl WaitingCandidate {
         self.due.is_none() && self.entry.start != StartRule::Last
     }
 
-    /// A candidate that ran before waits for others to fail.
+    /// A candidate that ran before waits for others to fail. Asked again it may serve, even if it was only to show its first token.
     fn again(entry: PlannedStart) -> WaitingCandidate {
         WaitingCandidate {
-            entry: PlannedStart { start: StartRule::AfterFailure, ..entry },
+            entry: PlannedStart { start: StartRule::AfterFailure, only_shows: false, ..entry },
             retry: true,
             due: None,
             first: false,
@@ -528,7 +528,7 @@ impl<L: Launch> Race<L> {
     fn may_not_answer(&self, arrival: &RunningAttempt<L::Ready>) -> bool {
         let is_only_watched =
             || arrival.entry.trial && !self.plan.trials_win && !(self.running.is_empty() && self.held.is_none());
-        self.stopped && arrival.is_rescue || is_only_watched()
+        self.stopped && arrival.is_rescue || arrival.entry.only_shows || is_only_watched()
     }
 
     fn lose_ready(&mut self, mut loser: RunningAttempt<L::Ready>) {

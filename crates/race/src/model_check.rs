@@ -30,12 +30,14 @@ fn random_world(random: &mut fastrand::Rng) -> (World, RacePlan) {
                 4 | 5 => StartRule::AfterFailure,
                 _ => StartRule::Last,
             };
+            let trial = candidate > 0 && random.u8(0..5) == 0;
             PlannedStart {
                 candidate,
                 start,
                 first_token: Duration::from_millis(random.u64(1..8) * 50),
                 p_include: 1.0,
-                trial: candidate > 0 && random.u8(0..5) == 0,
+                trial,
+                only_shows: trial && random.bool(),
             }
         })
         .collect();

@@ -4,7 +4,7 @@
 use super::table::share;
 use photofinish_config::config::ModelConfig;
 use photofinish_history::report::question::{span, time};
-use photofinish_lab::replay::{ENOUGH, FIGURES, PastRequests, PlayedHistory, REQUESTS_MAX};
+use photofinish_lab::replay::{ENOUGH, FIGURES, PastCounts, PastRequests, PlayedHistory};
 
 use crate::cli::text::counted;
 
@@ -13,9 +13,9 @@ const MUCH: f64 = 0.05;
 /// The method, and what no replay can know.
 const EXPLAIN: &str = include_str!("../help/replay-explain.txt");
 
-/// Instead of a table: no upstream was watched enough.
+/// Instead of a table: of no upstream enough is known.
 pub(super) fn too_little(model: &ModelConfig, past: &PastRequests) -> String {
-    let watched = left_out(past);
+    let watched = little_known(past);
     let watched = if watched.is_empty() { watched } else { format!(" ({watched})") };
     let text = format!(
         "Too little history of {}: {}, and a replay needs an upstream that was asked in at least {ENOUGH} of them{watched}. Send more \
@@ -39,14 +39,27 @@ pub(super) fn brief(report: &PlayedHistory, is_wide: bool) -> Vec<String> {
     let answer = &report.answer;
     let requests = counted(answer.requests as u64, "request");
     let (from_us, until_us) = answer.span_us;
+    let without = report.answer.rows.iter().filter(|row| !row.little_known.is_empty()).map(|row| {
+        let told = |(name, _): &&(String, u64)| row.little_known.contains(name);
+        let attempts: Vec<String> = report
+            .past
+            .little_known
+            .iter()
+            .filter(told)
+            .map(|(name, tried)| format!("{name}: {tried} of {ENOUGH}"))
+            .collect();
+        format!(
+            "{} has no figure, because it would ask what too little is known of (attempts): {}.",
+            row.name,
+            attempts.join(", ")
+        )
+    });
     let guess = has_guess(report).then(|| "~ a guess: longer than any row was watched.".to_owned());
     let second: Vec<String> = guess.into_iter().chain(plain(&report.past)).chain(others(report)).collect();
-    let lines = [
-        format!("{requests} for {}, {}.", report.model.name, span(from_us, until_us)),
-        second.join(" "),
-        if is_wide { "more: --explain" } else { "more: --wide, --explain" }.to_owned(),
-    ];
-    lines.into_iter().filter(|line| !line.is_empty()).collect()
+    let first = format!("{requests} for {}, {}.", report.model.name, span(from_us, until_us));
+    let more = if is_wide { "more: --explain" } else { "more: --wide, --explain" }.to_owned();
+    let lines = [first].into_iter().chain(without).chain([second.join(" "), more]);
+    lines.filter(|line| !line.is_empty()).collect()
 }
 
 fn has_guess(report: &PlayedHistory) -> bool {
@@ -75,7 +88,7 @@ fn requests(report: &PlayedHistory) -> String {
         time(until_us)
     );
     if report.cut {
-        text += &format!(" (only the newest {REQUESTS_MAX} of all models are read)");
+        text += &format!(" (only the newest {} of all models are read)", report.question.newest);
     }
     text += &format!(". The first {} are played and not counted: policies learn from them.", answer.warm_up);
     if report.past.gone > 0 {
@@ -108,7 +121,9 @@ fn as_it_was(report: &PlayedHistory) -> String {
 fn unknown(report: &PlayedHistory) -> Vec<String> {
     let answer = &report.answer;
     let mut notes = Vec::new();
-    let beyond = answer.counts.iter().zip(&answer.expected).filter(|(_, expected)| expected.unknown() > MUCH);
+    let is_known = |counts: &PastCounts| report.past.little_known.iter().all(|(name, _)| *name != counts.upstream);
+    let known = answer.counts.iter().zip(&answer.expected).filter(|(counts, _)| is_known(counts));
+    let beyond = known.filter(|(_, expected)| expected.unknown() > MUCH);
     let beyond: Vec<String> =
         beyond.map(|(counts, expected)| format!("{} ({})", counts.upstream, share(expected.unknown()))).collect();
     if !beyond.is_empty() {
@@ -118,8 +133,12 @@ fn unknown(report: &PlayedHistory) -> Vec<String> {
             beyond.join(", ")
         ));
     }
-    if !report.past.left_out.is_empty() {
-        notes.push(format!("Left out, watched in fewer than {ENOUGH} requests: {}.", left_out(&report.past)));
+    if !report.past.little_known.is_empty() {
+        notes.push(format!(
+            "Too little known, fewer than {ENOUGH} attempts: {}. A policy that would ask such an upstream in more than one request of twenty \
+             has no figure; the one that was in force is replayed without it.",
+            little_known(&report.past)
+        ));
     }
     if report.past.strangers > 0 {
         let strangers = counted(report.past.strangers, "attempt");
@@ -128,6 +147,6 @@ fn unknown(report: &PlayedHistory) -> Vec<String> {
     notes
 }
 
-fn left_out(past: &PastRequests) -> String {
-    past.left_out.iter().map(|(name, watched)| format!("{name} {watched}")).collect::<Vec<_>>().join(", ")
+fn little_known(past: &PastRequests) -> String {
+    past.little_known.iter().map(|(name, watched)| format!("{name} {watched}")).collect::<Vec<_>>().join(", ")
 }

@@ -32,7 +32,10 @@ pub(super) fn write(report: &PlayedHistory, width: Option<usize>, out: &mut impl
         [name.to_owned()].into_iter().chain(places.iter().filter_map(|place| cells.get(*place).cloned())).collect()
     };
     let lines = rows.iter().flat_map(|row| {
-        let change = (!row.changes.is_empty()).then(|| line("", &row.changes));
+        let change = (!row.changes.is_empty()).then(|| match row.note {
+            "" => line("", &row.changes),
+            note => line(note, &vec![String::new(); FIGURES.len()]),
+        });
         [line(&row.name, &row.values)].into_iter().chain(change)
     });
     let heads = [""].into_iter().chain(places.iter().map(|place| HEADS[*place]));
@@ -82,6 +85,8 @@ pub(super) fn text(figure: ReplayFigure, value: f64, priced: bool) -> String {
 /// One row: each figure, its interval, and the difference.
 struct ReplayCells {
     name: String,
+    /// Below the name.
+    note: &'static str,
     values: Vec<String>,
     intervals: Vec<String>,
     /// Against what was recorded, and where that lies; both empty for the latter.
@@ -94,6 +99,7 @@ impl ReplayCells {
     fn recorded(figures: &ReplayFigures, intervals: &[Interval], priced: bool) -> ReplayCells {
         ReplayCells {
             name: "recorded".to_owned(),
+            note: "",
             values: values(figures, priced),
             intervals: ranges(intervals, priced),
             changes: Vec::new(),
@@ -114,6 +120,7 @@ impl ReplayCells {
         let marked = marked.map(|(figure, value)| if row.is_guess(*figure) { format!("~{value}") } else { value });
         ReplayCells {
             name: row.name.clone(),
+            note: if row.little_known.is_empty() { "" } else { "too little known" },
             values: marked.collect(),
             intervals: ranges(&row.intervals, priced),
             changes: FIGURES.iter().zip(row.changes).map(change).collect(),
@@ -144,6 +151,10 @@ fn lines(rows: &[ReplayCells]) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
     for row in rows {
         lines.push([std::slice::from_ref(&row.name), &row.values, std::slice::from_ref(&row.drawn)].concat());
+        if !row.note.is_empty() {
+            lines.push([vec![row.note.to_owned()], vec![String::new(); FIGURES.len() + 1]].concat());
+            continue;
+        }
         lines.push([vec![String::new()], row.intervals.clone(), vec![String::new()]].concat());
         for differences in [&row.changes, &row.spreads].into_iter().filter(|differences| !differences.is_empty()) {
             lines.push([vec![String::new()], differences.clone(), vec![String::new()]].concat());

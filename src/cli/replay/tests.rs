@@ -153,7 +153,7 @@ async fn objects_are_the_same_each_time() {
     assert_eq!(rows, ["recorded", "race, replayed", "adaptive, budget 0.1"]);
     let replayed = &object["rows"][1];
     assert_eq!(replayed["ttft_p50_ms"]["change"], json!(0.0));
-    assert_eq!(object["left_out"], json!([{ "upstream": "my-vllm/x", "watched": 0 }]));
+    assert_eq!(object["little_known"], json!([{ "upstream": "my-vllm/x", "attempts": 0 }]));
     let seen = object["upstreams"][0]["seen"].as_u64().unwrap() + object["upstreams"][0]["cut"].as_u64().unwrap();
     assert_eq!(seen, 400);
 }

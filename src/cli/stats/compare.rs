@@ -19,7 +19,7 @@ pub(super) fn write(
 ) -> io::Result<()> {
     if answer.models.is_empty() {
         return paragraph(
-            "Nothing to compare: no looks. Under `adaptive` two requests of a hundred look at one upstream of their model, if it has \
+            "Nothing to compare: no looks. Under `adaptive` and `race` some requests look at one upstream of their model, if it has \
              several; elsewhere set `look` under [race].",
             width,
             out,
@@ -36,9 +36,9 @@ pub(super) fn write(
     }
     if explain {
         paragraph(
-            "How long each upstream alone would have taken for the requests that its model got, at their moments: from looks, which draw \
-             each upstream with the same chance (docs/measurement.md, Comparisons). Between: the bounds of 95 %. A median needs 6 \
-             looks, a 95th percentile 72. Not started: its breaker was open, it cooled down, or the budget was used up. $ of 1,000: what \
+            "How long each upstream alone would have taken for the requests that its model got, at their moments: from looks, each \
+             weighed by how likely it was, and brought to the sizes of all requests (docs/measurement.md, Comparisons). Between: the bounds of \
+             95 %. A median needs the worth of 6 equal looks, a 95th percentile of 72; one is worth up to three. Not started: its breaker was open, it cooled down, or the budget was used up. $ of 1,000: what \
              a thousand of the model's own requests would cost there, by today's prices.",
             width,
             out,
@@ -120,7 +120,8 @@ mod tests {
         let quick = of("groq/m", 180, [ranked(203.0, 190.0, 220.0), ranked(1_364.0, 900.0, 2_100.0)]);
         let quick = UpstreamComparison { mix_usd: Some(0.000_4), ..quick };
         let rare = UpstreamComparison { failed: 1, out: 2, ..of("slow/m", 5, [None, None]) };
-        ModelComparison { model: "m".into(), upstreams: vec![quick, rare], clients, clients_n: 600, mix_n: 600 }
+        let alone = [quick.ttft[0], None];
+        ModelComparison { model: "m".into(), upstreams: vec![quick, rare], alone, clients, clients_n: 600, mix_n: 600 }
     }
 
     fn written(models: Vec<ModelComparison>) -> String {

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::harness::answer::{error_and_close, read_response, stream_after};
 use crate::harness::gateway::{CHAT, Setup, TestGateway};
-use crate::support::{FakeProvider, Gate, RawClient, Script, soon};
+use crate::harness::samples::calling;
+use crate::support::{Dialect, FakeProvider, Gate, RawClient, Request, Script, soon};
 
 fn hello() -> Script {
     Script::stream(&["hello"])
@@ -23,7 +24,6 @@ async fn asked(gateway: &TestGateway, headers: &[(&str, &str)], stream: bool) ->
 async fn each_upstream_is_drawn_and_runs_beside_the_leader_to_its_first_token() {
     let (a, b) = (FakeProvider::answering(|_| hello()).await, FakeProvider::answering(|_| hello()).await);
     let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"\nlook = 1").start().await;
-    // With more in an hour the limit of a day makes looks rarer.
     for _ in 0..16 {
         asked(&gateway, &[], true).await;
     }
@@ -111,23 +111,71 @@ async fn in_a_session_the_drawn_one_is_only_watched() {
 }
 
 #[tokio::test]
-async fn nothing_is_drawn_where_nothing_can_be_compared() {
+async fn one_upstream_alone_is_compared_with_none() {
     let a = FakeProvider::answering(|_| hello()).await;
     let gateway = Setup::over(&[&a]).race("policy = \"fallback\"\nlook = 1").start().await;
     asked(&gateway, &[], true).await;
     let rows = gateway.stop().await;
     assert_eq!((&rows.races[0]["p_look"], &rows.races[0]["look"]), (&Value::Null, &Value::Null), "one upstream");
-    let whole = || {
-        Script::status(
-            200,
-            &[("content-type", "application/json")],
-            r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}]}"#,
-        )
-    };
-    let a = FakeProvider::answering(move |_| whole()).await;
-    let b = FakeProvider::answering(move |_| whole()).await;
+}
+
+fn whole() -> Script {
+    Script::status(
+        200,
+        &[("content-type", "application/json")],
+        r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}]}"#,
+    )
+}
+
+#[tokio::test]
+async fn plain_requests_look_too_and_their_answers_are_the_same() {
+    // Who streams without a count is asked for plain answers from then on.
+    let counted = || Script::sse().role().tokens(&["hello"]).finish("stop").usage(7, 2).done().end();
+    let by_form = move |request: &Request| if request.json()["stream"] == json!(true) { counted() } else { whole() };
+    let a = FakeProvider::answering(move |request| by_form(request)).await;
+    let b = FakeProvider::answering(move |request| by_form(request)).await;
     let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"\nlook = 1").start().await;
-    asked(&gateway, &[], false).await;
+    for _ in 0..16 {
+        assert_eq!(asked(&gateway, &[], false).await, "a/m");
+    }
+    gateway.recorded(32 + b.requests().len() as u64).await;
     let rows = gateway.stop().await;
-    assert_eq!((&rows.races[0]["p_look"], rows.attempts.len()), (&Value::Null, 1), "a plain answer has no first token");
+    let mut drawn = [0, 0];
+    for (n, race) in rows.races.iter().enumerate() {
+        assert_eq!((&race["p_look"], &race["look_out"], &race["winner"]), (&json!(0.5), &Value::Null, &json!(0)));
+        let place = ["a/m", "b/m"].iter().position(|name| race["look"] == json!(name)).unwrap();
+        drawn[place] += 1;
+        let attempts = rows.of(n);
+        assert_eq!(attempts.len(), 1 + place, "{race:?}");
+        let looked = &attempts[place];
+        let seen = (&looked["ttft_event"], &looked["plain"], &looked["p_audit"]);
+        assert_eq!(seen, (&json!(1), &json!(0), &json!(1.0)), "{looked:?}");
+        assert_eq!(attempts[0]["plain"], json!(place), "only what is looked at streams");
+        let ends = [&["won"][..], &["lost", "drained"]][place];
+        assert!(ends.contains(&looked["outcome"].as_str().unwrap()), "{looked:?}");
+    }
+    assert!(drawn.iter().all(|count| *count > 0), "{drawn:?}");
+}
+
+#[tokio::test]
+async fn a_look_at_a_request_with_tools_is_read_to_its_end_and_judged() {
+    let a = FakeProvider::answering(|_| hello()).await;
+    let b = FakeProvider::answering(|_| calling(Dialect::OpenAi, "{\"x\":1}")).await;
+    let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"\nlook = 1\nhedge_after = \"1h\"").start().await;
+    let tool = json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}});
+    let session = [("x-photofinish-session", "one")];
+    for _ in 0..16 {
+        let mut client = RawClient::connect(gateway.addr()).await;
+        let body = json!({"model": "m", "stream": true, "messages": [{}], "tools": [tool]}).to_string();
+        client.request("POST", CHAT, &session, body).await;
+        read_response(&mut client).await;
+    }
+    gateway.recorded((16 + a.requests().len() + b.requests().len()) as u64).await;
+    let rows = gateway.stop().await;
+    let of_b: Vec<_> = rows.attempts.iter().filter(|row| row["provider"] == json!("b")).collect();
+    assert!(!of_b.is_empty());
+    for row in of_b {
+        assert_eq!((&row["calls"], &row["ttft_event"]), (&json!("valid"), &json!(1)), "{row:?}");
+        assert!(["won", "drained"].contains(&row["outcome"].as_str().unwrap()), "{row:?}");
+    }
 }

@@ -11,6 +11,7 @@ pub mod goodput;
 pub mod grid;
 pub mod incident;
 pub mod interval;
+pub mod mix;
 pub mod racing;
 #[cfg(test)]
 mod simulated_truth;

@@ -27,6 +27,8 @@ pub struct Recorded {
     pub done_us: Option<i64>,
     pub outcome: RaceOutcome,
     pub source: RaceSource,
+    /// The upstream that it drew to be looked at.
+    pub look: Option<String>,
     pub attempts: Vec<RecordedAttempt>,
 }
 

@@ -81,11 +81,11 @@ table! {
         workload: Option<String>,
         /// planned start; µs relative to `started_at`
         scheduled_us: Option<i64>,
-        /// probability of a look at each upstream
+        /// probability of its look; if it drew none, the mean over the upstreams
         p_look: Option<f64>,
         /// the upstream that was drawn
         look: Option<String>,
-        /// why it did not start: as in `left_out`, or `budget`
+        /// why it did not start: as in `left_out`, `full` (`in_flight_max`), or `budget`
         look_out: Option<&'static str>,
         /// the user's team at that time
         team: Option<String>,

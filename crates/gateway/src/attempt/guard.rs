@@ -37,7 +37,7 @@ pub(super) enum RaceDecision {
     Lost,
     Audited,
     Drained,
-    /// It is read on for a moment, because its rest is short.
+    /// It is read on, because its rest is short or to be judged.
     ReadOn,
     Late,
     Deadline,

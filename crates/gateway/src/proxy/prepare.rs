@@ -222,14 +222,16 @@ fn plan(
     let read_at = race.read_at();
     let mut policy = RacePolicy::new(gateway.health(), &candidates, &request, read_at);
     let plan = policy.plan();
-    let drawn = policy.look.and_then(|look| look.drawn).and_then(|place| {
+    let look = policy.driver.look();
+    let drawn = look.and_then(|look| look.drawn).and_then(|place| {
         let (upstream, why) = candidates.drawn(place)?;
-        // What could start and is not watched is one that the budget refused.
-        let refused = (!policy.driver.is_watched(place)).then_some("budget");
+        // What could start and is not watched is full, or one that the budget refused.
+        let refused = || if policy.driver.is_full(place) { "full" } else { "budget" };
+        let refused = (!policy.driver.is_watched(place)).then(refused);
         Some((upstream, why.map(LeftOutReason::as_str).or(refused)))
     });
     let guard = race.planned(Planned {
-        look: policy.look.map(|look| look.probability),
+        look: look.map(|look| look.probability),
         drawn,
         settings: &candidates.settings,
         plan: plan.text(|candidate| candidates.name(candidate)),

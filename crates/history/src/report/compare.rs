@@ -1,5 +1,5 @@
 //! The comparison of a model's upstreams: how long each alone would have taken for the requests that the model got, at their moments. From
-//! looks, which draw each upstream with the same chance. And what racing gained over the best one.
+//! looks, each weighed by how likely it was, and brought to the sizes of all requests. And what racing gained over the best one.
 //!
 //! Not for what attempts took as they were asked: see `figures`.
 
@@ -11,6 +11,7 @@ use crate::store::{AttemptFilter, ClientRow, LookRow, LookSeen, ReadError, Store
 use photofinish_config::config::names::names;
 use photofinish_config::config::{Config, Price, TokenCounts, UpstreamConfig};
 use photofinish_facts::estimate::interval::{RankedQuantile, weighted_quantile};
+use photofinish_facts::estimate::mix::{SizeMix, SizedTime, mix_quantile, slopes};
 
 /// The quantiles that are compared.
 const QUANTILES: [f64; 2] = [0.5, 0.95];
@@ -32,6 +33,9 @@ pub struct ModelComparison {
     pub upstreams: Vec<UpstreamComparison>,
     /// What clients saw, at p50 and p95.
     pub clients: [Option<RankedQuantile>; 2],
+    /// What requests of clients that stream would have taken alone at whichever upstream is the best at p50 or p95. None while that is not
+    /// known of each. Which one it is is in doubt too: so each bound is the least of all.
+    pub alone: [Option<RankedQuantile>; 2],
     /// First tokens of clients that this is made of.
     pub clients_n: usize,
     /// Requests among them whose tokens were counted.
@@ -79,24 +83,16 @@ pub fn ask(reader: &StoreReader, window: &RaceWindow, config: &Config, now_us: i
     let of =
         |upstream: &str| filter.provider.as_deref().is_none_or(|provider| upstream.split('/').next() == Some(provider));
     let mut models = Vec::new();
-    let mut clients = reader.clients_around(&looks, &filter)?;
-    clients.sort_by_key(|client| client.first_token_us);
+    let clients = reader.clients_around(&looks, &filter)?;
     for (model, looks) in by_model {
-        let configured = config
+        let clients: Vec<&ClientRow> = clients.iter().filter(|client| client.model == model).collect();
+        let listed = config
             .model(model)
             .map_or_else(Vec::new, |model| model.upstreams.iter().map(UpstreamConfig::name).collect());
-        let clients: Vec<&ClientRow> = clients.iter().filter(|client| client.model == model).collect();
+        let mut compared = ModelComparison::new(model, &looks, &clients, &listed);
         let mix: Vec<(TokenCounts, f64)> =
             clients.iter().filter_map(|client| Some((client.tokens?, client.weight))).collect();
-        let clients: Vec<(f64, f64)> =
-            clients.iter().map(|client| (client.first_token_us as f64, client.weight)).collect();
-        let mut compared = ModelComparison {
-            model: model.to_owned(),
-            upstreams: upstreams(&looks, configured),
-            clients: QUANTILES.map(|quantile| weighted_quantile(&clients, quantile)),
-            clients_n: clients.len(),
-            mix_n: mix.len(),
-        };
+        compared.mix_n = mix.len();
         for one in &mut compared.upstreams {
             one.mix_usd = config.price_of(model, &one.upstream).and_then(|price| mean_usd(&mix, price));
         }
@@ -112,46 +108,69 @@ fn mean_usd(mix: &[(TokenCounts, f64)], price: Price) -> Option<f64> {
     (all > 0.0).then(|| mix.iter().map(|(tokens, weight)| price.usd(*tokens) * weight).sum::<f64>() / all)
 }
 
-fn upstreams(looks: &[&LookRow], configured: Vec<String>) -> Vec<UpstreamComparison> {
-    let mut by_upstream: BTreeMap<String, Vec<&LookRow>> =
-        configured.into_iter().map(|name| (name, Vec::new())).collect();
+/// The upstreams of one model by its looks, and those that are `listed`; the lowest median first. `mix`: the sizes of its requests.
+pub fn upstreams(looks: &[&LookRow], mix: &SizeMix, listed: &[String]) -> Vec<UpstreamComparison> {
+    let mut by_upstream: BTreeMap<&str, Vec<&LookRow>> =
+        listed.iter().map(|name| (name.as_str(), Vec::new())).collect();
     for look in looks {
-        by_upstream.entry(look.upstream.clone()).or_default().push(look);
+        by_upstream.entry(&look.upstream).or_default().push(look);
     }
-    let mut finished: Vec<UpstreamComparison> =
-        by_upstream.into_iter().map(|(upstream, looks)| UpstreamComparison::new(upstream, &looks)).collect();
+    let times: Vec<Vec<SizedTime>> =
+        by_upstream.values().map(|looks| looks.iter().filter_map(token).collect()).collect();
+    let slopes = slopes(&times);
+    let mut finished: Vec<UpstreamComparison> = by_upstream
+        .into_iter()
+        .zip(times.iter().zip(slopes))
+        .map(|((upstream, looks), (times, slope))| {
+            let count = |seen: LookSeen| looks.iter().filter(|look| look.seen == seen).count();
+            UpstreamComparison {
+                upstream: upstream.to_owned(),
+                looks: times.len(),
+                failed: count(LookSeen::Failed),
+                out: count(LookSeen::Out),
+                cut: count(LookSeen::Cut),
+                ttft: QUANTILES.map(|quantile| mix_quantile(times, slope, mix, quantile)),
+                mix_usd: None,
+            }
+        })
+        .collect();
     let median = |one: &UpstreamComparison| one.ttft[0].map_or(f64::INFINITY, |median| median.value);
     finished.sort_by(|one, other| median(one).total_cmp(&median(other)));
     finished
 }
 
-impl UpstreamComparison {
-    fn new(upstream: String, looks: &[&LookRow]) -> UpstreamComparison {
-        let token =
-            |look: &&LookRow| if let LookSeen::Token(us) = look.seen { Some((us as f64, look.weight)) } else { None };
-        let mut times: Vec<(f64, f64)> = looks.iter().filter_map(token).collect();
-        times.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let count = |seen: LookSeen| looks.iter().filter(|look| look.seen == seen).count();
-        UpstreamComparison {
-            upstream,
-            looks: times.len(),
-            failed: count(LookSeen::Failed),
-            out: count(LookSeen::Out),
-            cut: count(LookSeen::Cut),
-            ttft: QUANTILES.map(|quantile| weighted_quantile(&times, quantile)),
-            mix_usd: None,
-        }
-    }
+fn token(look: &&LookRow) -> Option<SizedTime> {
+    let LookSeen::Token(us) = look.seen else { return None };
+    Some(SizedTime { us: us as f64, tokens: look.prompt_tokens as f64, weight: look.weight })
 }
 
-impl UpstreamComparison {
-    /// How fast it is is not known, although it may be asked.
-    pub fn is_unknown(&self, place: usize) -> bool {
-        self.ttft[place].is_none() && (self.looks > 0 || self.failed + self.out < AWAY_DRAWS)
-    }
+/// The sizes of these requests.
+fn sizes<'c>(clients: impl Iterator<Item = &'c &'c ClientRow>) -> SizeMix {
+    SizeMix::new(clients.map(|client| (client.prompt_tokens as f64, client.weight)))
 }
 
 impl ModelComparison {
+    fn new(model: &str, looks: &[&LookRow], clients: &[&ClientRow], listed: &[String]) -> ModelComparison {
+        let upstreams = upstreams(looks, &sizes(clients.iter()), listed);
+        let mut seen: Vec<(f64, f64)> =
+            clients.iter().filter_map(|client| Some((client.first_token_us? as f64, client.weight))).collect();
+        seen.sort_by(|one, other| one.0.total_cmp(&other.0));
+        // A client that waits for the whole answer sees no first token: what racing gained is of those that stream.
+        let streams: Vec<&LookRow> = looks.iter().copied().filter(|look| look.streams).collect();
+        let streamed = (streams.len() < looks.len()).then(|| {
+            let mix = sizes(clients.iter().filter(|client| client.first_token_us.is_some()));
+            self::upstreams(&streams, &mix, listed)
+        });
+        ModelComparison {
+            model: model.to_owned(),
+            alone: [0, 1].map(|place| alone(streamed.as_ref().unwrap_or(&upstreams), place)),
+            upstreams,
+            clients: QUANTILES.map(|quantile| weighted_quantile(&seen, quantile)),
+            clients_n: seen.len(),
+            mix_n: 0,
+        }
+    }
+
     /// The upstream with the least median, once that of every one is known.
     pub fn best(&self) -> Option<&UpstreamComparison> {
         self.upstreams.first().filter(|best| best.ttft[0].is_some() && self.least_known(0).is_none())
@@ -159,25 +178,13 @@ impl ModelComparison {
 
     /// Of the upstreams whose p50 or p95 is not known, that with the fewest looks.
     pub fn least_known(&self, place: usize) -> Option<&UpstreamComparison> {
-        self.upstreams.iter().filter(|one| one.is_unknown(place)).min_by_key(|one| one.looks)
-    }
-
-    /// What a request alone would have taken at whichever upstream is the best at p50 or p95, microseconds. None while it is not known
-    /// of each. Which one it is is in doubt too: so each bound is the least of all.
-    fn alone(&self, place: usize) -> Option<RankedQuantile> {
-        let known = || self.upstreams.iter().filter_map(|one| one.ttft[place]);
-        let least = |of: fn(&RankedQuantile) -> f64| known().map(|one| of(&one)).fold(f64::INFINITY, f64::min);
-        (known().next().is_some() && self.least_known(place).is_none()).then(|| RankedQuantile {
-            value: least(|one| one.value),
-            low: least(|one| one.low),
-            high: least(|one| one.high),
-        })
+        least_known(&self.upstreams, place)
     }
 
     /// What racing gained over the best of all at p50 or p95, microseconds: what a request alone takes there less what clients saw, between
     /// bounds. The distances of both bounds add as independent errors do (MOVER; Zou and Donner 2008).
     pub fn gain(&self, place: usize) -> Option<RankedQuantile> {
-        let (alone, clients) = (self.alone(place)?, self.clients[place]?);
+        let (alone, clients) = (self.alone[place]?, self.clients[place]?);
         let value = alone.value - clients.value;
         let low = value - (alone.value - alone.low).hypot(clients.high - clients.value);
         let high = value + (alone.high - alone.value).hypot(clients.value - clients.low);
@@ -191,6 +198,28 @@ impl ModelComparison {
             _ => GainVerdict::Unknown,
         }
     }
+}
+
+impl UpstreamComparison {
+    /// How fast it is is not known, although it may be asked.
+    fn is_unknown(&self, place: usize) -> bool {
+        self.ttft[place].is_none() && (self.looks > 0 || self.failed + self.out < AWAY_DRAWS)
+    }
+}
+
+fn least_known(upstreams: &[UpstreamComparison], place: usize) -> Option<&UpstreamComparison> {
+    upstreams.iter().filter(|one| one.is_unknown(place)).min_by_key(|one| one.looks)
+}
+
+/// As [`ModelComparison::alone`].
+fn alone(upstreams: &[UpstreamComparison], place: usize) -> Option<RankedQuantile> {
+    let known = || upstreams.iter().filter_map(|one| one.ttft[place]);
+    let least = |of: fn(&RankedQuantile) -> f64| known().map(|one| of(&one)).fold(f64::INFINITY, f64::min);
+    (known().next().is_some() && least_known(upstreams, place).is_none()).then(|| RankedQuantile {
+        value: least(|one| one.value),
+        low: least(|one| one.low),
+        high: least(|one| one.high),
+    })
 }
 
 fn share(part: usize, all: usize) -> Option<f64> {
@@ -216,13 +245,13 @@ members! {
         out: Integer = of.out;
         /// looks that were cut because the client left or the gateway stopped
         cut: Integer = of.cut;
-        /// median time to first token; null below 6 looks
+        /// median time to first token; null where the looks are worth less than 6 equal ones
         ttft_p50_ms: Number ["ms"] or_null = ms(of.ttft[0].map(|one| one.value));
         /// lower bound of it, 95 %
         ttft_p50_low_ms: Number ["ms"] or_null = ms(of.ttft[0].map(|one| one.low));
         /// upper bound of it, 95 %
         ttft_p50_high_ms: Number ["ms"] or_null = ms(of.ttft[0].map(|one| one.high));
-        /// 95th percentile of the time to first token; null below 72 looks
+        /// 95th percentile of the time to first token; null where the looks are worth less than 72 equal ones
         ttft_p95_ms: Number ["ms"] or_null = ms(of.ttft[1].map(|one| one.value));
         /// lower bound of it, 95 %
         ttft_p95_low_ms: Number ["ms"] or_null = ms(of.ttft[1].map(|one| one.low));
@@ -241,7 +270,7 @@ members! {
         model: Text = of.model;
         /// the upstream with the least median; null until each has one, but for those that could not be asked
         best_upstream: Text or_null = of.best().map(|best| &best.upstream);
-        /// first tokens of clients that are compared: of races without a look, at the moments of looks
+        /// first tokens of clients that stream that are compared: of races without a look, at the moments of looks
         clients: Integer = of.clients_n;
         /// requests among them whose tokens were counted: the mix of `mix_cost_usd`
         mix_requests: Integer = of.mix_n;

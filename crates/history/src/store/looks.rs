@@ -1,12 +1,14 @@
 //! Reads looks, and what clients saw at the same moments. Not for figures: see `report::compare`.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use crate::store::columns::first_race_id;
 use crate::store::database::{AnswerRow, Connection, Id, Result, params};
 use crate::store::reader::{ReadError, StoreReader};
 use crate::store::selection::AttemptFilter;
 use photofinish_config::config::TokenCounts;
 use photofinish_facts::record::{AttemptOutcome, CensorCause};
-use std::sync::LazyLock;
 
 /// Looks of one comparison. Of more, every second one counts, or every third, and so on, so that they are of the whole
 /// window.
@@ -21,10 +23,12 @@ const SEARCHED: usize = 200;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientRow {
     pub model: String,
-    /// When its first token was handed over; microseconds since it was read.
-    pub first_token_us: i64,
+    /// When its first token was handed over, if it streamed; microseconds since it was read.
+    pub first_token_us: Option<i64>,
     /// How many requests it stands for.
     pub weight: f64,
+    /// Of its prompt, estimated.
+    pub prompt_tokens: i64,
     /// As the provider that answered it counted them.
     pub tokens: Option<TokenCounts>,
 }
@@ -40,6 +44,10 @@ pub struct LookRow {
     pub weight: f64,
     /// Microseconds since 1970, UTC.
     pub started_at: i64,
+    /// Of the prompt, estimated.
+    pub prompt_tokens: i64,
+    /// Whether its client streams.
+    pub streams: bool,
     pub seen: LookSeen,
 }
 
@@ -58,7 +66,8 @@ pub enum LookSeen {
 /// The first attempt at the drawn upstream.
 const LOOKS: &str = "\
     SELECT race.model, race.look, race.p_look, race.started_at, race.look_out, \
-           attempt.outcome, attempt.censor_cause, attempt.ttft_obs_us, attempt.ttft_event \
+           attempt.outcome, attempt.censor_cause, attempt.ttft_obs_us, attempt.ttft_event, \
+           race.input_tokens_estimate, race.stream \
     FROM race LEFT JOIN attempt ON attempt.race_id = race.race_id AND attempt.ordinal = (\
         SELECT min(ordinal) FROM attempt AS tried \
         WHERE tried.race_id = race.race_id AND tried.provider || '/' || tried.model_sent = race.look) \
@@ -73,9 +82,10 @@ const COUNT: &str = "SELECT count(*) FROM race WHERE look IS NOT NULL AND starte
 /// limit is bound.
 static AROUND: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT first_token_sent_us, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens FROM (\
-             SELECT race_id, winner, model, source, caller, p_look, look, first_token_sent_us FROM race WHERE race_id < ?1 \
-             ORDER BY race_id DESC LIMIT {SEARCHED}) AS recent \
+        "SELECT first_token_sent_us, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, input_tokens_estimate, \
+                stream, recent.race_id FROM (\
+             SELECT race_id, winner, model, source, caller, p_look, look, first_token_sent_us, input_tokens_estimate, stream \
+             FROM race WHERE race_id < ?1 ORDER BY race_id DESC LIMIT {SEARCHED}) AS recent \
          LEFT JOIN attempt ON attempt.race_id = recent.race_id AND attempt.ordinal = recent.winner AND tok_src = 'usage' \
          WHERE model = ?2 AND (CAST(?3 AS TEXT) IS NULL OR caller = ?3) AND source = 'client' AND p_look > 0 AND look IS NULL \
            AND first_token_sent_us IS NOT NULL LIMIT {AT_EACH}"
@@ -104,20 +114,21 @@ impl StoreReader {
     pub fn clients_around(&self, looks: &[LookRow], filter: &AttemptFilter) -> Result<Vec<ClientRow>, ReadError> {
         let read = |connection: &Connection<'_>| {
             let (_, every) = thinned(connection, filter)?;
-            let mut all = Vec::new();
+            // Looks that are close together have the same neighbours.
+            let mut all = BTreeMap::<String, ClientRow>::new();
             for look in looks.iter().filter(|look| look.started_at % every == 0) {
                 let before = first_race_id(look.started_at);
                 let of_client = |row: AnswerRow<'_>| {
-                    let (first_token_us, tokens) = (row.get(0)?, tokens(row)?);
-                    Ok(ClientRow { model: look.model.clone(), first_token_us, weight: look.weight, tokens })
+                    let (model, tokens, prompt_tokens) = (look.model.clone(), tokens(row)?, row.get(5)?);
+                    let first_token_us = if row.get(6)? { row.get(0)? } else { None };
+                    Ok((row.get(7)?, ClientRow { model, first_token_us, weight: 0.0, prompt_tokens, tokens }))
                 };
-                all.extend(connection.all(
-                    &AROUND,
-                    params![Id(&before), &look.model, filter.user.as_deref()],
-                    of_client,
-                )?);
+                let parameters = params![Id(&before), &look.model, filter.user.as_deref()];
+                for (race_id, client) in connection.all(&AROUND, parameters, of_client)? {
+                    all.entry(race_id).or_insert(client).weight += look.weight;
+                }
             }
-            Ok(all)
+            Ok(all.into_values().collect())
         };
         self.ask(read)
     }
@@ -160,6 +171,8 @@ fn look(row: AnswerRow<'_>) -> Result<LookRow> {
         upstream: row.get(1)?,
         weight: 1.0 / probability.max(f64::MIN_POSITIVE),
         started_at: row.get(3)?,
+        prompt_tokens: row.get(9)?,
+        streams: row.get(10)?,
         seen,
     })
 }

@@ -33,6 +33,7 @@ subset! {
         done_us: Option<i64>,
         outcome: RaceOutcome,
         source: RaceSource,
+        look: Option<String>,
     }
 }
 
@@ -227,6 +228,7 @@ fn recorded(race: &RecordedRow) -> Recorded {
         done_us: race.done_us,
         outcome: race.outcome,
         source: race.source,
+        look: race.look.clone(),
         attempts: Vec::new(),
     }
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::attempt::{Answering, Shared, SimulatedLauncher};
 use super::stage::{EngineBuffers, SharedStage, SimulatedCandidate, Wake, WakeTarget};
-use super::world::{Baseline, PlayedRace, SimulatedRequest, SimulatedWorld};
+use super::world::{Baseline, PlayedLook, PlayedRace, SimulatedRequest, SimulatedWorld};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{QualityRule, RaceSettings};
@@ -18,7 +18,7 @@ use photofinish_routing::learning::Learning;
 use photofinish_routing::money::RaceBudget;
 use photofinish_routing::policy::plan::{PlannedStart, RacePlan, StartRule};
 use photofinish_routing::policy::{
-    CandidateState, ContextFits, DecisionReasons, LookDraw, PolicyDriver, PolicyDriverParts,
+    CandidateState, ContextFits, DecisionReasons, LookTicket, PolicyDriver, PolicyDriverParts,
 };
 use photofinish_routing::verdict::{BreakerEffect, is_shared_by_all, verdict};
 
@@ -107,6 +107,7 @@ struct SimulatedRace<'w, W: SimulatedWorld> {
     serving: Option<(Answering<'w, W>, i64)>,
     reasons: DecisionReasons,
     race_budget: Option<Arc<RaceBudget>>,
+    look: Option<PlayedLook>,
     /// The next timer that is queued.
     timer_us: i64,
 }
@@ -133,12 +134,13 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
             }
             candidates
         };
-        let (race, reasons, race_budget) = match candidates.is_empty() {
-            true => (None, DecisionReasons::default(), None),
+        let (race, reasons, race_budget, look) = match candidates.is_empty() {
+            true => (None, DecisionReasons::default(), None, None),
             false => {
                 let (plan, driver) = self.opening(&request, &candidates);
                 let reasons = driver.as_ref().map(PolicyDriver::reasons).unwrap_or_default();
                 let race_budget = driver.as_ref().map(|driver| driver.race_budget().clone());
+                let look = driver.as_ref().and_then(|driver| played_look(driver, &candidates));
                 let stage = self.stage.borrow();
                 let retries = Retries::new(stage.settings.retries, stage.settings.retry_wait, candidates.len());
                 let launcher = SimulatedLauncher {
@@ -152,11 +154,19 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
                     retries,
                     lost_trials: Vec::new(),
                 };
-                (Some(Box::new(Race::new(plan, launcher, stage.now()))), reasons, race_budget)
+                (Some(Box::new(Race::new(plan, launcher, stage.now()))), reasons, race_budget, look)
             }
         };
-        self.flights[slot] =
-            Some(SimulatedRace { request, shared, race, serving: None, reasons, race_budget, timer_us: request.at_us });
+        self.flights[slot] = Some(SimulatedRace {
+            request,
+            shared,
+            race,
+            serving: None,
+            reasons,
+            race_budget,
+            look,
+            timer_us: request.at_us,
+        });
         self.advance(slot);
     }
 
@@ -187,6 +197,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
                 in_flight_max: upstream.in_flight_max.into_iter().chain(place.room).min(),
                 worse: stage.settings.quality == QualityRule::Prefer && stage.world.is_worse(request, place.upstream),
                 first_token: upstream.first_token,
+                reads_on: false,
                 last: place.last,
                 trial: place.trial,
                 started: None,
@@ -201,11 +212,10 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
         let states: Vec<CandidateState> = candidates.iter().map(state).collect();
         let race_budget = RaceBudget::new(cost_budget, settings.policy.spends_budget());
         let upstreams = stage.upstreams.len();
-        let look = (upstreams > 1 && !request.whole)
-            .then(|| LookDraw::new(settings, &states, upstreams, (&race_budget, now_us), draws.f64()));
+        let look = (upstreams > 1 && !request.whole).then(|| LookTicket { upstreams, draw: draws.f64() });
         let mut driver = PolicyDriver::new(PolicyDriverParts {
             settings: settings.clone(),
-            look: look.and_then(|look| look.drawn).filter(|drawn| states.get(*drawn).is_some_and(|state| !state.last)),
+            look,
             candidates: states,
             race_budget: Arc::new(race_budget),
             fits: ContextFits::default(),
@@ -325,7 +335,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
     fn conclude(&mut self, slot: usize) {
         let Some(flight) = self.flights[slot].take() else { return };
         self.free.push(slot);
-        let SimulatedRace { request, shared, serving, reasons, race_budget, .. } = flight;
+        let SimulatedRace { request, shared, serving, reasons, race_budget, look, .. } = flight;
         let now_us = self.stage.borrow().now_us();
         let (mut ttft_us, mut token_us, mut winner, mut tpot_us) = (None, None, None, None);
         if let Some((mut answering, won_us)) = serving {
@@ -347,8 +357,16 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
             tpot_us,
             attempts,
             reasons: &reasons,
+            look,
         });
     }
+}
+
+fn played_look(driver: &PolicyDriver, candidates: &[SimulatedCandidate]) -> Option<PlayedLook> {
+    let look = driver.look()?;
+    let upstream = look.drawn.and_then(|place| candidates.get(place)).map(|candidate| candidate.upstream);
+    let started = look.drawn.is_some_and(|place| driver.is_watched(place));
+    Some(PlayedLook { probability: look.probability, upstream, started })
 }
 
 /// A baseline's starts as a plan; candidates that it does not name follow after failures.

@@ -8,6 +8,8 @@
 mod attempt;
 mod engine;
 #[cfg(test)]
+mod figures;
+#[cfg(test)]
 mod parity;
 mod stage;
 #[cfg(test)]
@@ -16,6 +18,6 @@ mod world;
 
 pub use engine::Rehearsal;
 pub use world::{
-    AttemptEnd, Baseline, Dispatch, OpeningView, PlayedAttempt, PlayedRace, Shown, SimulatedRequest, SimulatedResponse,
-    SimulatedUpstream, SimulatedWorld,
+    AttemptEnd, Baseline, Dispatch, OpeningView, PlayedAttempt, PlayedLook, PlayedRace, Shown, SimulatedRequest,
+    SimulatedResponse, SimulatedUpstream, SimulatedWorld,
 };

@@ -192,7 +192,7 @@ fn with_trials_a_healed_favourite_is_found_back_beside_the_first() {
 #[test]
 fn a_favourite_that_hangs_is_left() {
     // With this seed the first one is soon the favourite. With some others its first answers are late, and it takes longer.
-    let world = Small { hangs_from_us: 1_200 * SECOND_US, seed: 4, ..Small::new() };
+    let world = Small { hangs_from_us: 1_200 * SECOND_US, seed: 1, ..Small::new() };
     let heard = play(world, "policy = \"adaptive\"\nbudget = 0.1", 1_500);
     let favoured = |heard: &[Heard]| heard.iter().filter(|heard| heard.first == 0).count();
     assert!(favoured(&heard[900..1_200]) > 200, "the fastest was the favourite");

@@ -137,6 +137,18 @@ pub struct PlayedRace<'a> {
     pub attempts: &'a [PlayedAttempt],
     /// Why the policy decided as it did.
     pub reasons: &'a DecisionReasons,
+    /// None: it could not look.
+    pub look: Option<PlayedLook>,
+}
+
+/// What a request drew to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlayedLook {
+    /// Of this upstream; of each on the average if none was drawn.
+    pub probability: f64,
+    pub upstream: Option<usize>,
+    /// It could start, and the budget allowed it.
+    pub started: bool,
 }
 
 /// A finished attempt.

@@ -29,7 +29,12 @@ pub struct ReplayedPlan {
     /// Shown to users.
     pub name: String,
     pub settings: RaceSettings,
+    /// It was in force: upstreams that were hardly asked are asked no more than that.
+    pub as_it_was: bool,
 }
+
+/// Share of a policy's requests that may ask upstreams of which too little is known. Beyond it there is no figure.
+const LITTLE_KNOWN_MOST: f64 = 0.05;
 
 /// The result of one policy.
 #[derive(Clone, Debug)]
@@ -46,6 +51,8 @@ pub struct ReplayRow {
     /// Share of its answers whose time lies beyond what its upstream was ever watched for: a quantile further out than this
     /// is a guess.
     pub assumed: f64,
+    /// Upstreams of which too little is known and that it would have asked too often: so it has no figure.
+    pub little_known: Vec<String>,
 }
 
 /// The whole report.
@@ -69,6 +76,20 @@ pub struct ReplayReport {
 }
 
 impl ReplayRow {
+    fn without_figures(plan: &ReplayedPlan, little_known: Vec<String>) -> ReplayRow {
+        let (none, nowhere) = ([f64::NAN; FIGURES.len()], [Interval { low: f64::NAN, high: f64::NAN }; FIGURES.len()]);
+        ReplayRow {
+            name: plan.name.clone(),
+            figures: none,
+            intervals: nowhere,
+            changes: none,
+            change_intervals: nowhere,
+            seen: f64::NAN,
+            assumed: f64::NAN,
+            little_known,
+        }
+    }
+
     /// This figure is a guess: too many answers are longer than any observation.
     pub fn is_guess(&self, figure: ReplayFigure) -> bool {
         figure.beyond().is_some_and(|beyond| self.assumed > beyond)
@@ -81,7 +102,7 @@ const ASKED_EVERY: usize = 1_000;
 /// Told how many of all runs are over, also while one runs; says whether to go on.
 pub type ProgressReport<'a> = &'a mut dyn FnMut(usize, usize) -> bool;
 
-/// Plays on at most `threads`. None if there is nothing to play: no request, or no upstream that was watched enough; and if
+/// Plays on at most `threads`. None if there is nothing to play: no request, or no upstream of which enough is known; and if
 /// `progress` ended it. `past` is settled.
 pub fn replay(
     past: &PastRequests,
@@ -103,14 +124,16 @@ pub(super) fn drawn_so_often(
     progress: ProgressReport<'_>,
 ) -> Option<ReplayReport> {
     let (first_us, last_us) = past.span_us()?;
-    let upstreams = past.upstreams().len();
-    if upstreams == 0 {
+    if past.little_known.len() == past.upstreams().len() {
         return None;
     }
+    let known = (!past.little_known.is_empty()).then(|| past.of_known());
     let stage = ReplaySetup::new(past, seed, draws);
+    let as_it_was = known.as_ref().map(|known| ReplaySetup::new(known, seed, draws));
     let jobs: Vec<(usize, usize)> =
         (0..stage.draws).flat_map(|draw| (0..plans.len()).map(move |plan| (plan, draw))).collect();
-    let results = played(&stage, plans, &jobs, threads, progress)?;
+    let stages = (&stage, as_it_was.as_ref().unwrap_or(&stage));
+    let results = played(stages, plans, &jobs, threads, progress)?;
     let recorded = PlayedRequests::new(stage.counted().map(|(request, block)| was(past, request, block)), stage.blocks);
     let even = vec![1.0; stage.blocks];
     let resampled: Vec<ReplayFigures> = stage.resamples.iter().map(|times| recorded.figures(times)).collect();
@@ -118,7 +141,7 @@ pub(super) fn drawn_so_often(
     let rows = plans.iter().enumerate().map(|(number, plan)| {
         let mut runs: Vec<&ReplayRun> = results.iter().filter(|run| run.plan == number).collect();
         runs.sort_by_key(|run| run.draw);
-        row(plan, &runs, &was, &resampled)
+        row(plan, &runs, &was, &resampled, past)
     });
     Some(ReplayReport {
         requests: past.requests(),
@@ -155,9 +178,12 @@ struct ReplayRun {
     figures: ReplayFigures,
     /// Number of the resample, and its figures.
     resampled: Vec<(usize, ReplayFigures)>,
+    requests: f64,
     answers: f64,
     seen: f64,
     assumed: f64,
+    /// By upstream: the requests that asked it.
+    asked: Vec<f64>,
 }
 
 impl<'a> ReplaySetup<'a> {
@@ -217,6 +243,7 @@ impl<'a> ReplaySetup<'a> {
         });
         let (mut went, known) = (Vec::with_capacity(self.past.requests()), world.clone());
         let (mut answers, mut seen, mut assumed) = (0.0, 0.0, 0.0);
+        let mut asked = vec![0.0; self.past.upstreams().len()];
         rehearsal.run(requests, &mut world, &mut |outcome: &PlayedRace<'_>| {
             let request = outcome.request.id;
             if request < self.warm_up || !self.past.requests[request].was.counts {
@@ -229,21 +256,29 @@ impl<'a> ReplaySetup<'a> {
                 seen += f64::from(u8::from(was_seen));
                 assumed += f64::from(u8::from(known.is_assumed(outcome.request, upstream)));
             }
+            let is_asked = |upstream: usize| outcome.attempts.iter().any(|attempt| attempt.upstream == upstream);
+            asked
+                .iter_mut()
+                .enumerate()
+                .filter(|(upstream, _)| is_asked(*upstream))
+                .for_each(|(_, asked)| *asked += 1.0);
             went.push(self.went(outcome));
         });
         if ended {
             return None;
         }
-        let played = PlayedRequests::new(went.into_iter(), self.blocks);
+        let (requests, played) = (went.len() as f64, PlayedRequests::new(went.into_iter(), self.blocks));
         let own = self.resamples.iter().enumerate().filter(|(number, _)| number % self.draws == draw);
         Some(ReplayRun {
             plan,
             draw,
             figures: played.figures(&vec![1.0; self.blocks]),
             resampled: own.map(|(number, times)| (number, played.figures(times))).collect(),
+            requests,
             answers,
             seen,
             assumed,
+            asked,
         })
     }
 
@@ -263,8 +298,9 @@ impl<'a> ReplaySetup<'a> {
     }
 }
 
+/// `as_it_was`: for the plan that was in force.
 fn played(
-    stage: &ReplaySetup<'_>,
+    (stage, as_it_was): (&ReplaySetup<'_>, &ReplaySetup<'_>),
     plans: &[ReplayedPlan],
     jobs: &[(usize, usize)],
     threads: usize,
@@ -274,6 +310,7 @@ fn played(
     let work = |told: &mut dyn FnMut(usize) -> bool| {
         let mut runs = Vec::new();
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let stage = if plans[job.0].as_it_was { as_it_was } else { stage };
             let run = stage.run(plans, *job, &mut || told(over.load(Ordering::Relaxed)));
             let ended = run.is_none() || !told(over.fetch_add(1, Ordering::Relaxed) + 1);
             runs.extend(run);
@@ -298,7 +335,17 @@ fn played(
     })
 }
 
-fn row(plan: &ReplayedPlan, runs: &[&ReplayRun], was: &ReplayFigures, recorded: &[ReplayFigures]) -> ReplayRow {
+fn row(
+    plan: &ReplayedPlan,
+    runs: &[&ReplayRun],
+    was: &ReplayFigures,
+    recorded: &[ReplayFigures],
+    past: &PastRequests,
+) -> ReplayRow {
+    let little_known = if plan.as_it_was { Vec::new() } else { asked_too_often(runs, past) };
+    if !little_known.is_empty() {
+        return ReplayRow::without_figures(plan, little_known);
+    }
     let figures: ReplayFigures =
         std::array::from_fn(|figure| runs.iter().map(|run| run.figures[figure]).sum::<f64>() / runs.len() as f64);
     let resampled = || runs.iter().flat_map(|run| &run.resampled);
@@ -316,7 +363,16 @@ fn row(plan: &ReplayedPlan, runs: &[&ReplayRun], was: &ReplayFigures, recorded: 
         }),
         seen: share(|run| run.seen),
         assumed: share(|run| run.assumed),
+        little_known,
     }
+}
+
+/// Upstreams of which too little is known for how often these runs ask them.
+fn asked_too_often(runs: &[&ReplayRun], past: &PastRequests) -> Vec<String> {
+    let requests: f64 = runs.iter().map(|run| run.requests).sum();
+    let share = |upstream: usize| runs.iter().map(|run| run.asked[upstream]).sum::<f64>() / requests.max(1.0);
+    let often = |upstream: &usize| past.is_little_known(*upstream) && share(*upstream) > LITTLE_KNOWN_MOST;
+    (0..past.upstreams().len()).filter(often).map(|upstream| past.upstreams()[upstream].name.clone()).collect()
 }
 
 fn counted(past: &PastRequests, warm_up: usize) -> impl Iterator<Item = usize> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::answer::{FIGURES, Interval, ProgressReport, ReplayFigure, ReplayFigures, ReplayReport, ReplayRow, replay};
-use super::past_requests::{PastRequests, REQUESTS_MAX};
+use super::past_requests::PastRequests;
 use super::question::ReplayQuestion;
 use photofinish_config::config::{Config, ModelConfig};
 use photofinish_history::report::question::time;
@@ -18,7 +18,7 @@ use photofinish_history::store::{ReadError, RecordedFilter, StoreReader};
 pub enum ReplayedHistory {
     /// No request in the window.
     Nothing,
-    /// No upstream was watched enough.
+    /// Of no upstream enough is known.
     TooLittle {
         model: Arc<ModelConfig>,
         past: Box<PastRequests>,
@@ -83,7 +83,7 @@ fn read(
         since: question.since.map(|since| since.micros(now_us)),
         until: question.until.map(|until| until.micros(now_us)),
         model: None,
-        newest: REQUESTS_MAX,
+        newest: question.newest,
         source: question.source,
     };
     let models = config.models.values().filter(|model| wanted.is_none_or(|wanted| wanted.name == model.name));
@@ -97,7 +97,7 @@ fn read(
             past.add(&recorded);
         }
     })?;
-    Ok((pasts, requests >= REQUESTS_MAX))
+    Ok((pasts, requests >= question.newest))
 }
 
 /// The model with the most requests that can be played, taken out; None if no model has a request.
@@ -123,7 +123,7 @@ pub fn object(report: &PlayedHistory) -> Value {
             "load_slope": number(expected.load_slope()),
         })
     });
-    let left_out = past.left_out.iter().map(|(name, watched)| json!({ "upstream": name, "watched": watched }));
+    let little_known = past.little_known.iter().map(|(name, tried)| json!({ "upstream": name, "attempts": tried }));
     json!({
         "model": report.model.name,
         "since": time(answer.span_us.0),
@@ -132,6 +132,7 @@ pub fn object(report: &PlayedHistory) -> Value {
         "warm_up": answer.warm_up,
         "counted": answer.counted,
         "cut_to_newest": report.cut,
+        "newest": report.question.newest,
         "client_left": past.gone,
         "plain": past.plain,
         "policies": past.policies,
@@ -141,7 +142,7 @@ pub fn object(report: &PlayedHistory) -> Value {
         "cost_unit": if past.priced { "usd" } else { "tokens" },
         "rows": rows,
         "upstreams": upstreams.collect::<Vec<_>>(),
-        "left_out": left_out.collect::<Vec<_>>(),
+        "little_known": little_known.collect::<Vec<_>>(),
     })
 }
 
@@ -167,6 +168,7 @@ fn row(name: &str, figures: &ReplayFigures, intervals: &[Interval], replayed: Op
     if let Some(row) = replayed {
         object.insert("drawn".to_owned(), number(1.0 - row.seen));
         object.insert("assumed".to_owned(), number(row.assumed));
+        object.insert("little_known".to_owned(), json!(row.little_known));
     }
     Value::Object(object)
 }

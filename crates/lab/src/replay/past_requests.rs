@@ -13,7 +13,7 @@ use photofinish_routing::quality::JudgedAnswers;
 
 /// Requests that are played again, the newest.
 pub const REQUESTS_MAX: usize = 200_000;
-/// An upstream of which fewer attempts were watched is left out.
+/// Of an upstream of which fewer attempts ended or were cut too little is known for a figure.
 pub const ENOUGH: u64 = 30;
 /// Of requests without a count, where no request has one.
 const OUTPUT_TOKENS: u32 = 200;
@@ -36,8 +36,8 @@ pub struct PastRequests {
     pub plain: u64,
     /// Requests whose client left, or that a shutdown ended, before anything was answered: they teach and do not count.
     pub gone: u64,
-    /// Upstreams that were watched too seldom, with how often.
-    pub left_out: Vec<(String, u64)>,
+    /// Upstreams of which too little is known, with how many of their attempts ended or were cut.
+    pub little_known: Vec<(String, u64)>,
     judged: JudgedAnswers,
     /// By upstream: it answers worse, by what was judged until now.
     worse: Vec<bool>,
@@ -140,7 +140,7 @@ impl PastRequests {
             strangers: 0,
             plain: 0,
             gone: 0,
-            left_out: Vec::new(),
+            little_known: Vec::new(),
             judged: JudgedAnswers::default(),
             worse: Vec::new(),
         }
@@ -199,22 +199,37 @@ impl PastRequests {
         }
     }
 
-    /// To be called after the last: fills in lengths that were not counted, and leaves out upstreams that were hardly tried.
+    /// To be called after the last: fills in lengths that were not counted, and finds upstreams that were hardly tried.
     pub fn settle(&mut self) {
         let mut lengths: Vec<u32> =
             self.requests.iter().map(|asked| asked.output_tokens).filter(|tokens| *tokens > 0).collect();
         lengths.sort_unstable();
         let usual = lengths.get(lengths.len() / 2).copied().unwrap_or(OUTPUT_TOKENS);
         self.requests.iter_mut().filter(|asked| asked.output_tokens == 0).for_each(|asked| asked.output_tokens = usual);
-        let watched: Vec<u64> = self.counts().iter().map(|counts| counts.seen + counts.cut).collect();
-        let is_kept = |upstream: usize| watched[upstream] >= ENOUGH;
+        let tried = self.counts().into_iter().map(|counts| (counts.upstream, counts.seen + counts.cut + counts.failed));
+        self.little_known = tried.filter(|(_, tried)| *tried < ENOUGH).collect();
+    }
+
+    /// Whether too little is known of this upstream.
+    pub(super) fn is_little_known(&self, upstream: usize) -> bool {
+        self.little_known.iter().any(|(name, _)| *name == self.upstreams[upstream].name)
+    }
+
+    /// The same without the upstreams of which too little is known.
+    pub(super) fn of_known(&self) -> PastRequests {
         let all = self.upstreams.len();
-        let kept: Vec<usize> = (0..all).filter(|upstream| is_kept(*upstream)).collect();
-        let left_out = (0..all).filter(|upstream| !is_kept(*upstream));
-        self.left_out = left_out.map(|upstream| (self.upstreams[upstream].name.clone(), watched[upstream])).collect();
-        let cells = self.cells.chunks(all.max(1));
-        self.cells = cells.flat_map(|row| kept.iter().map(|upstream| row[*upstream])).collect();
-        self.upstreams = kept.iter().map(|upstream| self.upstreams[*upstream].clone()).collect();
+        let kept: Vec<usize> = (0..all).filter(|upstream| !self.is_little_known(*upstream)).collect();
+        let cells = self.cells.chunks(all.max(1)).flat_map(|row| kept.iter().map(|upstream| row[*upstream]));
+        PastRequests {
+            upstreams: kept.iter().map(|upstream| self.upstreams[*upstream].clone()).collect(),
+            cells: cells.collect(),
+            requests: self.requests.clone(),
+            policies: self.policies.clone(),
+            little_known: Vec::new(),
+            judged: JudgedAnswers::default(),
+            worse: Vec::new(),
+            ..*self
+        }
     }
 
     pub fn requests(&self) -> usize {
@@ -226,7 +241,6 @@ impl PastRequests {
         Some((self.requests.first()?.at_us, self.requests.last()?.at_us))
     }
 
-    /// After [`PastRequests::settle`]: the upstreams with enough attempts.
     pub fn upstreams(&self) -> &[SimulatedUpstream] {
         &self.upstreams
     }

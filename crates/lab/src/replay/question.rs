@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::answer::ReplayedPlan;
-use super::past_requests::PastRequests;
+use super::past_requests::{PastRequests, REQUESTS_MAX};
 use photofinish_config::config::units::{bounded, duration_within, format_duration, within};
 use photofinish_config::config::{Config, ModelConfig, Objective, Policy, RaceSettings, SloSettings};
 use photofinish_facts::estimate::goodput;
@@ -47,6 +47,9 @@ pub struct ReplayQuestion {
     /// Only requests begun before, in the same forms.
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     pub until: Option<TimePoint>,
+    /// Only the newest so many requests of the window, of all models; 1 to 200000.
+    #[arg(long, value_name = "N", default_value_t = REQUESTS_MAX, value_parser = newest)]
+    pub newest: usize,
     /// Who asked: clients, probes, benchmarks, or all.
     #[arg(long, default_value = "client", value_parser = choice::<SourceFilter>())]
     pub source: SourceFilter,
@@ -83,11 +86,12 @@ impl ReplayQuestion {
         let as_it_was = was_so(model.race.policy, past);
         let mut plans = Vec::new();
         if as_it_was.is_ok() {
-            plans.push(ReplayedPlan { name: format!("{}, replayed", name(&model.race)), settings: model.race.clone() });
+            let name = format!("{}, replayed", name(&model.race));
+            plans.push(ReplayedPlan { name, settings: model.race.clone(), as_it_was: true });
         }
         for policy in &self.policy {
             let settings = self.settings(*policy, &model.race);
-            plans.push(ReplayedPlan { name: name(&settings), settings });
+            plans.push(ReplayedPlan { name: name(&settings), settings, as_it_was: false });
         }
         (plans, as_it_was)
     }
@@ -142,6 +146,11 @@ fn name(settings: &RaceSettings) -> String {
 
 fn micros(us: i64) -> Duration {
     Duration::from_micros(us.unsigned_abs())
+}
+
+fn newest(text: &str) -> Result<usize, String> {
+    let newest = text.parse().ok().filter(|newest| (1..=REQUESTS_MAX).contains(newest));
+    newest.ok_or_else(|| format!("must be a whole number from 1 to {REQUESTS_MAX}"))
 }
 
 fn targets(text: &str) -> Result<goodput::SloTargets, String> {

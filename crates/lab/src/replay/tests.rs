@@ -139,6 +139,7 @@ impl World {
             done_us: best.map(|best| best.0 + 99 * 15_000),
             outcome: if best.is_some() { RaceOutcome::Ok } else { RaceOutcome::Error },
             source: RaceSource::Client,
+            look: None,
             attempts: attempts.collect(),
         }
     }
@@ -182,7 +183,11 @@ impl SimulatedWorld for World {
 }
 
 fn plan(model: &ModelConfig, policy: Policy) -> ReplayedPlan {
-    ReplayedPlan { name: policy.as_str().into(), settings: RaceSettings { policy, ..model.race.clone() } }
+    ReplayedPlan {
+        name: policy.as_str().into(),
+        settings: RaceSettings { policy, ..model.race.clone() },
+        as_it_was: false,
+    }
 }
 
 fn answer(past: &PastRequests, plans: &[ReplayedPlan]) -> ReplayReport {
@@ -233,19 +238,42 @@ fn with_audits_the_tail_is_known_too() {
 }
 
 #[test]
-fn what_was_hardly_tried_is_left_out_and_what_was_never_watched_is_told() {
+fn a_policy_that_asks_what_is_hardly_known_has_no_figure() {
     let model = three();
     // The third is never tried, the second always far behind.
     let world = World::new(&[-1.5, 0.5, -1.0], 400, 3);
     let past = world.past(&model, 2, |_| false);
-    assert_eq!(past.upstreams().iter().map(|upstream| upstream.name.as_str()).collect::<Vec<_>>(), ["x/a", "x/b"]);
-    assert_eq!(past.left_out, [("x/c".to_owned(), 0)]);
-    let answer = answer(&past, &[plan(&model, Policy::Fallback)]);
+    assert_eq!(past.little_known, [("x/c".to_owned(), 0)]);
+    let was = ReplayedPlan { as_it_was: true, ..plan(&model, Policy::Race) };
+    let answer = answer(&past, &[plan(&model, Policy::Fallback), plan(&model, Policy::Race), was]);
     let unknown: Vec<f64> = answer.expected.iter().map(UpstreamModel::unknown).collect();
     assert!(unknown[0] < 0.1 && unknown[1] > 0.5, "{unknown:?}");
     let counts = &answer.counts[1];
     assert_eq!(counts.seen + counts.cut + counts.failed, 400);
-    assert!(counts.cut > 350 && answer.rows[0].seen > 0.9, "{counts:?}");
+    let [fallback, race, was] = [0, 1, 2].map(|place| &answer.rows[place]);
+    assert!(counts.cut > 350 && fallback.seen > 0.9 && fallback.little_known.is_empty(), "{counts:?}");
+    assert!(fallback.figures.iter().all(|figure| figure.is_finite()), "it asks the third after two failures only");
+    assert_eq!(race.little_known, ["x/c"]);
+    assert!(race.figures.iter().chain(&race.changes).all(|figure| figure.is_nan()), "{race:?}");
+    assert!(race.intervals.iter().all(|interval| interval.low.is_nan()) && !race.is_guess(ReplayFigure::TtftP99));
+    assert!(was.little_known.is_empty() && was.changes.iter().all(|change| change.abs() < 0.005), "{was:?}");
+}
+
+#[test]
+fn the_first_of_a_fallback_is_not_left_out_for_want_of_attempts() {
+    // Adaptive has hardly asked the first, which is slow: live a fallback would have asked it each time.
+    let model = model("\"x/a\", \"x/b\"");
+    let world = World::new(&[0.5, -1.0], 400, 5);
+    let mut past = PastRequests::new(&model);
+    for id in 0..400 {
+        let mut recorded = world.recorded(id, 2, false);
+        recorded.attempts.retain(|attempt| id % 20 == 0 || attempt.model_sent == "b");
+        past.add(&recorded);
+    }
+    past.settle();
+    assert_eq!(past.little_known, [("x/a".to_owned(), 20)]);
+    let rows = answer(&past, &[plan(&model, Policy::Fallback)]).rows;
+    assert_eq!((&rows[0].little_known[..], rows[0].figures[0].is_nan()), (&["x/a".to_owned()][..], true));
 }
 
 /// `slow` takes 500 ms and is listed first, `quick` takes 60 ms; each request was raced and all were audited.
@@ -263,7 +291,7 @@ fn slow_and_quick() -> (Arc<ModelConfig>, PastRequests) {
 fn slow_and_quick_under(policy: Policy, budget: f64, hedge_after: Duration) -> (f64, f64) {
     let (model, past) = slow_and_quick();
     let settings = RaceSettings { policy, budget, hedge_after, ..model.race.clone() };
-    let row = answer(&past, &[ReplayedPlan { name: String::new(), settings }]).rows.remove(0);
+    let row = answer(&past, &[ReplayedPlan { name: String::new(), settings, as_it_was: false }]).rows.remove(0);
     (row.figures[0] / 1e3, row.figures[6])
 }
 
@@ -335,7 +363,7 @@ fn nothing_to_play() {
     past.settle();
     assert!(replay(&past, &[plan(&model, Policy::Race)], 1, 2, &mut |_, _| true).is_none());
     let few = World::new(&[-1.0, -1.0, -1.0], 20, 1).past(&model, 3, |_| false);
-    assert_eq!((few.upstreams().len(), few.left_out.len()), (0, 3));
+    assert_eq!(few.little_known.len(), 3);
     assert!(replay(&few, &[plan(&model, Policy::Race)], 1, 2, &mut |_, _| true).is_none());
 }
 

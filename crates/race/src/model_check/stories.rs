@@ -75,6 +75,7 @@ fn story<const N: usize>(candidates: [(Course, StartRule); N]) -> Story {
         first_token: millis(9_000),
         p_include: 1.0,
         trial: false,
+        only_shows: false,
     };
     let entries = candidates.iter().enumerate().map(entry).collect();
     let courses = candidates.iter().map(|(course, _)| *course).collect();

@@ -93,4 +93,10 @@ fn usual(recorded: &Recorded, cost_budget: &SharedCostBudget, cost: &dyn Fn(&Rec
     if let Some(cost) = served.and_then(cost) {
         cost_budget.remember(cost);
     }
+    let is_at = |look: &&String| {
+        recorded.attempts.iter().any(|attempt| look.split_once('/') == Some((&attempt.provider, &attempt.model_sent)))
+    };
+    if let Some(look) = recorded.look.as_ref().filter(is_at) {
+        cost_budget.looks().took(look, recorded.started_at);
+    }
 }

@@ -236,6 +236,7 @@ fn recorded(started_at: i64, attempts: &[(&str, Option<i64>, bool)]) -> Recorded
         done_us: Some(3_000_000),
         outcome: RaceOutcome::Ok,
         source: RaceSource::Client,
+        look: None,
         attempts: attempts.iter().enumerate().map(attempt).collect(),
     }
 }
@@ -251,8 +252,10 @@ fn the_history_teaches_what_was_seen() {
     };
     for n in 0..400 {
         let ttft = 200_000 + n % 7 * 10_000;
-        let request =
+        let mut request =
             recorded(began + n * 1_000_000, &[("a", Some(ttft), true), ("b", Some(ttft), false), ("c", None, false)]);
+        // What was drawn and could not start is no look.
+        request.look = ["a/m", "d/m"].get(n as usize % 16).map(|name| (*name).to_owned());
         learning.remember(&request, &by);
     }
     let median = |upstream: &str| {
@@ -265,6 +268,9 @@ fn the_history_teaches_what_was_seen() {
     assert!((190_000.0..280_000.0).contains(&a), "{a}");
     assert!(learning.upstream("c/m").forecast().throttled(learning.now_us()));
     assert_eq!(learning.upstream("a/m").forecast().launches(), 400);
+    let taken =
+        |upstream: &str| lock(&learning.cost_budget("m", 0.1, false)).looks().taken(upstream, learning.now_us());
+    assert_eq!(["a/m", "b/m", "d/m"].map(taken), [25.0, 0.0, 0.0]);
     let terms = lock(&learning.cost_budget("m", 0.1, false)).terms();
     assert!((terms.answer_tokens - 100.0).abs() < 10.0 && terms.p99_us < 2e6, "{terms:?}");
     assert_eq!((terms.mean_cost, terms.bucket), (900.0, 200.0 * 0.1 * 900.0));

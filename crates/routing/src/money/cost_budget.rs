@@ -7,6 +7,7 @@
 //!
 //! Not for prices: the caller knows the cost of an attempt, in money or in tokens.
 
+use super::look_book::LookBook;
 use super::recent_sums::RecentSums;
 use photofinish_base::clock::SECOND_US;
 
@@ -84,8 +85,9 @@ pub struct CostBudget {
     whole_p99: TrackedQuantile,
     /// Requests and rescues of ten seconds.
     rescues: RecentSums<10, 2>,
-    /// Base cost, chosen extras, rescues, and the number of requests of an hour.
-    spent: RecentSums<60, 4>,
+    /// Base cost, chosen extras and rescues of an hour.
+    spent: RecentSums<60, 3>,
+    looks: LookBook,
 }
 
 /// A quantile that follows what is seen.
@@ -163,18 +165,22 @@ impl CostBudget {
             whole_p99: TrackedQuantile::new(0.99, WHOLE_P99_US),
             rescues: RecentSums::new(SECOND_US),
             spent: RecentSums::new(60 * SECOND_US),
+            looks: LookBook::new(budget),
         }
     }
 
     /// A request arrived.
     pub fn requested(&mut self, now_us: i64) {
         self.rescues.add(now_us, [1.0, 0.0]);
-        self.spent.add(now_us, [0.0, 0.0, 0.0, 1.0]);
     }
 
-    /// Requests of the last hour, and the weight of all races that have ended.
-    pub fn requests(&self, now_us: i64) -> (f64, f64) {
-        (self.spent.sums(now_us)[3], self.mean_cost.weight)
+    pub fn looks(&mut self) -> &mut LookBook {
+        &mut self.looks
+    }
+
+    /// A cost as a share of what a single attempt costs on the average; 0 before that is known.
+    pub(super) fn of_mean(&self, cost: f64) -> f64 {
+        if self.mean_cost.value > 0.0 { cost / self.mean_cost.value } else { 0.0 }
     }
 
     /// Counts one more rescue, unless there are too many. One that `must` start is never refused.
@@ -189,12 +195,12 @@ impl CostBudget {
 
     /// A race that began at `began_us` has ended.
     pub fn spent(&mut self, began_us: i64, SpentLately { base, extras, rescues }: SpentLately) {
-        self.spent.add(began_us, [base, extras, rescues, 0.0]);
+        self.spent.add(began_us, [base, extras, rescues]);
     }
 
     /// What the races cost that began within the last hour.
     pub fn spent_lately(&self, now_us: i64) -> SpentLately {
-        let [base, extras, rescues, _] = self.spent.sums(now_us);
+        let [base, extras, rescues] = self.spent.sums(now_us);
         SpentLately { base, extras, rescues }
     }
 
@@ -235,6 +241,7 @@ impl CostBudget {
     pub fn settle(&mut self, base: f64, reserved: f64, spent: f64) {
         self.first_cost(base);
         self.mean_cost.add(base.max(0.0));
+        self.looks.earn(self.budget, self.of_mean(base.max(0.0)));
         self.give_back(reserved);
         let earned = self.budget * base.max(0.0) - spent;
         // A debt is forgotten with the costs that it was made at: cheap requests must not pay off dear ones for hours.

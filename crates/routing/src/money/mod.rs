@@ -2,10 +2,12 @@
 //! costs and no estimate.
 
 mod cost_budget;
+mod look_book;
 mod race_budget;
 mod recent_sums;
 pub mod tariff;
 
 pub use cost_budget::{BudgetSnapshot, CostBudget, SpentLately};
+pub use look_book::LookBook;
 pub(crate) use race_budget::lock;
 pub use race_budget::{RaceBudget, SharedCostBudget};

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{BudgetSnapshot, CostBudget, SpentLately};
+use super::{BudgetSnapshot, CostBudget, LookBook, SpentLately};
 
 /// A model's cost budget, shared by its requests.
 pub type SharedCostBudget = Arc<Mutex<CostBudget>>;
@@ -45,9 +45,14 @@ impl RaceBudget {
         lock(&self.cost_budget).terms()
     }
 
-    /// Requests of its model in the last hour, and races that it remembers, old ones for less.
-    pub fn requests(&self, now_us: i64) -> (f64, f64) {
-        lock(&self.cost_budget).requests(now_us)
+    /// A cost as a share of what a single attempt of its model costs on the average.
+    pub(crate) fn of_mean(&self, cost: f64) -> f64 {
+        lock(&self.cost_budget).of_mean(cost)
+    }
+
+    /// Asks or changes what is known of its model's looks.
+    pub(crate) fn looks<A>(&self, with: impl FnOnce(&mut LookBook) -> A) -> A {
+        with(lock(&self.cost_budget).looks())
     }
 
     /// Reserves an extra attempt. False: the budget does not allow it.

@@ -31,6 +31,8 @@ pub struct CandidateState {
     pub in_flight_max: Option<u32>,
     /// It answers worse than others, so they are asked first.
     pub worse: bool,
+    /// A look at it is read to its end, to be judged.
+    pub reads_on: bool,
     /// It is asked when no other candidate is left. Such ones come behind all others.
     pub last: bool,
     /// Timeout from its start to its first token.

@@ -121,6 +121,7 @@ mod tests {
             first_token: Duration::from_secs(1),
             p_include: 1.0,
             trial: false,
+            only_shows: false,
         };
         let now = StartRule::At(Duration::ZERO);
         let mut fits = fits(&[None, None, None]);

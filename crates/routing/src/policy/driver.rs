@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::candidate::CandidateState;
+use super::draw::LookDraw;
 use super::plan::{PlannedStart, RacePlan, Replan, StartRule};
 use super::question::{AdaptiveQuestion, AttemptView, EMPTY_AGAIN_US, NextDecision, TPOT_US};
 use super::state::{DecisionReasons, PolicyDriverParts, PolicyState, duration};
@@ -26,16 +28,27 @@ pub struct PolicyDriver {
     failovers: usize,
     /// The candidate that starts next in place of a late attempt.
     late_next: Option<usize>,
+    /// The candidate whose first start is only to show its first token.
+    shows: Option<usize>,
 }
 
 impl PolicyDriver {
     pub fn new(parts: PolicyDriverParts) -> PolicyDriver {
         let (reasons, clock) = (DecisionReasons::default(), LatencyClock::FirstToken);
         PolicyDriver {
-            state: PolicyState { parts, reasons, clock, beside: None, standings: Vec::new() },
+            state: PolicyState {
+                parts,
+                reasons,
+                clock,
+                beside: None,
+                look: None,
+                watched: None,
+                standings: Vec::new(),
+            },
             held_us: 0,
             failovers: 0,
             late_next: None,
+            shows: None,
         }
     }
 
@@ -43,9 +56,19 @@ impl PolicyDriver {
         self.state.reasons.clone()
     }
 
-    /// Attempts are asked for plain answers, unless their upstreams always stream.
-    pub fn is_plain(&self) -> bool {
-        self.state.clock == LatencyClock::WholeAnswer
+    /// What the request drew to be looked at. None: there was nothing to compare.
+    pub fn look(&self) -> Option<LookDraw> {
+        self.state.look
+    }
+
+    /// Its attempts are asked for plain answers, unless their upstreams always stream. One that is looked at shows its first token.
+    pub fn is_plain(&self, candidate: usize) -> bool {
+        self.state.clock == LatencyClock::WholeAnswer && !self.is_look(candidate)
+    }
+
+    /// What starts now is only to show its first token. Asked again the same candidate may serve.
+    pub fn only_shows(&mut self, candidate: usize) -> bool {
+        self.shows.take_if(|shows| *shows == candidate).is_some()
     }
 
     pub fn race_budget(&self) -> &Arc<RaceBudget> {
@@ -84,7 +107,11 @@ impl PolicyDriver {
             ordinal,
             learning: learning.clone(),
             known: state.known.clone(),
-            clock: state.clock(self.state.clock),
+            clock: if self.is_look(candidate) && !state.plain {
+                LatencyClock::FirstToken
+            } else {
+                state.clock(self.state.clock)
+            },
             race_budget,
             tariff: state.tariff,
             sent,
@@ -108,7 +135,9 @@ impl PolicyDriver {
         let mut plan = RacePlan::listed(settings, entries);
         self.state.parts.race_budget.requested(now_us);
         rules(settings.policy).open(&self.state, &mut plan, now_us);
-        if !is_alone {
+        if is_alone {
+            self.state.draw_look(&mut plan, now_us);
+        } else {
             self.order_for_all(&mut plan, now_us);
         }
         if crowded {
@@ -125,9 +154,9 @@ impl PolicyDriver {
         if self.state.parts.settings.policy != Policy::Race {
             self.state.put_pinned_first(plan, now_us);
         }
-        if self.state.parts.look.is_some() {
-            self.state.look(plan);
-        } else if self.state.parts.settings.policy.learns() && !self.state.parts.crowded {
+        self.state.draw_look(plan, now_us);
+        let is_free = self.state.beside.is_none() && !self.state.parts.crowded;
+        if is_free && self.state.parts.settings.policy.learns() {
             self.state.revisit(plan, now_us);
         }
         plan.ask_after = plan.ask_after.into_iter().chain(self.first_rescue(plan, now_us)).min();
@@ -146,6 +175,7 @@ impl PolicyDriver {
         }
         self.state.clock = LatencyClock::WholeAnswer;
         let mut plan = self.plan(now_us);
+        self.shows = plan.entries.iter().find(|entry| entry.only_shows).map(|entry| entry.candidate);
         let at_once = plan.entries.iter().filter(|entry| !entry.trial && entry.start == StartRule::At(Duration::ZERO));
         if at_once.count() > 1 {
             self.state.clock = LatencyClock::FirstToken;
@@ -265,12 +295,22 @@ impl PolicyDriver {
 
     /// The request drew it.
     fn is_look(&self, candidate: usize) -> bool {
-        self.state.parts.look == Some(candidate)
+        self.state.watched == Some(candidate)
+    }
+
+    /// As many attempts run there as may.
+    pub fn is_full(&self, candidate: usize) -> bool {
+        self.state.parts.candidates.get(candidate).is_some_and(CandidateState::is_full)
     }
 
     /// It was started to be looked at.
     pub fn is_watched(&self, candidate: usize) -> bool {
         self.state.beside == Some(candidate) || self.is_look(candidate)
+    }
+
+    /// It is read to its end if it runs on: too few of its answers were judged.
+    pub fn reads_on(&self, candidate: usize) -> bool {
+        self.state.parts.candidates[candidate].reads_on
     }
 
     /// It runs on to its first token if it loses: it is looked at, or hardly anything was seen of it.

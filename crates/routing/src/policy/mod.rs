@@ -7,6 +7,7 @@
 pub mod adaptive;
 mod candidate;
 mod context_fit;
+mod draw;
 mod driver;
 mod fallback;
 mod hedge;
@@ -25,9 +26,9 @@ mod weighted;
 
 pub use candidate::CandidateState;
 pub use context_fit::ContextFits;
+pub use draw::{LookDraw, LookTicket};
 pub use driver::PolicyDriver;
 pub use hold::PACE_TOKENS;
-pub use look::LookDraw;
 pub use rules::{ExtraStarts, PolicyRules, PolicySetting};
 pub use state::{DecisionReasons, PolicyDriverParts, PolicyState};
 

@@ -40,6 +40,8 @@ pub struct PlannedStart {
     pub p_include: f64,
     /// It runs in addition to the others, to test or to measure an upstream. If it fails or is late, no other attempt replaces it.
     pub trial: bool,
+    /// It only shows its first token, where the client waits for a whole answer: it serves nobody.
+    pub only_shows: bool,
 }
 
 /// When a candidate starts. A failure starts the next one at once, whatever its start.
@@ -68,7 +70,14 @@ pub enum Replan {
 impl PlannedStart {
     /// A candidate that starts after a failure.
     pub fn listed(candidate: usize, first_token: Duration, trial: bool) -> PlannedStart {
-        PlannedStart { candidate, start: StartRule::AfterFailure, first_token, p_include: 1.0, trial }
+        PlannedStart {
+            candidate,
+            start: StartRule::AfterFailure,
+            first_token,
+            p_include: 1.0,
+            trial,
+            only_shows: false,
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use arc_swap::Guard;
 
 use super::candidate::{CandidateState, Observed};
 use super::context_fit::ContextFits;
+use super::draw::{LookDraw, LookTicket};
 use super::plan::{PlannedStart, RacePlan, StartRule};
 use super::question::{
     AdaptiveQuestion, CANDIDATES_MAX, CandidateForecast, CandidateOrder, Minimise, Opening, us_per_cost,
@@ -35,8 +36,8 @@ pub struct PolicyDriverParts {
     pub began_us: i64,
     /// Uniform in 0..1: the first of `weighted`.
     pub draw: f64,
-    /// The candidate that the request drew to be looked at.
-    pub look: Option<usize>,
+    /// It may draw an upstream to be looked at. None: there is nothing to compare.
+    pub look: Option<LookTicket>,
     /// The tariffs are in US dollars.
     pub in_usd: bool,
     /// The client can do nothing before the whole answer is there.
@@ -55,6 +56,9 @@ pub struct PolicyState {
     pub(super) clock: LatencyClock,
     /// The candidate that is asked in addition: the drawn one, or one that may be again as it was.
     pub(super) beside: Option<usize>,
+    /// What was drawn, and the drawn candidate if it starts.
+    pub(super) look: Option<LookDraw>,
+    pub(super) watched: Option<usize>,
     /// By candidate: whether it was full when the race began, whether it answers worse, and its tier. Higher ones go later.
     pub(super) standings: Vec<(bool, bool, u32)>,
 }
@@ -165,10 +169,15 @@ impl PolicyState {
 
     /// Reserves the most that an extra attempt may cost. The winner is not extra, whichever it is, so the cheapest of all stays free.
     pub(super) fn reserve(&self, candidate: usize, running: impl Iterator<Item = usize>) -> bool {
+        self.reserve_with(candidate, running, 0.0)
+    }
+
+    /// The same for one that may cost so much more.
+    pub(super) fn reserve_with(&self, candidate: usize, running: impl Iterator<Item = usize>, more: f64) -> bool {
         let answer_tokens = self.parts.race_budget.terms().answer_tokens;
         let worst = |candidate: usize| self.parts.candidates[candidate].worst(answer_tokens);
         let least = running.map(worst).reduce(f64::min);
-        least.is_none_or(|least| self.parts.race_budget.reserve(worst(candidate).max(least)))
+        least.is_none_or(|least| self.parts.race_budget.reserve((worst(candidate) + more).max(least)))
     }
 
     /// Charges a start that is never refused.

@@ -98,6 +98,12 @@ impl JudgedAnswers {
         tally.broken += f64::from(u8::from(broken));
     }
 
+    /// Judged answers of this host, old ones less.
+    pub(super) fn answers(&self, upstream: &str, now_us: i64) -> f64 {
+        let tallies = self.classes.values().filter_map(|class| class.hosts.get(upstream));
+        tallies.map(|tally| tally.at(now_us).answers).sum()
+    }
+
     /// Looks at all hosts again.
     pub fn look(&mut self, now_us: i64) {
         let is_worse = |host: &String| {

@@ -14,6 +14,8 @@ pub use history::REMEMBERED_MAX;
 
 /// Models whose answers are counted.
 const MODELS_MAX: usize = 1_000;
+/// Judged answers of a host, old ones less, from which on its looks need not be read to their end.
+const JUDGED_ENOUGH: f64 = 30.0;
 /// Upstreams with facts, and facts of one.
 const FACTS_MAX: usize = 1_000;
 
@@ -128,6 +130,11 @@ impl Quality {
             hosts.map(|(model, upstream, why)| (model.clone(), upstream.clone(), why.clone())).collect();
         all.sort();
         all
+    }
+
+    /// Whether so few answers of this host were judged that it can hardly be compared with the others.
+    pub fn is_hardly_judged(&self, model: &str, upstream: &str, now_us: i64) -> bool {
+        self.known().models.get(model).is_none_or(|judged| judged.answers(upstream, now_us) < JUDGED_ENOUGH)
     }
 
     /// What is known of this host.

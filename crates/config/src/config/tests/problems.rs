@@ -107,7 +107,11 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     // types
     ("server = 1", "1:10: \"server\" in the file is an integer", "expected a table"),
     ("[[models]]", "1:1: \"models\" in the file is a list", "expected a table"),
-    ("limits.rpm = \"60/min\"", "1:14: \"rpm\" in [limits] is a string", "requests a minute as a whole number, such as rpm = 60"),
+    (
+        "limits.rpm = \"60/min\"",
+        "1:14: \"rpm\" in [limits] is a string",
+        "requests a minute as a whole number, such as rpm = 60",
+    ),
     ("limits.budget = 5", "1:17: \"budget\" in [limits] is an integer", "such as { day = 5.0 }"),
     ("models.a = 1", "1:12: \"a\" in [models] is an integer", "expected a table"),
     ("race.policy = true", "1:15: \"policy\" in [race] is a boolean", "expected a string"),

@@ -244,7 +244,7 @@ impl Launcher {
             gateway.learning().keep_key(&candidate.upstream.provider.name, conversation, key.id());
         }
         let SentRequest { complained, stale, .. } = self.outcome_reporter.sent(starting.candidate);
-        let form = self.form(candidate, request_translation, &complained);
+        let form = self.form((starting.candidate, candidate), request_translation, &complained);
         let lessons = self.lessons(candidate, &complained);
         let notes = notes(request_translation, &lessons);
         self.book.note_start(candidate);
@@ -304,11 +304,12 @@ impl Launch for Launcher {
 
     fn launch(&mut self, starting: AttemptStart) -> Option<RacedAttempt> {
         let reservation = self.reserve(starting.candidate, starting.ordinal, None)?;
+        let shows = self.policy.driver.only_shows(starting.candidate);
         let attempt = self.start(starting, None, reservation);
         let candidates = &self.outcome_reporter.candidates;
         let idle =
             candidates[starting.candidate].upstream.timeouts.silence(false, self.book.started() < candidates.len());
-        let whole = self.wants_whole().then(|| (idle, self.gateway.memory().clone()));
+        let whole = (self.wants_whole() && !shows).then(|| (idle, self.gateway.memory().clone()));
         Some(RacedAttempt::new(attempt, starting.candidate, whole, self.outcome_reporter.clone()))
     }
 
@@ -344,8 +345,10 @@ impl Launch for Launcher {
             tokens: ready.stream.tokens(),
             ..self.waiting(candidate)
         };
-        // It already has its first token, so an audit would add nothing.
-        if let Some((place, time)) = self.enter_drain(&progress, ready.stream.owns_connection()) {
+        // It already has its first token, so an audit would add nothing but its judgement.
+        let is_watched = self.policy.driver.is_watched(candidate);
+        let judged = || if is_watched { self.enter_judged(candidate) } else { None };
+        if let Some((place, time)) = self.enter_drain(&progress, ready.stream.owns_connection()).or_else(judged) {
             let run = ready.stream.drain(self.settings.drains.bytes, self.is_billed_anyway(candidate));
             self.run_in_background((place, trial), time, run);
         }
@@ -412,8 +415,9 @@ impl Launcher {
         let is_audited = trial.is_some() || refused.is_some() || is_chosen;
         // One that is audited runs to its first token, however late that comes.
         let owns_connection = attempt.owns_connection() && !is_audited;
+        let judged = || if is_chosen { self.enter_judged(candidate) } else { None };
         let (place, limit, run) =
-            if let Some((place, time)) = self.enter_drain(&self.waiting(candidate), owns_connection) {
+            if let Some((place, time)) = self.enter_drain(&self.waiting(candidate), owns_connection).or_else(judged) {
                 attempt.drain(is_billed);
                 (place, time, self.run_on(candidate, attempt, Some((self.settings.drains.bytes, is_billed))))
             } else if is_audited && let Some(place) = self.gateway.extras().enter_audit() {
@@ -487,6 +491,13 @@ impl Launcher {
         Some((self.gateway.extras().enter_drain(running)?, time))
     }
 
+    /// A slot to read a look or an audit to its end, and for how long, where its answer is to be judged.
+    fn enter_judged(&self, candidate: usize) -> Option<(InFlightGuard, Duration)> {
+        let Drains { time, running, .. } = self.settings.drains;
+        let reads_on = self.judging.asked.is_some() && self.policy.driver.reads_on(candidate);
+        if reads_on { Some((self.gateway.extras().enter_drain(running)?, time)) } else { None }
+    }
+
     /// Runs a loser to its first token, or, if `drained` has its maximum of bytes and whether it is billed anyway, to its end.
     fn run_on(
         &self,
@@ -540,13 +551,13 @@ impl Launcher {
     /// How an upstream is asked to answer this request.
     pub(crate) fn form(
         &self,
-        candidate: &Candidate,
+        (place, candidate): (usize, &Candidate),
         request_translation: &RequestTranslation,
         complained: &RejectedFeature,
     ) -> AnswerForm {
         let health = self.gateway.health();
         let is_plain =
-            self.policy.driver.is_plain() || complained.stream || health.answers_plain(candidate, &self.request);
+            self.policy.driver.is_plain(place) || complained.stream || health.answers_plain(candidate, &self.request);
         if is_plain && self.request.surface.streams() && candidate.upstream.upstream_stream != UpstreamStream::Always {
             return AnswerForm::Plain;
         }

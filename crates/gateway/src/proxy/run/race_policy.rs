@@ -11,14 +11,12 @@ use photofinish_routing::learning::{Learning, ObserverSpec, PrefixBlocks};
 use photofinish_routing::money::RaceBudget;
 use photofinish_routing::money::tariff::PromptTokens;
 use photofinish_routing::policy::plan::RacePlan;
-use photofinish_routing::policy::{CandidateState, ContextFits, LookDraw, PolicyDriver, PolicyDriverParts};
+use photofinish_routing::policy::{CandidateState, ContextFits, LookTicket, PolicyDriver, PolicyDriverParts};
 use photofinish_translation::ApiRequest;
 
 /// One race's driver, and the targets of its attempts' reports.
 pub struct RacePolicy {
     pub driver: PolicyDriver,
-    /// None: this request draws no upstream.
-    pub look: Option<LookDraw>,
     learning: Arc<Learning>,
     blocks: PrefixBlocks,
     /// Bytes of the request.
@@ -40,6 +38,8 @@ impl RacePolicy {
         let tokens = request.len() as f64 / 4.0;
         let domains: Vec<Option<&str>> =
             candidates.each().map(|candidate| candidate.upstream.provider.domain.as_deref()).collect();
+        let is_judged = request.has_tools || request.asks_json;
+        let judged_in = candidates.judged_in.as_ref().unwrap_or(&candidates.model);
         let state = |(place, candidate): (usize, &Candidate)| {
             let known = learning.upstream(&candidate.name);
             let known_tokens = learning.known_tokens(&known, &blocks, began_us).min(tokens);
@@ -57,6 +57,7 @@ impl RacePolicy {
                 tier: candidate.upstream.tier,
                 in_flight_max: candidate.upstream.in_flight_max.into_iter().chain(candidate.room).min(),
                 worse: candidates.settings.quality == QualityRule::Prefer && candidate.worse.is_some(),
+                reads_on: is_judged && learning.quality().is_hardly_judged(judged_in, &candidate.name, began_us),
                 last: candidate.last.is_some(),
                 first_token: candidate.upstream.timeouts.first_token,
                 trial: candidate.trial,
@@ -70,13 +71,10 @@ impl RacePolicy {
             RaceBudget::new(cost_budget(candidates.settings.budget), candidates.settings.policy.spends_budget())
                 .within(candidates.within_budget.map(cost_budget));
         let states: Vec<CandidateState> = candidates.each().enumerate().map(state).collect();
-        let is_streamed = request.surface.streams() && request.stream;
-        let look = candidates.draws_look().filter(|_| is_streamed).map(|upstreams| {
-            LookDraw::new(&candidates.settings, &states, upstreams, (&race_budget, began_us), fastrand::f64())
-        });
+        let upstreams = candidates.draws_look().filter(|_| request.surface.streams());
         let driver = PolicyDriver::new(PolicyDriverParts {
             settings: candidates.settings.clone(),
-            look: look.and_then(|look| look.drawn).filter(|drawn| states.get(*drawn).is_some_and(|state| !state.last)),
+            look: upstreams.map(|upstreams| LookTicket { upstreams, draw: fastrand::f64() }),
             candidates: states,
             race_budget: Arc::new(race_budget),
             fits: ContextFits::new(candidates.list.iter().map(|one| one.window).collect(), || prompt_length(request)),
@@ -88,7 +86,7 @@ impl RacePolicy {
             crowded: candidates.crowded,
         });
         let waits_for_all = request.surface.streams() && !request.stream;
-        RacePolicy { driver, look, learning: learning.clone(), blocks, bytes: request.len(), waits_for_all }
+        RacePolicy { driver, learning: learning.clone(), blocks, bytes: request.len(), waits_for_all }
     }
 
     /// The opening of the race.

@@ -53,3 +53,17 @@ async fn the_last_resort_starts_when_no_other_is_left() {
     let told = story([(limited(10, 1_000), NOW), (ready(5), last)]).retries(1, false).max_attempts(4).tell().await;
     assert_eq!(told.rows.iter().map(|row| row.0).collect::<Vec<_>>(), [0, 0, 1], "a retry goes first");
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_that_only_shows_its_first_token_serves_nobody_until_it_is_asked_again() {
+    let shown = |first| {
+        let mut told = story([(first, NOW), (ready(20), NOW)]).on_trial(1);
+        told.plan.entries[1].only_shows = true;
+        told
+    };
+    assert_eq!(shown(ready(100)).tell().await.end(), ("won by 0", 100));
+    let told = shown(error(50)).tell().await;
+    assert_eq!(told.end(), ("won by 2", 70), "it has shown its token, and answers when it is asked again");
+    let told = shown(error(10)).tell().await;
+    assert_eq!(told.end(), ("won by 2", 40), "it was the last one alive");
+}

@@ -9,7 +9,7 @@ use crate::learning::{AttemptObserver, ObservedEnd, RequestMemory};
 use crate::money::tariff::{PromptTokens, Tariff};
 use crate::money::{CostBudget, SpentLately};
 use crate::policy::plan::StartRule;
-use crate::policy::{CandidateState, ContextFits, LookDraw};
+use crate::policy::{CandidateState, ContextFits, LookTicket};
 use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_facts::record::{AttemptOutcome, RaceOutcome, RaceSource};
 
@@ -109,6 +109,7 @@ fn by_history(learning: &Arc<Learning>, n: i64, (name, token_ms, whole_ms): (&st
             done_us: Some(ended_us),
             outcome: RaceOutcome::Ok,
             source: RaceSource::Client,
+            look: None,
             attempts: vec![attempt],
         };
         let cost_budget = Some(learning.cost_budget("m", 0.1, false));
@@ -148,6 +149,7 @@ fn driver(learning: &Arc<Learning>, race: &str, others: &[&str], plain: bool) ->
         tier: 1,
         in_flight_max: None,
         worse: false,
+        reads_on: false,
         last: false,
         first_token: Duration::from_secs(3),
         trial: false,
@@ -182,8 +184,8 @@ fn the_order_is_that_of_what_the_client_waits_for() {
             let (mut streamed, mut whole) =
                 (driver(&learning, &race, &[], false), driver(&learning, &race, &[], false));
             let (tokens, answers) = (streamed.plan(learning.now_us()), whole.plan_whole(learning.now_us()));
-            assert_eq!((order(&tokens), streamed.is_plain()), (vec!["talks/m", "answers/m"], false), "{who} {budget}");
-            assert_eq!((order(&answers), whole.is_plain()), (vec!["answers/m", "talks/m"], true), "{who} {budget}");
+            assert_eq!((order(&tokens), streamed.is_plain(0)), (vec!["talks/m", "answers/m"], false), "{who} {budget}");
+            assert_eq!((order(&answers), whole.is_plain(0)), (vec!["answers/m", "talks/m"], true), "{who} {budget}");
             let mut never = driver(&learning, &race, &[], true);
             assert_eq!(
                 order(&never.plan(learning.now_us())),
@@ -204,7 +206,7 @@ fn hedges_and_overdue_attempts_go_by_it_too() {
             learning.cost_budget("m", budget, false).lock().unwrap().charge(12.0 * 900.0);
             let mut driver = driver(&learning, &race, &[], false);
             let plan = driver.plan_whole(learning.now_us());
-            assert!(driver.is_plain(), "{who} {budget}");
+            assert!(driver.is_plain(0), "{who} {budget}");
             // A usual answer takes two seconds.
             let ask_after = plan.ask_after.unwrap();
             assert!(ask_after >= Duration::from_millis(1_500), "{who} {budget}: {ask_after:?}");
@@ -234,7 +236,7 @@ fn attempts_that_start_at_once_stream_and_are_late_by_their_first_tokens() {
         let mut driver = driver(&learning, race, others, false);
         let plan = driver.plan_whole(learning.now_us());
         let begin = plan.entries.iter().filter(|entry| entry.start == StartRule::At(Duration::ZERO)).count();
-        assert_eq!((begin, driver.is_plain()), (at_once, at_once == 1), "{race}");
+        assert_eq!((begin, driver.is_plain(0)), (at_once, at_once == 1), "{race}");
         let late = plan.entries.iter().map(|entry| entry.first_token).max().unwrap();
         assert_eq!(late > Duration::from_secs(3), at_once == 1, "{race}: {late:?}");
     }
@@ -259,45 +261,50 @@ fn an_upstream_that_fails_gets_no_plain_hedge_either() {
     assert!(!throttled(), "plain answers make up for it");
 }
 
-#[test]
-fn a_look_draws_each_upstream_with_the_same_chance_and_costs_a_fifth_of_the_budget() {
+/// With what probability each of two upstreams is drawn. `taken`: looks that each had; `saved`: what looks may cost, in mean attempts.
+fn look_shares(race: &str, prices: [f64; 2], taken: [i32; 2], saved: f64) -> Vec<f64> {
     let learning = taught(by_streams);
-    let draw = |race: &str, prices: [f64; 2], (lately, known): (i32, i32), draw: f64| {
-        let mut driver = driver(&learning, race, &[], false);
-        let parts = &mut driver.state.parts;
-        for (candidate, price) in parts.candidates.iter_mut().zip(prices) {
-            candidate.tariff = Tariff { input: price, cached: price, output: 4.0 * price, billed_on: false };
-        }
-        let mut cost_budget = CostBudget::new(0.1);
-        (0..known).for_each(|_| cost_budget.settle(1.0, 0.0, 0.0));
-        (0..lately).for_each(|_| cost_budget.requested(1));
-        let race_budget = RaceBudget::new(Arc::new(cost_budget.into()), true);
-        LookDraw::new(&parts.settings, &parts.candidates, 4, (&race_budget, 1), draw)
-    };
-    let probability =
-        |race: &str, prices: [f64; 2], lately: i32| -> f64 { 4.0 * draw(race, prices, (lately, 200), 1.0).probability };
-    for (race, prices, lately, expected) in [
-        ("policy = \"adaptive\"", [1.0, 1.0], 10, 0.02),
-        ("policy = \"adaptive\"\nlook = 0.001", [1.0, 1.0], 10, 0.001),
-        ("policy = \"adaptive\"\nlook = 1", [1.0, 1.0], 10, 0.02),
-        ("policy = \"adaptive\"\nbudget = 0.02", [1.0, 1.0], 10, 0.004),
-        ("policy = \"adaptive\"\nbudget = 10", [1.0, 1.0], 10, 0.02),
-        ("policy = \"adaptive\"\nbudget = 0.0", [1.0, 1.0], 10, 0.0),
-        ("policy = \"adaptive\"", [1.0, 9.0], 10, 0.004),
-        ("policy = \"adaptive\"", [0.0, 0.0], 10, 0.02),
-        ("policy = \"adaptive\"", [1.0, 1.0], 100_000, 800.0 / 2_400_000.0),
-        ("policy = \"race\"", [1.0, 9.0], 10, 0.02),
-        ("policy = \"fallback\"", [1.0, 1.0], 10, 0.0),
-        ("policy = \"fallback\"\nlook = 0.5", [1.0, 1.0], 10, 0.5),
-        ("policy = \"fallback\"\nlook = 0.5\nmax_attempts = 1", [1.0, 1.0], 10, 0.0),
-        ("policy = \"race\"\nlook = 1", [1.0, 1.0], 10, 1.0),
-    ] {
-        let probability = probability(race, prices, lately);
-        assert!((probability - expected).abs() < 1e-9, "{race} {prices:?} {lately}: {probability}");
+    let mut driver = driver(&learning, race, &[], false);
+    let parts = &mut driver.state.parts;
+    for (candidate, price) in parts.candidates.iter_mut().zip(prices) {
+        candidate.tariff = Tariff { input: price, cached: price, output: 4.0 * price, billed_on: false };
     }
-    let drawn =
-        [0.0, 0.006, 0.011, 0.0199, 0.02, 0.5].map(|at| draw("policy = \"adaptive\"", [1.0, 1.0], (10, 200), at).drawn);
-    assert_eq!(drawn, [Some(0), Some(1), Some(2), Some(3), None, None]);
+    let mut cost_budget = CostBudget::new(parts.settings.budget);
+    cost_budget.settle(900.0, 0.0, 0.0);
+    (0..2).for_each(|at| (0..taken[at]).for_each(|_| cost_budget.looks().took(UPSTREAMS[at].0, learning.now_us())));
+    cost_budget.looks().spend(4.0 - saved);
+    parts.race_budget = Arc::new(RaceBudget::new(Arc::new(cost_budget.into()), true));
+    let plan = driver.plan(learning.now_us());
+    driver.state.look_shares(&plan, 2, learning.now_us())
+}
+
+#[test]
+fn how_often_a_request_looks() {
+    // The first candidate leads. It is drawn in a tenth of the requests, for nothing.
+    for (race, prices, taken, saved, expected) in [
+        ("policy = \"adaptive\"", [1.0, 1.0], [0, 0], 1e9, [0.1, 0.1]),
+        ("policy = \"adaptive\"", [1.0, 1.0], [20, 20], 1e9, [0.1, 0.1]),
+        ("policy = \"adaptive\"", [1.0, 1.0], [50, 50], 1e9, [0.1, 0.08]),
+        ("policy = \"adaptive\"", [1.0, 1.0], [200, 200], 1e9, [0.1, 0.02]),
+        ("policy = \"adaptive\"", [1.0, 1.0], [800, 800], 1e9, [0.025, 0.005]),
+        ("policy = \"adaptive\"", [1.0, 1.0], [0, 0], 1.0, [0.1, 900.0 / 504.0 / 30.0]),
+        ("policy = \"adaptive\"", [1.0, 9.0], [0, 0], 4.0, [0.1, 4.0 / 30.0 * 900.0 / 2520.0]),
+        ("policy = \"adaptive\"", [1.0, 1.0], [0, 0], 0.1, [0.0, 0.0]),
+        ("policy = \"adaptive\"", [0.0, 0.0], [0, 0], -1.0, [0.1, 0.1]),
+        ("policy = \"adaptive\"\nbudget = 0.0", [1.0, 1.0], [0, 0], 0.0, [0.0, 0.0]),
+        ("policy = \"adaptive\"\nlook = 0.3", [1.0, 1.0], [900, 900], 1e9, [0.15, 0.15]),
+        ("policy = \"adaptive\"\nlook = 0", [1.0, 1.0], [0, 0], 1e9, [0.0, 0.0]),
+        ("policy = \"race\"", [1.0, 9.0], [0, 0], -9.0, [0.1, 0.1]),
+        ("policy = \"race\"", [1.0, 9.0], [400, 0], -9.0, [0.05, 0.1]),
+        ("policy = \"race\"\nlook = 1", [1.0, 1.0], [0, 0], -9.0, [0.5, 0.5]),
+        ("policy = \"fallback\"", [1.0, 1.0], [0, 0], 1e9, [0.0, 0.0]),
+        ("policy = \"fallback\"\nlook = 0.5", [1.0, 1.0], [0, 0], -9.0, [0.25, 0.25]),
+        ("policy = \"fallback\"\nlook = 0.5\nmax_attempts = 1", [1.0, 1.0], [0, 0], 1e9, [0.0, 0.0]),
+    ] {
+        let found = look_shares(race, prices, taken, saved);
+        let is_expected = found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6);
+        assert!(is_expected, "{race} {prices:?} {taken:?} {saved}: {found:?}, not {expected:?}");
+    }
 }
 
 #[test]
@@ -306,9 +313,10 @@ fn the_drawn_one_starts_beside_the_leader_and_the_leader_alone() {
     let one_first = Policy::ALL.into_iter().filter(|policy| policy.order() != UpstreamOrder::AllAtOnce);
     for policy in one_first.map(Policy::as_str) {
         for (look, pinned) in [(None, None), (Some(0), None), (Some(1), None), (Some(1), Some(0))] {
-            let mut driver = driver(&learning, &format!("policy = \"{policy}\""), &[], false);
+            let mut driver = driver(&learning, &format!("policy = \"{policy}\"\nlook = 1"), &[], false);
             let parts = &mut driver.state.parts;
-            (parts.look, parts.pinned, parts.draw) = (look, pinned, 0.0);
+            let ticket = |at: usize| LookTicket { upstreams: 2, draw: [0.25, 0.55][at] };
+            (parts.look, parts.pinned, parts.draw) = (look.map(ticket), pinned, 0.0);
             // A hedge that starts at once would be no look.
             learning.cost_budget("m", 0.1, false).lock().unwrap().charge(0.1 * 900.0);
             let plan = driver.plan(learning.now_us());
@@ -330,11 +338,44 @@ fn a_look_that_the_budget_does_not_hold_does_not_start() {
     let learning = taught(by_streams);
     learning.cost_budget("m", 0.1, false).lock().unwrap().charge(30.0 * 900.0);
     let mut driver = driver(&learning, "policy = \"adaptive\"", &[], false);
-    driver.state.parts.look = Some(1);
+    driver.state.parts.look = Some(LookTicket { upstreams: 2, draw: 0.15 });
     let plan = driver.plan(learning.now_us());
     assert!(plan.entries.iter().all(|entry| !entry.trial), "{plan:?}");
+    assert_eq!(driver.look().unwrap().drawn, Some(1));
     assert!(!driver.is_watched(1) && !driver.reasons().contains(DecisionReason::Look));
     assert!(driver.reasons().contains(DecisionReason::Budget));
+}
+
+#[test]
+fn a_look_at_a_full_upstream_does_not_start() {
+    let learning = taught(by_streams);
+    let mut driver = driver(&learning, "policy = \"fallback\"\nlook = 1", &[], false);
+    driver.state.parts.look = Some(LookTicket { upstreams: 2, draw: 0.75 });
+    driver.state.parts.candidates[1].in_flight_max = Some(0);
+    let plan = driver.plan(learning.now_us());
+    assert_eq!((driver.look().unwrap().drawn, driver.is_full(1), driver.is_watched(1)), (Some(1), true, false));
+    assert!(plan.entries.iter().all(|entry| !entry.trial), "{plan:?}");
+}
+
+#[test]
+fn a_look_at_a_plain_request_only_shows_its_first_token() {
+    let learning = taught(by_plain_attempts);
+    let planned = |draw: f64, never_streams: bool| {
+        let mut driver = driver(&learning, "policy = \"fallback\"\nlook = 1", &[], never_streams);
+        driver.state.parts.look = Some(LookTicket { upstreams: 2, draw });
+        let plan = driver.plan_whole(learning.now_us());
+        (driver, plan)
+    };
+    let (mut beside, plan) = planned(0.75, false);
+    let shown: Vec<bool> = plan.entries.iter().map(|entry| entry.only_shows).collect();
+    assert_eq!((shown, beside.look().unwrap().drawn), (vec![false, true], Some(1)));
+    assert_eq!([0, 1].map(|candidate| beside.is_plain(candidate)), [true, false]);
+    assert_eq!([0, 1, 1].map(|candidate| beside.only_shows(candidate)), [false, true, false], "asked again it serves");
+    let (mut leader, plan) = planned(0.25, false);
+    assert!(plan.entries.iter().all(|entry| !entry.only_shows));
+    assert_eq!([0, 1].map(|candidate| leader.is_plain(candidate)), [false, true], "the leader streams");
+    assert!(!leader.only_shows(0));
+    assert_eq!(planned(0.75, true).0.look().unwrap().drawn, None, "who never streams has no first token");
 }
 
 #[test]

@@ -43,6 +43,40 @@ fn a_host_that_breaks_more_is_soon_found() {
     }
 }
 
+/// One host of four answers all requests and breaks this share; a look at another one is read to its end in this share of them, until
+/// each has thirty. How many requests until it is found.
+fn found_by_looks(share: f64, looks: f64, random: &mut fastrand::Rng) -> usize {
+    let mut answers = JudgedAnswers::default();
+    for request in 1..=4_000 {
+        answers.add(1, "first/m", random.f64() < share, 0);
+        if random.f64() < looks {
+            let other = ["b/m", "c/m", "d/m"][random.usize(..3)];
+            if answers.answers(other, 0) < 30.0 {
+                answers.add(1, other, random.f64() < 0.02, 0);
+            }
+        }
+        if answers.evidence("first/m", 0).is_some_and(|evidence| evidence.is_worse()) {
+            return request;
+        }
+    }
+    4_000
+}
+
+#[test]
+fn looks_that_are_judged_find_the_host_that_always_wins() {
+    let mut random = fastrand::Rng::with_seed(10);
+    let median = |share: f64, looks: f64, random: &mut fastrand::Rng| {
+        let mut found: Vec<usize> = (0..200).map(|_| found_by_looks(share, looks, random)).collect();
+        found.sort_unstable();
+        found[100]
+    };
+    for (share, looks, within) in [(0.15, 0.1, 900), (0.3, 0.1, 300), (0.15, 0.0, 4_000)] {
+        let requests = median(share, looks, &mut random);
+        eprintln!("{share} broken, looks at {looks} of the requests: found after {requests}");
+        assert!(requests <= within, "{share} {looks}: {requests}");
+    }
+}
+
 #[test]
 fn the_others_are_not_worse_because_one_is() {
     let mut random = fastrand::Rng::with_seed(9);

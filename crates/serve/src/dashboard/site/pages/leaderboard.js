@@ -38,7 +38,7 @@ function OneModel({ window, choices, choose }) {
   const alone = choices.get("alone") === "true";
   return html`
     <h2>Ranked: each upstream alone</h2>
-    <${Answer} asked=${compared}>${model ? html`<${Ranked} model=${model} />` : html`<p class="note empty">No looks in this range, so nothing can be ranked. Under <code>adaptive</code> and <code>race</code> two requests of a hundred look at one upstream of their model, if it has several; elsewhere <code>look</code> sets it.</p>`}<//>
+    <${Answer} asked=${compared}>${model ? html`<${Ranked} model=${model} />` : html`<p class="note empty">No looks in this range, so nothing can be ranked. Under <code>adaptive</code> and <code>race</code> some requests look at one upstream of their model, if it has several; elsewhere <code>look</code> sets it.</p>`}<//>
     <h2>As asked</h2>
     <p class="quiet">What each upstream took for the requests that it got. A policy that chooses sends them different ones, so these figures are no ranking.</p>
     <${Answer} asked=${asked} empty=${groups.length === 0}>

@@ -13,6 +13,9 @@ import { Table } from "../lib/table.js";
 
 /** The budgets of the frontier: what extras may cost, as a share of what single attempts would. */
 const BUDGETS = [0, 0.02, 0.05, 0.1, 0.2, 0.5, 1];
+/** Requests behind a first answer, and behind each budget: a core plays them within seconds. */
+const FIRST = 2000;
+const NEWEST = 5000;
 
 /** @param {Record<string, string>} asked @param {AbortSignal} signal @param {(over: number, of: number) => void} progressed */
 async function replay(asked, signal, progressed) {
@@ -54,14 +57,19 @@ export function WhatIf() {
   const progress = (/** @type {string} */ what) => (/** @type {number} */ over, /** @type {number} */ of) => setRun((before) => ({ ...before, said: `${what}: ${over} of ${of} runs` }));
   const play = () => begin(async (signal) => {
     setRun({ said: "Reading the requests …" });
-    setRun({ answer: await replay({ ...window, policy, budget }, signal, progress("Replaying")) });
+    // The newest give a first answer within seconds; all of them replace it.
+    const first = await replay({ ...window, policy, budget, newest: String(FIRST) }, signal, progress(`The newest ${FIRST}`));
+    setRun({ answer: first });
+    if (first.event === "answer" && !first.answer.cut_to_newest) return;
+    setRun({ answer: first, said: "A first answer. Replaying all …" });
+    setRun({ answer: await replay({ ...window, policy, budget }, signal, progress("A first answer; replaying all")) });
   });
   const draw = () => begin(async (signal) => {
     /** @type {any[]} */
     const frontier = [];
     setRun((before) => ({ ...before, error: undefined, said: "Reading the requests …", frontier }));
     for (const one of BUDGETS) {
-      const replayed = await replay({ ...window, policy: "adaptive", budget: String(one) }, signal, progress(`Budget ${percent(one)}`));
+      const replayed = await replay({ ...window, policy: "adaptive", budget: String(one), newest: String(NEWEST) }, signal, progress(`Budget ${percent(one)}`));
       if (replayed.event !== "answer") return setRun({ answer: replayed });
       frontier.push({ budget: one, row: replayed.answer.rows.at(-1), unit: replayed.answer.cost_unit, recorded: replayed.answer.rows[0], counted: replayed.answer.counted });
       setRun((before) => ({ ...before, answer: before.answer ?? replayed, frontier: [...frontier] }));
@@ -140,16 +148,16 @@ function Answer({ answer }) {
     return html`<div>${name === "cost" && money && value !== null ? html`<data value=${String(value)} title=${`${value} USD; 90 %: ${low} to ${high}`}>${sign}$${dollars(value)}</data>` : html`<${Figure} value=${value} unit=${unit} sign=${sign} about=${`90 %: ${low} to ${high}`} />`}</div>
       ${change !== undefined && change !== null && html`<small class="quiet" title="against what was recorded">${change > 0 ? "+" : ""}${name === "attempts_per_request" ? short(change) : `${short(change * 100)} %`}</small>`}`;
   };
-  const columns = [{ name: "row", title: "Policy", cell: (/** @type {any} */ row) => row.row }, ...figures.map((name) => ({ name, title: name.replaceAll("_", " ").replace("ttft", "TTFT"), number: true, cell: cell(name) })),
+  const columns = [{ name: "row", title: "Policy", cell: (/** @type {any} */ row) => (row.little_known?.length > 0 ? html`${row.row} <small class="quiet">too little known of ${row.little_known.join(", ")}</small>` : row.row) }, ...figures.map((name) => ({ name, title: name.replaceAll("_", " ").replace("ttft", "TTFT"), number: true, cell: cell(name) })),
     { name: "drawn", title: "drawn", number: true, about: "share of its answers that were drawn and not seen", cell: (/** @type {any} */ row) => (row.drawn === undefined ? "–" : percent(row.drawn)) }];
   const warnings = [
-    answer.cut_to_newest && "Only the newest 200,000 requests of all models are read.",
+    answer.cut_to_newest && `Only the newest ${answer.newest} requests of all models are read.`,
     answer.plain > 0 && `Left out: ${answer.plain} requests that went up plain, for want of a first token to play.`,
     answer.counted < 1000 && `p99 of ${answer.counted} requests rests on few of them.`,
     answer.stretches < 10 && "So few stretches of time make the intervals rough, and rather too narrow.",
     !money && "No upstream of this model has a price: cost is in tokens.",
     answer.rows.some((/** @type {any} */ row) => figures.some((name) => row[name].guess)) && "~ a guess: longer than any attempt was watched.",
-    answer.left_out.length > 0 && `Left out, watched too seldom: ${answer.left_out.map((/** @type {any} */ one) => `${one.upstream} (${one.watched})`).join(", ")}.`,
+    answer.little_known.length > 0 && `Too little is known of ${answer.little_known.map((/** @type {any} */ one) => `${one.upstream} (${one.attempts} of 30 attempts)`).join(", ")}: a policy that would ask it often has no figure.`,
     "Not known to any replay: what an upstream does under more load than it had, and rate limits that it would have met.",
   ].filter(Boolean);
   return html`<h2>${answer.model}, ${answer.requests} requests</h2><p class="quiet">${answer.since} to ${answer.until}; ${answer.counted} count, the first ${answer.warm_up} only teach; played ${answer.draws} times.</p>
@@ -171,8 +179,9 @@ function Frontier({ points, choose }) {
     ...names.map((name) => ({ name, title: `TTFT ${name} (ms)`, number: true, cell: (/** @type {Budgeted} */ point) => html`<${Figure} value=${took(point, name)} unit="ms" sign=${point.row[`ttft_${name}_ms`]?.guess ? "~" : ""} />` })),
     { name: "cost", title: money ? "Cost (USD)" : "Cost (tokens)", number: true, cell: (/** @type {Budgeted} */ point) => html`<${Figure} value=${point.row.cost?.value} unit=${point.unit} />` },
   ];
-  return html`<h2>The frontier of budgets</h2><figure><${Plot} kind="plain" lines=${lines} stops=${stops} from=${Math.min(...stops)} to=${Math.max(...stops)} head=${(/** @type {number} */ cost) => `budget ${percent(at(cost)?.budget)}: ${amount(cost)}`}
+  const drawn = known.length > 1 && stops[0] < stops[stops.length - 1];
+  return html`<h2>The frontier of budgets</h2>${!drawn ? html`<p class="note">${known.length === 0 ? "Too little is known for a figure." : "Every budget that is known costs the same, so there is nothing to draw."}</p>` : html`<figure><${Plot} kind="plain" lines=${lines} stops=${stops} from=${Math.min(...stops)} to=${Math.max(...stops)} head=${(/** @type {number} */ cost) => `budget ${percent(at(cost)?.budget)}: ${amount(cost)}`}
       tick=${amount} text=${time} about="TTFT against cost for each budget; the table below has the figures" open=${(/** @type {number} */ cost) => choose(at(cost).budget)} />
-      <figcaption>The clients' TTFT; across: cost of all attempts${money ? "" : ", in tokens"}; each point a budget. A click takes its budget for one policy below.</figcaption></figure>
+      <figcaption>The clients' TTFT; across: cost of all attempts${money ? "" : ", in tokens"}; each point a budget. A click takes its budget for one policy below.</figcaption></figure>`}
     <${Table} caption="Each budget" columns=${columns} rows=${points} id=${(/** @type {any} */ point) => String(point.budget)} />`;
 }
