@@ -11,6 +11,7 @@ pub const REQUEST_MODEL: &str = "gen_ai.request.model";
 pub const REQUEST_STREAM: &str = "gen_ai.request.stream";
 pub const REQUEST_MAX_TOKENS: &str = "gen_ai.request.max_tokens";
 pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
+pub const RESPONSE_ID: &str = "gen_ai.response.id";
 pub const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 /// Seconds.
 pub const FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";

@@ -164,6 +164,7 @@ fn asked_and_told(all: &mut SpanAttributes, config: &Config, race: &RaceRecord, 
     }
     some(race.max_tokens, |tokens| all.add(names::REQUEST_MAX_TOKENS, tokens));
     some(attempt.model_reported.as_deref(), |model| all.text(names::RESPONSE_MODEL, model));
+    some(attempt.response_id.as_deref(), |id| all.text(names::RESPONSE_ID, id));
     some(attempt.finish_reason.as_deref(), |reason| {
         let reasons = vec![StringValue::from(names::cut(reason).to_owned())];
         all.add(names::FINISH_REASONS, Value::Array(Array::String(reasons)));
