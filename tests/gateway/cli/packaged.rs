@@ -128,7 +128,9 @@ async fn health_completions_pages_and_the_version() {
     assert_eq!(setup.run(&["man", &folder]).await.code, Some(0));
     let page = std::fs::read_to_string(setup.path("photofinish-serve.1")).unwrap();
     assert!(page.contains("take\\-over"), "{page}");
-    assert_eq!(setup.run(&["man", &format!("{folder}/absent")]).await.code, Some(1));
+    assert_eq!(setup.run(&["man", &format!("{folder}/made/too")]).await.code, Some(0));
+    assert!(setup.path("made/too/photofinish.1").exists());
+    assert_eq!(setup.run(&["man", &format!("{folder}/photofinish-serve.1/x")]).await.code, Some(1));
 
     let version = setup.run(&["--version"]).await;
     assert_eq!(version.out, format!("photofinish {}\n", env!("CARGO_PKG_VERSION")));

@@ -26,7 +26,7 @@ pub struct Setup {
 
 impl Setup {
     /// `config` may begin with dotted keys such as `server.drain`. The gateway listens on a free port, audits no loser,
-    /// and has no retries and rescues that `config` does not name.
+    /// and has no looks, retries and rescues that `config` does not name.
     pub fn new(config: &str) -> Setup {
         let setup = Setup { dir: TempDir::new().unwrap(), env: Vec::new() };
         setup.configure(config);
@@ -42,6 +42,7 @@ impl Setup {
     pub fn configure(&self, config: &str) {
         let usual = [
             ("policy", "race.policy = \"race\"\n"),
+            ("look", "race.look = 0.0\n"),
             ("retries", "race.retries = 0\n"),
             ("rescue", "race.rescue = \"off\"\n"),
         ];

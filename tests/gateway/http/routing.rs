@@ -46,7 +46,7 @@ async fn routing_shows_what_was_learnt_and_excluded_upstreams() {
     assert_eq!(before["models"][0]["order"].as_array().unwrap().len(), 3, "{before}");
     assert_eq!(
         (&before["models"][0]["bucket"], &before["models"][0]["why"][0]["code"]),
-        (&json!(null), &json!("unknown"))
+        (&json!(null), &json!("listed"))
     );
     for _ in 0..12 {
         read_response(&mut gateway.streaming().await).await;
@@ -80,7 +80,7 @@ async fn routing_shows_what_was_learnt_and_excluded_upstreams() {
     let model = of(&after["models"], "model", "m");
     assert_eq!(model["order"], json!(["a/m"]));
     let codes: Vec<&Value> = model["why"].as_array().unwrap().iter().map(|why| &why["code"]).collect();
-    assert_eq!(codes, [&json!("best"), &json!("breaker"), &json!("cooling_down")]);
+    assert_eq!(codes, [&json!("listed"), &json!("breaker"), &json!("cooling_down")]);
     assert!(model["bucket"].is_number() && model["unit"] == "tokens", "{model}");
     assert_eq!(of(&after["upstreams"], "upstream", "a/other")["models"], json!([]), "a caller named it");
 }
