@@ -87,7 +87,7 @@ async fn a_bad_file_is_reported_and_the_old_one_stays() {
     served.process.signal("HUP");
     served.process.logged("the old one stays in force").await;
     let line = served.process.logged("did you mean \"policy\"").await;
-    assert!(line.contains("config.toml:8:1"), "{line}");
+    assert!(line.contains("config.toml:9:1"), "{line}");
     assert_eq!(served.ask("m").await.status, 200);
 
     std::fs::remove_file(served.setup.path("config.toml")).unwrap();

@@ -163,7 +163,7 @@ async fn a_certificate_that_changes_on_disk_is_taken_up() {
     process.signal("HUP");
     process.logged("the old one stays in force").await;
     let check = setup.run(&["check"]).await;
-    assert!(check.code == Some(2) && check.err.contains("config.toml:6:41: \"key\""), "{}", check.err);
+    assert!(check.code == Some(2) && check.err.contains("config.toml:7:41: \"key\""), "{}", check.err);
     process.signal("TERM");
     assert_eq!(process.ended().await, Some(0));
 }
