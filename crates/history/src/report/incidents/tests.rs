@@ -10,6 +10,21 @@ use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, Recor
 const MINUTE: i64 = 60 * SECOND_US;
 
 #[test]
+fn what_clients_felt_in_words() {
+    let full = sample::incident(0);
+    for (broke, saved, expected) in [
+        (0, 0, " UTC"),
+        (0, 1, "; another upstream answered the 1 request"),
+        (0, 97, "; another upstream answered the 97 requests"),
+        (8, 0, "; 8 requests broke"),
+        (8, 97, "; 8 requests broke, 97 were saved"),
+    ] {
+        let told = words(&IncidentRecord { broke, saved, ..full.clone() }, full.updated_at);
+        assert!(told.ends_with(expected), "{told}");
+    }
+}
+
+#[test]
 fn what_happened_in_words() {
     let full = IncidentRecord { broke: 0, saved: 0, ..sample::incident(0) };
     let now_us = full.updated_at + MINUTE;
@@ -72,16 +87,6 @@ fn what_happened_in_words() {
         ),
     ] {
         assert_eq!(words(&incident, now_us), expected);
-    }
-    for (broke, saved, expected) in [
-        (0, 0, " UTC"),
-        (0, 1, "; another upstream answered the 1 request"),
-        (0, 97, "; another upstream answered the 97 requests"),
-        (8, 0, "; 8 requests broke"),
-        (8, 97, "; 8 requests broke, 97 were saved"),
-    ] {
-        let told = words(&IncidentRecord { broke, saved, ..full.clone() }, now_us);
-        assert!(told.ends_with(expected), "{told}");
     }
     let object = object(&full, now_us);
     assert_eq!((&object["began"], &object["ended"]), (&json!("2026-01-02T03:04:05Z"), &json!("2026-01-02T04:19:05Z")));

@@ -127,8 +127,9 @@ fn gateway() -> Arc<Gateway> {
 async fn a_model_without_a_host_names_the_keys_that_would_help() {
     let catalogue = ModelCatalogue::built_in();
     // Its vendor has named no day of retirement: the test holds on any day.
-    let lasting =
-        |hosts: &[Arc<Offering>]| hosts.iter().any(|host| host.provider == "anthropic" && host.retires.is_none());
+    let lasting = |hosts: &[Arc<Offering>]| {
+        hosts.iter().any(|host| host.provider == "anthropic" && !host.is_retired("9999-12-31"))
+    };
     let (model, _) = catalogue.models().find(|(_, model)| lasting(&model.hosts)).unwrap();
     let text = format!("[models.\"{model}\"]\naliases = [\"sonnet\"]");
     let config = parse(&text, Path::new("x"), &|_| None).unwrap_or_else(|problems| panic!("{problems}"));
