@@ -11,9 +11,6 @@
 /// A product of many factors differs from a round share by a few units in the last place.
 const ROUNDING: f64 = 1e-9;
 
-/// Two times with at most this ratio count as one: the width of a bucket.
-const SAME: f64 = 1.016;
-
 /// The TTFT of one attempt, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {
@@ -58,9 +55,6 @@ pub enum Estimate {
 pub struct Survival {
     /// The share that is still waiting after each time with an event. Decreasing.
     steps: Vec<(i64, f64)>,
-    /// For a mixture: the steps if the rest of each stratum had ended right after its last observation. The truth is
-    /// between the two.
-    earliest: Option<Vec<(i64, f64)>>,
     longest_us: i64,
     empty: bool,
 }
@@ -129,27 +123,7 @@ impl Survival {
             at_risk -= events + sum(|point| point.leave_after);
         }
         let longest_us = points.last().map_or(0, |last| last.time_us);
-        Survival { steps, earliest: None, longest_us, empty: points.is_empty() }
-    }
-
-    /// Mixes several distributions by their shares: the distribution of all if each stratum had been watched in the
-    /// same way. Shares are scaled to a sum of 1.
-    pub fn mixed(strata: &[(f64, Survival)]) -> Survival {
-        let strata: Vec<&(f64, Survival)> =
-            strata.iter().filter(|(share, survival)| *share > 0.0 && !survival.empty).collect();
-        let whole: f64 = strata.iter().map(|(share, _)| share).sum();
-        let (mut falls, mut left) = (Vec::new(), Vec::new());
-        for (share, survival) in &strata {
-            let mut before = 1.0;
-            for (time_us, surviving) in &survival.steps {
-                falls.push((*time_us, share / whole * (before - surviving)));
-                before = *surviving;
-            }
-            left.push((survival.longest_us, share / whole * before));
-        }
-        let longest_us = strata.iter().map(|(_, survival)| survival.longest_us).max().unwrap_or(0);
-        let earliest = Some(curve([falls.clone(), left].concat()));
-        Survival { steps: curve(falls), earliest, longest_us, empty: strata.is_empty() }
+        Survival { steps, longest_us, empty: points.is_empty() }
     }
 
     /// The earliest time by which a share of at least `p` (0 to 1) has ended. None without observations.
@@ -157,30 +131,12 @@ impl Survival {
         if self.empty {
             return None;
         }
-        let reach = |steps: &[(i64, f64)]| {
-            let step = steps.partition_point(|(_, surviving)| *surviving > 1.0 - p + ROUNDING);
-            steps.get(step).map(|(time_us, _)| *time_us)
-        };
-        let (latest, earliest) =
-            (reach(&self.steps), self.earliest.as_deref().map_or_else(|| reach(&self.steps), reach));
-        Some(match (latest, earliest) {
-            (Some(latest_us), Some(earliest_us)) if latest_us as f64 <= earliest_us as f64 * SAME => {
-                Estimate::Reached(latest_us)
-            }
-            (_, earliest) => Estimate::NotReached { over_us: earliest.unwrap_or(self.longest_us) },
+        let step = self.steps.partition_point(|(_, surviving)| *surviving > 1.0 - p + ROUNDING);
+        Some(match self.steps.get(step) {
+            Some((time_us, _)) => Estimate::Reached(*time_us),
+            None => Estimate::NotReached { over_us: self.longest_us },
         })
     }
-}
-
-/// The share that is left after each time, from the drops of each distribution.
-fn curve(mut falls: Vec<(i64, f64)>) -> Vec<(i64, f64)> {
-    falls.sort_unstable_by_key(|(time_us, _)| *time_us);
-    let mut surviving = 1.0_f64;
-    let steps = falls.chunk_by(|a, b| a.0 == b.0).map(|group| {
-        surviving = (surviving - group.iter().map(|(_, fall)| fall).sum::<f64>()).max(0.0);
-        (group[0].0, surviving)
-    });
-    steps.collect()
 }
 
 impl Estimate {
@@ -273,28 +229,6 @@ mod tests {
         assert_eq!(survival.quantile(0.21), Some(Estimate::Reached(9)));
         assert_eq!(audited.event_weight(), 4.0);
         assert_eq!(effective(1.0 + 4.0, 1.0 + 16.0), 25.0 / 17.0);
-    }
-
-    #[test]
-    fn strata_count_by_their_share() {
-        let fast = observed(&[(10, true), (20, true)]);
-        let slow = observed(&[(100, true), (100, false)]);
-        let mixed = Survival::mixed(&[(3.0, fast), (1.0, slow), (0.0, observed(&[(1, true)]))]);
-        assert_eq!(mixed.quantile(0.3), Some(Estimate::Reached(10)));
-        assert_eq!(mixed.quantile(0.75), Some(Estimate::Reached(20)));
-        assert_eq!(mixed.quantile(0.8), Some(Estimate::Reached(100)));
-        assert_eq!(mixed.quantile(0.9), Some(Estimate::NotReached { over_us: 100 }));
-        assert_eq!(Survival::mixed(&[]).quantile(0.5), None);
-        // All of the first group were cut at 100. They may have ended at 101, so nothing is known beyond.
-        let cut = observed(&[(100, false), (100, false)]);
-        let late = observed(&[(1_000, true), (1_099, true)]);
-        let mixed = Survival::mixed(&[(1.0, cut), (1.0, late)]);
-        assert_eq!(mixed.quantile(0.25), Some(Estimate::NotReached { over_us: 100 }));
-        // One early cut among a thousand attempts affects only the far end.
-        let many: Vec<(i64, bool)> = (1..=1_000).map(|time| (1_000 + time, true)).collect();
-        let mixed = Survival::mixed(&[(1_000.0, observed(&many)), (1.0, observed(&[(5, false)]))]);
-        assert_eq!(mixed.quantile(0.5), Some(Estimate::Reached(1_501)));
-        assert_eq!(mixed.quantile(1.0), Some(Estimate::NotReached { over_us: 2_000 }));
     }
 
     /// The example of `docs/records/accuracy.md`: with winners only, the ranking is reversed.

@@ -39,7 +39,7 @@ pub struct GroupFigures {
     /// No first token was seen, and the attempt had not failed.
     pub censored: u64,
     pub ttft: TimeFigures,
-    /// Of plain answers: from the attempt's dispatch to its last byte. Not by stratum.
+    /// Of plain answers: from the attempt's dispatch to its last byte.
     pub whole: TimeFigures,
     /// Tokens per second, at each of `TOK_S_SHARES`.
     pub tok_s: [Option<f64>; 2],

@@ -3,8 +3,8 @@
 //! looks cost. `docs/records/accuracy.md` has the figures of 200 worlds.
 
 use std::path::Path;
-use std::time::Duration;
 
+use super::tests::upstreams;
 use super::{Dispatch, PlayedRace, Rehearsal, SimulatedRequest, SimulatedResponse, SimulatedUpstream, SimulatedWorld};
 use photofinish_base::clock::SECOND_US;
 use photofinish_config::config::{RaceSettings, parse};
@@ -12,7 +12,7 @@ use photofinish_facts::estimate::interval::{RankedQuantile, quantile};
 use photofinish_facts::estimate::mix::SizeMix;
 use photofinish_history::report::compare::{self, UpstreamComparison};
 use photofinish_history::store::{LookRow, LookSeen};
-use photofinish_routing::money::tariff::{PromptTokens, Tariff};
+use photofinish_routing::money::tariff::PromptTokens;
 
 const UPSTREAMS: usize = 4;
 const QUANTILES: [f64; 2] = [0.5, 0.95];
@@ -72,19 +72,10 @@ impl World {
     fn new(seed: u64, requests: usize) -> World {
         let mut draws = fastrand::Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let laws = std::array::from_fn(|_| Law::new(&mut draws));
-        let upstream = |name: usize| SimulatedUpstream {
-            name: format!("x/{name}"),
-            tariff: Tariff { input: 1.0, cached: 0.1, output: 4.0, billed_on: false },
-            domain: None,
-            weight: 1.0,
-            tier: 1,
-            in_flight_max: None,
-            first_token: Duration::from_secs(20),
-        };
         let sizes = (0..requests).map(|_| size(&mut draws)).collect();
         let outputs = (0..requests).map(|_| (150.0 * (0.9 * normal(&mut draws)).exp()).clamp(1.0, 4_000.0) as u32);
         let outputs = outputs.collect();
-        World { laws, upstreams: (0..UPSTREAMS).map(upstream).collect(), sizes, outputs, seed }
+        World { laws, upstreams: upstreams(UPSTREAMS), sizes, outputs, seed }
     }
 
     /// What this upstream takes for this request; the same whoever asks.

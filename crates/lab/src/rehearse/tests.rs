@@ -67,7 +67,7 @@ fn settings(lines: &str) -> RaceSettings {
     parse(&format!("[race]\nretries = 0\n{lines}"), Path::new("x"), &|_| None).unwrap().race
 }
 
-fn upstreams(count: usize) -> Vec<SimulatedUpstream> {
+pub(super) fn upstreams(count: usize) -> Vec<SimulatedUpstream> {
     let upstream = |name| SimulatedUpstream {
         name: format!("x/{name}"),
         tariff: Tariff { input: 1.0, cached: 0.1, output: 4.0, billed_on: false },

@@ -68,7 +68,7 @@ struct FailureSlot {
     /// Failures with one that went well between them count apart: the attempts of one cause fail in a row.
     runs: u32,
     in_run: bool,
-    /// An attempt waited much longer than usual, or came as usual.
+    /// An attempt waited much longer than usual.
     stalled: bool,
 }
 
