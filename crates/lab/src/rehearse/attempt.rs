@@ -22,7 +22,7 @@ use photofinish_race::{
 use photofinish_routing::forecast::SendConditions;
 use photofinish_routing::learning::{AttemptObserver, Learning, ObservedEnd, PrefixBlocks};
 use photofinish_routing::policy::question::AttemptView;
-use photofinish_routing::policy::{PACE_TOKENS, PolicyDriver};
+use photofinish_routing::policy::{CandidateTurn, PACE_TOKENS, PolicyDriver};
 use photofinish_routing::verdict::{BreakerEffect, verdict};
 
 /// The records of one race's attempts.
@@ -391,7 +391,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
     }
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision {
-        let SimulatedCandidate { upstream, trial, .. } = self.candidates[candidate];
+        let SimulatedCandidate { upstream, turn, .. } = self.candidates[candidate];
         let mut stage = self.stage.borrow_mut();
         let (now, jitter) = (stage.now(), stage.draws.f64());
         let sent_us = {
@@ -409,7 +409,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
         if failure.kind == FailureKind::RateLimited {
             stage.health.limited(upstream, failure.retry_after, now, jitter);
         }
-        if stage.settings.retries == 0 || trial {
+        if stage.settings.retries == 0 || turn == CandidateTurn::Trial {
             return RetryDecision::No;
         }
         let (rest, first) = (stage.health.wait(upstream, now), stage.settings.policy.asks_in_order());

@@ -18,7 +18,7 @@ use photofinish_routing::learning::Learning;
 use photofinish_routing::money::RaceBudget;
 use photofinish_routing::policy::plan::{PlannedStart, RacePlan, StartRule};
 use photofinish_routing::policy::{
-    CandidateState, ContextFits, DecisionReasons, LookTicket, PolicyDriver, PolicyDriverParts,
+    CandidateState, CandidateTurn, ContextFits, DecisionReasons, LookTicket, PolicyDriver, PolicyDriverParts,
 };
 use photofinish_routing::verdict::{BreakerEffect, is_shared_by_all, verdict};
 
@@ -126,10 +126,13 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
             let mut candidates = stage.health.candidates(with_trials, now);
             if stage.settings.quality == QualityRule::Exclude {
                 let is_worse = |place: &SimulatedCandidate| stage.world.is_worse(&request, place.upstream);
-                if candidates.iter().any(|place| !place.trial && !place.last && !is_worse(place)) {
-                    candidates.retain(|place| !place.trial || !is_worse(place));
-                    candidates.iter_mut().for_each(|place| place.last |= is_worse(place));
-                    candidates.sort_by_key(|place| place.last);
+                if candidates.iter().any(|place| place.turn == CandidateTurn::Usual && !is_worse(place)) {
+                    candidates.retain(|place| place.turn != CandidateTurn::Trial || !is_worse(place));
+                    candidates
+                        .iter_mut()
+                        .filter(|place| is_worse(place))
+                        .for_each(|place| place.turn = CandidateTurn::Last);
+                    candidates.sort_by_key(|place| place.turn);
                 }
             }
             candidates
@@ -177,7 +180,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
         candidates: &[SimulatedCandidate],
     ) -> (RacePlan, Option<PolicyDriver>) {
         let mut stage = self.stage.borrow_mut();
-        let is_usual = |place: &&SimulatedCandidate| !place.trial && !place.last;
+        let is_usual = |place: &&SimulatedCandidate| place.turn == CandidateTurn::Usual;
         let able: Vec<usize> = candidates.iter().filter(is_usual).map(|place| place.upstream).collect();
         if let Some(starts) = stage.baseline_plan(request, &able) {
             return (baseline_plan(&stage, candidates, &starts), None);
@@ -198,8 +201,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
                 worse: stage.settings.quality == QualityRule::Prefer && stage.world.is_worse(request, place.upstream),
                 first_token: upstream.first_token,
                 reads_on: false,
-                last: place.last,
-                trial: place.trial,
+                turn: place.turn,
                 started: None,
                 is_new: false,
             }
@@ -376,8 +378,8 @@ fn baseline_plan<W>(
     starts: &[(usize, StartRule)],
 ) -> RacePlan {
     let entry = |candidate: usize| {
-        let SimulatedCandidate { upstream, trial, .. } = candidates[candidate];
-        PlannedStart::listed(candidate, stage.upstreams[upstream].first_token, trial)
+        let SimulatedCandidate { upstream, turn, .. } = candidates[candidate];
+        PlannedStart::listed(candidate, stage.upstreams[upstream].first_token, turn == CandidateTurn::Trial)
     };
     let place = |candidate: usize| starts.iter().position(|(upstream, _)| *upstream == candidates[candidate].upstream);
     let mut entries: Vec<PlannedStart> = (0..candidates.len()).map(entry).collect();
@@ -386,7 +388,7 @@ fn baseline_plan<W>(
     for entry in &mut plan.entries {
         if let Some(place) = place(entry.candidate).filter(|_| !entry.trial) {
             entry.start = starts[place].1;
-        } else if candidates[entry.candidate].last {
+        } else if candidates[entry.candidate].turn == CandidateTurn::Last {
             entry.start = StartRule::Last;
         }
     }

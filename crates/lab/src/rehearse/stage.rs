@@ -15,6 +15,7 @@ use photofinish_routing::health::breaker::{BreakerScope, BreakerStatus, Breakers
 use photofinish_routing::health::cooldown::{CooldownTarget, Cooldowns};
 use photofinish_routing::learning::{Learning, UpstreamStats};
 use photofinish_routing::money::tariff::PromptTokens;
+use photofinish_routing::policy::CandidateTurn;
 use photofinish_routing::policy::plan::StartRule;
 use photofinish_routing::verdict::CooldownReason;
 use photofinish_wire::Surface;
@@ -168,10 +169,7 @@ pub(super) struct SimulatedHealth {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SimulatedCandidate {
     pub(super) upstream: usize,
-    /// It runs in addition to the others, to test the upstream.
-    pub(super) trial: bool,
-    /// It is asked when no other is left.
-    pub(super) last: bool,
+    pub(super) turn: CandidateTurn,
     /// How many attempts may run there at once before others go first, after its breaker closed.
     pub(super) room: Option<u32>,
     /// When its trial began; the race ends it.
@@ -203,7 +201,7 @@ impl SimulatedHealth {
             let in_place = status == BreakerStatus::HalfOpen && !with_trials;
             let begun = if in_place { self.begin_trial(upstream, now) } else { None };
             if status == BreakerStatus::Closed || begun.is_some() {
-                candidates.push(SimulatedCandidate { upstream, trial: false, last: false, room, begun });
+                candidates.push(SimulatedCandidate { upstream, turn: CandidateTurn::Usual, room, begun });
             } else {
                 suspects.push((upstream, status));
             }
@@ -212,9 +210,12 @@ impl SimulatedHealth {
         for (upstream, status) in suspects {
             let due = alone || status == BreakerStatus::HalfOpen && with_trials;
             let begun = if due { self.begin_trial(upstream, now) } else { None };
-            let last = !alone && begun.is_none();
-            let list = if last { &mut held } else { &mut candidates };
-            list.push(SimulatedCandidate { upstream, trial: !alone && !last, last, room: None, begun });
+            let (list, turn) = match begun {
+                _ if alone => (&mut candidates, CandidateTurn::Usual),
+                Some(_) => (&mut candidates, CandidateTurn::Trial),
+                None => (&mut held, CandidateTurn::Last),
+            };
+            list.push(SimulatedCandidate { upstream, turn, room: None, begun });
         }
         candidates.extend(held);
         candidates

@@ -8,7 +8,7 @@ use photofinish_wire::AnswerForm;
 use photofinish_wire::answer::error::{rejects_stream, rejects_stream_options};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FailureMeaning {
+pub enum FailureMeaning {
     /// Only a new connection shows whether the upstream is at fault.
     StaleConnection,
     /// It may give a plain answer.
@@ -17,13 +17,20 @@ pub(super) enum FailureMeaning {
     Taught,
     /// It may answer without `stream_options`.
     RefusesOptions,
+    /// It counts against its key alone, and the upstream has another one.
+    OneKey,
     /// It counts against the upstream, its key or the request.
     Other,
 }
 
 impl FailureMeaning {
+    /// The same upstream is asked again at once, with another request, another key, or over a new connection.
+    pub fn asks_again(self) -> bool {
+        self != FailureMeaning::Other
+    }
+
     /// `may_be_plain`: the upstream may be asked for a plain answer. `taught`: the race learnt what to change.
-    pub fn of(failure: &Failure, sent: &SentRequest, may_be_plain: bool, taught: bool) -> FailureMeaning {
+    pub(super) fn of(failure: &Failure, sent: &SentRequest, may_be_plain: bool, taught: bool) -> FailureMeaning {
         let is_streamed = sent.form != AnswerForm::Plain && !sent.complained.stream;
         if failure.stale && !sent.stale {
             FailureMeaning::StaleConnection

@@ -20,6 +20,7 @@ pub mod windows;
 pub use admission::{BreakerAdmission, RaceCandidate, TrialPermit, cooling_down};
 pub use callers::{Callers, FoundCaller, MadeCallers, MadeKey};
 pub use candidate::{CallerId, Candidate, CooldownState, LastResort};
+pub use failure_meaning::FailureMeaning;
 pub use hints::HealthHint;
 pub use live::{LiveConfig, ProviderRoute, named, why_off};
 pub use needs::{RequestNeeds, prompt_length};

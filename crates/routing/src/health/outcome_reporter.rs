@@ -1,5 +1,5 @@
-//! Updates the state of an upstream after an attempt: cool-downs, breakers, context windows; and decides whether the
-//! same upstream is tried again. Not for the race's next step: see `verdict`.
+//! Updates the state of an upstream after an attempt: cool-downs, breakers, context windows. Not for what a failure means: see
+//! `failure_meaning`; and not for the race's next step: see `verdict`.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, Weak};
@@ -237,41 +237,35 @@ impl OutcomeReporter {
         self.health.forgive(|| self.candidates[candidate].target(sent.key.as_ref()), sent.at);
     }
 
-    /// True: ask the same candidate again, because its request changed or goes over a new connection. `taught`: it named a thing that
-    /// can be changed, so that it says nothing of the upstream.
-    pub fn failed(&self, candidate: usize, sent: &SentRequest, failure: &Failure, taught: bool) -> bool {
+    /// Enters what this failure means. `taught`: it named a thing that can be changed, so that it says nothing of the upstream.
+    pub fn failed(&self, candidate: usize, sent: &SentRequest, failure: &Failure, taught: bool) -> FailureMeaning {
         let _entered = sent.context.enter();
         self.log(candidate, sent, failure);
         let asked = &self.candidates[candidate];
         // Nothing changes where the call has no streams, or where the operator wants no plain answer.
         let may_be_plain = asked.surface.streams() && asked.upstream.upstream_stream != UpstreamStream::Always;
-        match FailureMeaning::of(failure, sent, may_be_plain, taught) {
-            FailureMeaning::StaleConnection => {
-                lock(&self.sent)[candidate].stale = true;
-                true
-            }
+        let meaning = FailureMeaning::of(failure, sent, may_be_plain, taught);
+        match meaning {
+            FailureMeaning::StaleConnection => lock(&self.sent)[candidate].stale = true,
             FailureMeaning::RefusesStream => {
                 tracing::info!(upstream = asked.name, "refuses to stream: asked again for a plain answer");
                 lock(&self.sent)[candidate].complained.stream = true;
-                true
             }
-            FailureMeaning::Taught => {
-                self.forgive(candidate, sent);
-                false
-            }
+            FailureMeaning::Taught => self.forgive(candidate, sent),
             FailureMeaning::RefusesOptions => {
                 self.count(candidate, sent, failure);
                 tracing::info!(upstream = asked.name, "rejects stream_options: asked again without");
                 lock(&self.sent)[candidate].complained.stream_options = true;
-                true
             }
-            FailureMeaning::Other => {
-                let cooldown = self.count(candidate, sent, failure);
+            FailureMeaning::OneKey | FailureMeaning::Other => {
                 // With another key it is another request. A cool-down may have ended already, so compare the keys too.
-                cooldown.is_some_and(|reason| is_of_the_key(reason, failure.kind))
-                    && self.health.has_rested_key_but(asked, sent.key.as_ref())
+                let of_key = self.count(candidate, sent, failure).is_some_and(|why| is_of_the_key(why, failure.kind));
+                if of_key && self.health.has_rested_key_but(asked, sent.key.as_ref()) {
+                    return FailureMeaning::OneKey;
+                }
             }
         }
+        meaning
     }
 
     /// Changes what is known of the upstream. Returns the cool-down that began.

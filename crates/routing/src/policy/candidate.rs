@@ -11,6 +11,16 @@ use crate::forecast::{LatencyForecast, SendConditions};
 use crate::learning::{LatencyClock, UpstreamStats};
 use crate::money::tariff::{PromptTokens, Tariff};
 
+/// When a candidate is asked. Lists of candidates are in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CandidateTurn {
+    Usual,
+    /// Its breaker is half open: it starts in addition to the others and replaces none of them.
+    Trial,
+    /// When no other candidate is left.
+    Last,
+}
+
 /// A candidate as the driver keeps it for the whole race.
 pub struct CandidateState {
     pub known: Arc<UpstreamStats>,
@@ -33,12 +43,9 @@ pub struct CandidateState {
     pub worse: bool,
     /// A look at it is read to its end, to be judged.
     pub reads_on: bool,
-    /// It is asked when no other candidate is left. Such ones come behind all others.
-    pub last: bool,
     /// Timeout from its start to its first token.
     pub first_token: Duration,
-    /// Its breaker is half open: it starts in addition to the others and replaces none of them.
-    pub trial: bool,
+    pub turn: CandidateTurn,
     /// Its latest start. The current in-flight count includes that attempt, so predictions use this instead.
     pub started: Option<SendConditions>,
     /// Hardly anything was seen of it before its latest start.

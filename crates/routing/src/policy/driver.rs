@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::candidate::CandidateState;
+use super::candidate::{CandidateState, CandidateTurn};
 use super::draw::LookDraw;
 use super::plan::{PlannedStart, RacePlan, Replan, StartRule};
 use super::question::{AdaptiveQuestion, AttemptView, EMPTY_AGAIN_US, NextDecision, TPOT_US};
@@ -94,12 +94,12 @@ impl PolicyDriver {
         let state = &mut self.state.parts.candidates[candidate];
         state.is_new = is_new;
         // A breaker's trial comes on top of the budget, like what replaces a failed or a late attempt.
-        if ordinal > 0 && !is_rescue && reason != StartReason::Fallback && !state.trial {
+        if ordinal > 0 && !is_rescue && reason != StartReason::Fallback && state.turn != CandidateTurn::Trial {
             race_budget.chose(ordinal);
         }
         let sent = state.sent();
         state.started = Some(sent);
-        if state.last {
+        if state.turn == CandidateTurn::Last {
             self.state.reasons.add(DecisionReason::LastResort);
         }
         let state = &self.state.parts.candidates[candidate];
@@ -129,9 +129,10 @@ impl PolicyDriver {
         let PolicyState { parts: PolicyDriverParts { settings, candidates, crowded, .. }, clock, .. } = &self.state;
         let crowded = *crowded;
         let entries = candidates.iter().enumerate().map(|(place, candidate)| {
-            PlannedStart::listed(place, candidate.late_after(*clock, now_us), candidate.trial)
+            PlannedStart::listed(place, candidate.late_after(*clock, now_us), candidate.turn == CandidateTurn::Trial)
         });
-        let (last, entries): (Vec<_>, Vec<_>) = entries.partition(|entry| candidates[entry.candidate].last);
+        let (last, entries): (Vec<_>, Vec<_>) =
+            entries.partition(|entry| candidates[entry.candidate].turn == CandidateTurn::Last);
         let mut plan = RacePlan::listed(settings, entries);
         self.state.parts.race_budget.requested(now_us);
         rules(settings.policy).open(&self.state, &mut plan, now_us);
@@ -269,7 +270,9 @@ impl PolicyDriver {
         let place_of = |candidate: usize| suited.iter().copied().find(|place| waiting[*place] == candidate);
         // Trials come last, whatever is predicted for them.
         let best = || {
-            let out = |candidate: usize| place_of(candidate).is_none() || self.state.parts.candidates[candidate].trial;
+            let out = |candidate: usize| {
+                place_of(candidate).is_none() || self.state.parts.candidates[candidate].turn == CandidateTurn::Trial
+            };
             self.state.ask(now_us, out, value::order).first().and_then(place_of)
         };
         let listed = suited.first().copied().unwrap_or(0);

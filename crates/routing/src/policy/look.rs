@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::candidate::CandidateState;
+use super::candidate::{CandidateState, CandidateTurn};
 use super::draw::{LookDraw, LookTicket};
 use super::plan::{PlannedStart, RacePlan, StartRule};
 use super::state::PolicyState;
@@ -34,7 +34,9 @@ impl PolicyState {
         let Some(LookTicket { upstreams, draw }) = self.parts.look else { return };
         let drawn = LookDraw::new(&self.look_shares(plan, upstreams, now_us), draw);
         self.look = Some(drawn);
-        let may_start = |place: &usize| self.parts.candidates.get(*place).is_some_and(|at| !at.last && !at.is_full());
+        let may_start = |place: &usize| {
+            self.parts.candidates.get(*place).is_some_and(|at| at.turn != CandidateTurn::Last && !at.is_full())
+        };
         if let Some(candidate) = drawn.drawn.filter(may_start) {
             self.look_at(candidate, plan, now_us);
         }
@@ -99,7 +101,7 @@ impl PolicyState {
 
     /// Within the last week. What cannot start has had enough.
     fn looks_taken(&self, place: usize, now_us: i64) -> f64 {
-        let may_start = |state: &&CandidateState| !state.last && !state.trial;
+        let may_start = |state: &&CandidateState| state.turn == CandidateTurn::Usual;
         let taken =
             |state: &CandidateState| self.parts.race_budget.looks(|looks| looks.taken(state.known.name(), now_us));
         self.parts.candidates.get(place).filter(may_start).map_or(PLENTY, taken)

@@ -24,7 +24,7 @@ mod state;
 pub mod value;
 mod weighted;
 
-pub use candidate::CandidateState;
+pub use candidate::{CandidateState, CandidateTurn};
 pub use context_fit::ContextFits;
 pub use draw::{LookDraw, LookTicket};
 pub use driver::PolicyDriver;

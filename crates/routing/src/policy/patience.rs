@@ -6,6 +6,7 @@
 //! in the present speed of its own upstream, a hung one would be waited for the longer, the longer it hangs. It is late at three
 //! times the second in any case, if the best one left would have answered by then: with a cached prompt all others are much slower.
 
+use super::candidate::CandidateTurn;
 use super::question::AttemptView;
 use super::state::PolicyState;
 use photofinish_config::config::Policy;
@@ -59,7 +60,7 @@ impl PolicyState {
         let state = &self.parts.candidates[candidate];
         let waits = state.known.longest_waits(state.clock(self.clock), now_us);
         let forecast = self.forecast(candidate);
-        !state.trial
+        state.turn != CandidateTurn::Trial
             && !state.is_full()
             && !state.known.was_limited(now_us)
             && !state.known.throttled(now_us)

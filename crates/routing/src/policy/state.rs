@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arc_swap::Guard;
 
-use super::candidate::{CandidateState, Observed};
+use super::candidate::{CandidateState, CandidateTurn, Observed};
 use super::context_fit::ContextFits;
 use super::draw::{LookDraw, LookTicket};
 use super::plan::{PlannedStart, RacePlan, StartRule};
@@ -66,12 +66,12 @@ pub struct PolicyState {
 impl PolicyState {
     /// The number of candidates that are neither trials nor of the last resort.
     pub(super) fn regular(&self) -> usize {
-        self.parts.candidates.iter().take_while(|state| !state.trial && !state.last).count()
+        self.parts.candidates.iter().take_while(|state| state.turn == CandidateTurn::Usual).count()
     }
 
     /// It runs in addition to the others: no client counts on it.
     pub(super) fn is_trial(&self, candidate: usize) -> bool {
-        self.parts.candidates[candidate].trial || self.beside == Some(candidate)
+        self.parts.candidates[candidate].turn == CandidateTurn::Trial || self.beside == Some(candidate)
     }
 
     /// Looks which candidates have room.
@@ -95,7 +95,7 @@ impl PolicyState {
     /// Not first: a trial, the last resort, a window that is too small for the prompt, or another tier.
     pub(super) fn is_behind(&self, candidate: usize) -> bool {
         let state = &self.parts.candidates[candidate];
-        state.trial || state.last || self.parts.fits.is_too_small(candidate) || self.is_later(candidate)
+        state.turn > CandidateTurn::Usual || self.parts.fits.is_too_small(candidate) || self.is_later(candidate)
     }
 
     /// The upstream that answered the session before goes first while it is well; the policy's own first takes its place.

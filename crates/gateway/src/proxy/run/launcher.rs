@@ -31,7 +31,8 @@ use photofinish_limits::AttemptReservation;
 use photofinish_race::retries::Retries;
 use photofinish_race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
 use photofinish_routing::health::{
-    Candidate, OutcomeReporter, RaceCandidate, RejectedFeature, RequestNotes, SentRequest, StreamingHabit, TrialPermit,
+    Candidate, FailureMeaning, OutcomeReporter, RaceCandidate, RejectedFeature, RequestNotes, SentRequest,
+    StreamingHabit, TrialPermit,
 };
 use photofinish_routing::learning::{AttemptObserver, ConversationId};
 use photofinish_routing::policy::question::AttemptView;
@@ -445,12 +446,12 @@ impl Launcher {
         }
         let taught = self.lesson(candidate, sent, failure);
         self.outcome_reporter.remember_words(candidate, failure);
-        if self.outcome_reporter.failed(candidate, sent, failure, taught.is_some()) {
-            return RetryDecision::Now;
-        }
-        if let Some(Taught { surface, lesson, upload }) = taught {
+        let meaning = self.outcome_reporter.failed(candidate, sent, failure, taught.is_some());
+        if let (FailureMeaning::Taught, Some(Taught { surface, lesson, upload })) = (meaning, taught) {
             self.candidates[candidate].upload = upload;
             self.outcome_reporter.heed(candidate, surface, lesson);
+        }
+        if meaning.asks_again() {
             return RetryDecision::Now;
         }
         let OutcomeReporter { health, candidates, .. } = &*self.outcome_reporter;

@@ -11,7 +11,9 @@ use photofinish_routing::learning::{Learning, ObserverSpec, PrefixBlocks};
 use photofinish_routing::money::RaceBudget;
 use photofinish_routing::money::tariff::PromptTokens;
 use photofinish_routing::policy::plan::RacePlan;
-use photofinish_routing::policy::{CandidateState, ContextFits, LookTicket, PolicyDriver, PolicyDriverParts};
+use photofinish_routing::policy::{
+    CandidateState, CandidateTurn, ContextFits, LookTicket, PolicyDriver, PolicyDriverParts,
+};
 use photofinish_translation::ApiRequest;
 
 /// One race's driver, and the targets of its attempts' reports.
@@ -58,9 +60,12 @@ impl RacePolicy {
                 in_flight_max: candidate.upstream.in_flight_max.into_iter().chain(candidate.room).min(),
                 worse: candidates.settings.quality == QualityRule::Prefer && candidate.worse.is_some(),
                 reads_on: is_judged && learning.quality().is_hardly_judged(judged_in, &candidate.name, began_us),
-                last: candidate.last.is_some(),
                 first_token: candidate.upstream.timeouts.first_token,
-                trial: candidate.trial,
+                turn: match candidate.last {
+                    Some(_) => CandidateTurn::Last,
+                    None if candidate.trial => CandidateTurn::Trial,
+                    None => CandidateTurn::Usual,
+                },
                 started: None,
                 is_new: false,
                 known,

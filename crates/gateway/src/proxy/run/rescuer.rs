@@ -139,8 +139,8 @@ impl RescueCandidates for AnswerRescuer {
 
     fn failed(&mut self, failure: &Failure) {
         let (outcome_reporter, turn) = (self.launcher.outcome_reporter.clone(), self.last);
-        let again = outcome_reporter.failed(turn.candidate, &outcome_reporter.sent(turn.candidate), failure, false);
-        if again {
+        let sent = outcome_reporter.sent(turn.candidate);
+        if outcome_reporter.failed(turn.candidate, &sent, failure, false).asks_again() {
             self.queue.push_front(turn);
         } else if next(failure, self.launcher.settings.content_policy) == NextStep::Stop {
             self.queue.clear();

@@ -9,7 +9,7 @@ use crate::learning::{AttemptObserver, ObservedEnd, RequestMemory};
 use crate::money::tariff::{PromptTokens, Tariff};
 use crate::money::{CostBudget, SpentLately};
 use crate::policy::plan::StartRule;
-use crate::policy::{CandidateState, ContextFits, LookTicket};
+use crate::policy::{CandidateState, CandidateTurn, ContextFits, LookTicket};
 use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_facts::record::{AttemptOutcome, RaceOutcome, RaceSource};
 
@@ -150,9 +150,8 @@ fn driver(learning: &Arc<Learning>, race: &str, others: &[&str], plain: bool) ->
         in_flight_max: None,
         worse: false,
         reads_on: false,
-        last: false,
         first_token: Duration::from_secs(3),
-        trial: false,
+        turn: CandidateTurn::Usual,
         started: None,
         is_new: false,
     };
@@ -381,9 +380,9 @@ fn a_look_at_a_plain_request_only_shows_its_first_token() {
 #[test]
 fn a_breakers_trial_is_no_chosen_extra_even_if_it_wins() {
     let learning = taught(by_streams);
-    let spent = |trial: bool| {
+    let spent = |turn: CandidateTurn| {
         let mut driver = driver(&learning, "policy = \"adaptive\"", &[], false);
-        driver.state.parts.candidates[1].trial = trial;
+        driver.state.parts.candidates[1].turn = turn;
         let race_budget = driver.race_budget().clone();
         race_budget.requested(learning.now_us());
         for ordinal in [0, 1] {
@@ -397,7 +396,7 @@ fn a_breakers_trial_is_no_chosen_extra_even_if_it_wins() {
         let after = lately(&learning);
         [after.base - before.base, after.extras - before.extras, after.rescues - before.rescues]
     };
-    assert_eq!((spent(true), spent(false)), ([10.0, 0.0, 3.0], [10.0, 3.0, 0.0]));
+    assert_eq!((spent(CandidateTurn::Trial), spent(CandidateTurn::Usual)), ([10.0, 0.0, 3.0], [10.0, 3.0, 0.0]));
 }
 
 fn lately(learning: &Learning) -> SpentLately {
