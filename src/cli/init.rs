@@ -42,15 +42,8 @@ pub async fn run(
     width: usize,
     (out, err): (&mut impl Write, &mut impl Write),
 ) -> anyhow::Result<()> {
-    if !options.stdout && path.is_dir() {
-        bail!("{} is a directory: --config PATH names the file to write", path.display());
-    }
-    if !options.stdout && path.symlink_metadata().is_ok() {
-        bail!(
-            "{} is there already and stays unchanged: `photofinish check` explains it. --config PATH writes another file, --stdout \
-             prints",
-            path.display()
-        );
+    if !options.stdout {
+        refuse_to_replace(path)?;
     }
     let keys = catalogue::entries().filter(|entry| has_key(entry, env)).collect();
     let servers = match may_look(input, err)? {
@@ -64,13 +57,7 @@ pub async fn run(
         out.write_all(first.text.as_bytes())?;
         return Ok(writeln!(err, "{}", folded(&report(&found, &first), width))?);
     }
-    let written = OpenOptions::new().write(true).create_new(true).open(path);
-    written.and_then(|mut file| file.write_all(first.text.as_bytes())).with_context(|| {
-        format!(
-            "cannot write {}; run it in a directory where you may write, or use --config PATH or --stdout",
-            path.display()
-        )
-    })?;
+    write_new(path, &first.text)?;
     let report = report(&found, &first);
     let text = format!("{report}\n\n{} is written. Next:", path.display());
     writeln!(out, "{}", folded(&text, width))?;
@@ -80,6 +67,34 @@ pub async fn run(
         [("check --live", "ask each upstream"), (&race, "run one race and see it"), ("serve", "start the gateway")];
     let next = next.map(|(command, about)| vec![format!("photofinish {command}{config}"), about.to_owned()]);
     Ok(write_columns("  ", &next, width, out)?)
+}
+
+/// # Errors
+/// There is something at the path, in words for the user.
+pub(super) fn refuse_to_replace(path: &Path) -> anyhow::Result<()> {
+    if path.is_dir() {
+        bail!("{} is a directory: --config PATH names the file to write", path.display());
+    }
+    if path.symlink_metadata().is_ok() {
+        bail!(
+            "{} is there already and stays unchanged: `photofinish check` explains it. --config PATH writes another file, --stdout \
+             prints",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// # Errors
+/// A new file cannot be written there, in words for the user.
+pub(super) fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
+    let written = OpenOptions::new().write(true).create_new(true).open(path);
+    written.and_then(|mut file| file.write_all(text.as_bytes())).with_context(|| {
+        format!(
+            "cannot write {}; run it in a directory where you may write, or use --config PATH or --stdout",
+            path.display()
+        )
+    })
 }
 
 /// A variable of this provider holds a key that can be sent, and the key alone switches it on.

@@ -6,6 +6,7 @@ pub mod bench;
 pub mod check;
 pub mod env;
 pub mod history;
+pub mod import;
 pub mod incidents;
 pub mod init;
 mod migrate;
@@ -95,6 +96,11 @@ enum Command {
     /// configuration races simulated providers.
     #[command(after_help = init::EXAMPLES)]
     Init(init::InitOptions),
+    /// Write a configuration out of another gateway's file.
+    ///
+    /// It says by line what has no equal, never replaces a file and copies no key: `${VARIABLE}` takes its place.
+    #[command(after_help = import::EXAMPLES)]
+    Import(import::ImportOptions),
     /// Start the gateway.
     ///
     /// Apps ask it under /v1; people open /dashboard in a browser.
@@ -324,6 +330,12 @@ async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::
             let width = ScreenSettings::width_of_stderr();
             init::run(path, &options, &env, input, width, (&mut io::stdout().lock(), &mut io::stderr())).await?;
         }
+        Command::Import(options) => {
+            let env = |name: &str| std::env::var(name).ok();
+            let path = source.file().unwrap_or(Path::new(config::USUAL_FILE));
+            let width = ScreenSettings::width_of_stderr();
+            import::run(path, &options, &env, width, (&mut io::stdout().lock(), &mut io::stderr()))?;
+        }
         // With --url the configuration is not read.
         Command::Routing(routing::RoutingOptions { url: Some(ref at), .. })
         | Command::Env(env::EnvOptions { url: Some(ref at), .. })
@@ -501,6 +513,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             ask_gateway(&command, &at, &mut out).await?;
         }
         Command::Init(_)
+        | Command::Import(_)
         | Command::Simulate(_)
         | Command::Providers(_)
         | Command::Completions(_)

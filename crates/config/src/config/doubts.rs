@@ -113,7 +113,7 @@ impl KnownNames<'_> {
 
 /// An id that a provider of the catalogue does not have, but nearly.
 fn misspelt(upstream: &UpstreamConfig, catalogue: &ModelCatalogue) -> Option<String> {
-    let (provider, id) = (upstream.provider.name.as_str(), upstream.model.as_str());
+    let (provider, id) = (upstream.provider.vendor.as_str(), upstream.model.as_str());
     if upstream.provider.simulate.is_some() || catalogue.offering_or_undated(provider, id).is_some() {
         return None;
     }
@@ -131,7 +131,7 @@ fn different_models(race: &RaceSettings, upstreams: &[UpstreamConfig], catalogue
     }
     let mut models = BTreeMap::new();
     for upstream in upstreams {
-        let known = catalogue.offering_or_undated(&upstream.provider.name, &upstream.model);
+        let known = catalogue.offering_or_undated(&upstream.provider.vendor, &upstream.model);
         if let Some(model) = known.and_then(|offering| offering.model.as_deref()) {
             models.entry(model).or_insert_with(|| upstream.name());
         }

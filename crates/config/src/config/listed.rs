@@ -76,7 +76,7 @@ fn is_version(end: &str) -> bool {
 impl Provider {
     /// Every model that it lists is served by name: a local server, or one that only the file knows.
     pub fn serves_its_list(&self) -> bool {
-        catalogue::find(&self.name).is_none_or(|entry| entry.key_variable.is_none())
+        catalogue::find(&self.vendor).is_none_or(|entry| entry.key_variable.is_none())
     }
 }
 
@@ -138,8 +138,8 @@ impl Config {
         let name = bare(id);
         let names = [id, name, id.rsplit('/').next().unwrap_or(id)];
         // A router names whose model it is, and a list knows better than the catalogue what has ended: what matters is who serves it.
-        let is_router = catalogue::find(&provider.name).is_some_and(|entry| entry.router) && id.contains('/');
-        let offering = self.catalogue.offering_or_undated(&provider.name, id);
+        let is_router = catalogue::find(&provider.vendor).is_some_and(|entry| entry.router) && id.contains('/');
+        let offering = self.catalogue.offering_or_undated(&provider.vendor, id);
         let has_ended = offering.is_some_and(|offering| offering.is_retired(&today()));
         if has_ended || is_router && offering.is_none() {
             let named = |name: &str| self.models.contains_key(name);
@@ -155,7 +155,7 @@ impl Config {
         for model in self.models.values() {
             let side = if model.hosts.is_some() { &mut unlisted.found } else { &mut unlisted.named };
             let of = |upstream: &&UpstreamConfig| upstream.provider.name == provider.name;
-            let lacks = |upstream: &&UpstreamConfig| !list.has(&self.catalogue, &provider.name, &upstream.model);
+            let lacks = |upstream: &&UpstreamConfig| !list.has(&self.catalogue, &provider.vendor, &upstream.model);
             let gone = model.upstreams.iter().filter(of).filter(lacks);
             side.extend(gone.map(|upstream| (upstream.name(), model.name.clone())));
         }

@@ -224,7 +224,7 @@ fn likeness(a: &str, b: &str) -> f64 {
 }
 
 /// Names that other programs use, and the keys here.
-const OTHER_NAMES: [(&str, &str); 22] = [
+const OTHER_NAMES: [(&str, &str); 31] = [
     ("port", "listen"),
     ("host", "listen"),
     ("bind", "listen"),
@@ -247,7 +247,32 @@ const OTHER_NAMES: [(&str, &str); 22] = [
     ("database", "url"),
     ("db", "url"),
     ("password", "token"),
+    ("num_retries", "retries"),
+    ("max_retries", "retries"),
+    ("routing_strategy", "policy"),
+    ("allowed_fails", "breaker"),
+    ("cooldown_time", "breaker"),
+    ("request_timeout", "timeouts"),
+    ("drop_params", "lossy"),
+    ("max_budget", "budget"),
+    ("fallbacks", "upstreams"),
 ];
+
+/// What does the same in another place, by the name that LiteLLM has for it.
+const ELSEWHERE: [(&str, &str); 6] = [
+    ("fallbacks", "further `upstreams` of [models.NAME], such as { upstream = \"PROVIDER/MODEL\", tier = 2 }"),
+    ("master_key", "token under [users.NAME]"),
+    ("model_list", LITELLM),
+    ("router_settings", LITELLM),
+    ("litellm_settings", LITELLM),
+    ("general_settings", LITELLM),
+];
+const LITELLM: &str = "what `photofinish import litellm FILE` writes";
+
+/// What is written in place of a key that is known elsewhere.
+pub(super) fn instead(typed: &str) -> Option<&'static str> {
+    ELSEWHERE.iter().find(|(name, _)| *name == typed).map(|(_, instead)| *instead)
+}
 
 /// The key among `known` that other programs call `typed`.
 pub(super) fn usual_name(typed: &str, known: &[&'static str]) -> Option<&'static str> {

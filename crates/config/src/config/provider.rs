@@ -27,6 +27,8 @@ use photofinish_wire::{AnswerForm, Dialect, Prefix, Surface};
 #[derive(Debug)]
 pub struct Provider {
     pub name: String,
+    /// The provider of the catalogue whose facts and prices it has. Its own name if there is none.
+    pub vendor: String,
     /// The address of the first dialect. A simulated provider has none until it listens.
     pub base_url: String,
     /// Never empty. A request that must be translated goes to the first one.

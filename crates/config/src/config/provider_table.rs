@@ -37,6 +37,8 @@ keys! {
         aws: Option<Credential> = own(read_aws, |generator| generator.subschema_for::<AwsKeys>());
         /// A key that changes: the output of a command, or the content of a file.
         token: Option<Credential> = own(read_token, |generator| generator.subschema_for::<TokenKeys>());
+        /// The provider of the catalogue that it is too: another account, region or resource, with a key of its own.
+        like: Option<Located<String>> = TypedText;
         /// The address, version path included; a provider of the catalogue has one.
         base_url: Option<String> = own(read_base_url, |_| keys::text("https?://[^?#@]+"));
         /// The dialects that it speaks, the preferred one first; `openai` unless set.
@@ -118,7 +120,8 @@ const DOMAIN: ParsedText<String> = ParsedText {
 /// The ways to give a key; a provider has one at most.
 const CREDENTIALS: [&str; 3] = ["api_key", "aws", "token"];
 /// What a simulated provider cannot have.
-const NOT_SIMULATED: [&str; 13] = [
+const NOT_SIMULATED: [&str; 14] = [
+    "like",
     "base_url",
     "api_key",
     "aws",
@@ -459,7 +462,7 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
     if raw.has_simulate {
         return simulated(raw);
     }
-    let entry = catalogue::find(&raw.name.value);
+    let entry = entry_of(scope, &raw)?;
     let dialects = dialects(scope, &raw, entry);
     check_parts(scope, &raw, entry, &dialects);
     let mut dialects = dialects?;
@@ -485,9 +488,29 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
     Some(with_table(known, raw.typed))
 }
 
+/// Its entry in the catalogue, if there is one. None: `like` is wrong, which is reported.
+fn entry_of(scope: &ReaderScope<'_>, raw: &RawProvider) -> Option<Option<&'static CatalogueEntry>> {
+    let (name, own) = (&raw.name.value, catalogue::find(&raw.name.value));
+    let Some(like) = &raw.typed.like else { return Some(own) };
+    let title = format!("like of [providers.{}]", shown(name));
+    if own.is_some() {
+        let message = format!("{title}: the catalogue has a provider of this name");
+        scope.wrong(like.offset, message, format!("another name, such as [providers.{name}-2]"));
+        return None;
+    }
+    let entry = catalogue::find(&like.value);
+    if entry.is_none() {
+        let problem = LocatedProblem::at(like.offset, format!("{title}: no provider \"{}\"", shown(&like.value)));
+        let problem = problem.expected("one of `photofinish providers`");
+        scope.report(problem.nearest(&like.value, catalogue::entries().map(|entry| entry.name.as_str())));
+    }
+    entry.map(Some)
+}
+
 /// A provider with the facts of the catalogue, without a key.
 fn bare(name: String, entry: Option<&CatalogueEntry>, dialects: Vec<ProviderDialect>) -> Option<Provider> {
     Some(Provider {
+        vendor: entry.map_or(&name, |entry| &entry.name).clone(),
         name,
         base_url: dialects.first()?.base_url.clone(),
         dialects,

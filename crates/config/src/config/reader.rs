@@ -264,6 +264,7 @@ impl<'s, 'i> TomlTable<'s, 'i> {
             self.scope.report(match (problem::usual_name(key.get_ref(), &self.known), home) {
                 (Some(usual), _) => problem.meant(usual),
                 (None, Some((home, _))) => problem.expected(format!("it under {home}")),
+                (None, None) if let Some(instead) = problem::instead(key.get_ref()) => problem.expected(instead),
                 (None, None) => problem.expected(expected).nearest(key.get_ref(), self.known.iter().copied()),
             });
         }

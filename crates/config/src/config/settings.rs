@@ -189,7 +189,7 @@ impl UpstreamConfig {
         timeouts: Timeouts,
     ) -> UpstreamConfig {
         let offering =
-            catalogue.offering_or_undated(&provider.name, &model).filter(|_| provider.simulate.is_none()).cloned();
+            catalogue.offering_or_undated(&provider.vendor, &model).filter(|_| provider.simulate.is_none()).cloned();
         let known = offering.as_deref();
         let price = known.and_then(Price::of_offering);
         let quirks = |spoken: &ProviderDialect| {

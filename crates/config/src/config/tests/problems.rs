@@ -5,6 +5,15 @@ use super::bad;
 /// The text, and how its only problem begins after `config.toml:`, and what else it says.
 pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     // names
+    ("[race]\nnum_retries = 2", "2:1: unknown key \"num_retries\" in [race]", "did you mean \"retries\"?"),
+    ("[race]\nfallbacks = []", "2:1: unknown key \"fallbacks\" in [race]", "tier = 2"),
+    ("router_settings = {}", "1:1: unknown key \"router_settings\" in the file", "photofinish import litellm FILE"),
+    (
+        "[providers.groq-2]\nlike = \"grok\"",
+        "2:8: like of [providers.groq-2]: no provider \"grok\"",
+        "did you mean \"groq\"?",
+    ),
+    ("[providers.groq]\nlike = \"openai\"", "2:8: like of [providers.groq]: the catalogue has", "[providers.groq-2]"),
     ("[race]\npolcy = 1", "2:1: unknown key \"polcy\" in [race]", "did you mean \"policy\"?"),
     ("[sever]", "1:2: unknown key \"sever\" in the file", "did you mean \"server\"?"),
     (
