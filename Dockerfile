@@ -19,7 +19,7 @@ ARG PHOTOFINISH_BUILT_FROM
 # The target directory is a cache, which later stages cannot see: the binary is copied out of it.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \
-    cargo build --profile dist --locked && cp target/dist/photofinish /usr/local/bin/photofinish && mkdir /empty
+    cargo build --release --locked && cp target/release/photofinish /usr/local/bin/photofinish && mkdir /empty
 
 FROM scratch
 COPY --from=build /usr/local/bin/photofinish /photofinish

@@ -27,7 +27,7 @@ old_glibc=2.28
 
 # Where the program of a target is.
 program_of() {
-  echo "$CARGO_TARGET_DIR/$1/dist/photofinish"
+  echo "$CARGO_TARGET_DIR/$1/release/photofinish"
 }
 
 has() {

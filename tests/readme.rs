@@ -5,6 +5,8 @@
 
 #[path = "readme/bounds.rs"]
 mod bounds;
+#[path = "readme/contract.rs"]
+mod contract;
 #[path = "readme/generated.rs"]
 mod generated;
 
@@ -159,13 +161,12 @@ fn the_headers_are_in_the_http_page() {
 #[test]
 fn commands_options_and_variables_are_in_the_cli_page() {
     let listed = help(&[]);
-    let (_, commands) = listed.split_once("Commands:").unwrap();
-    let (commands, _) = commands.split_once("\n\n").unwrap();
+    let (_, commands) = listed.split_once("\nRun:\n").unwrap();
+    let (commands, _) = commands.split_once("\nOptions:").unwrap();
     let commands = commands.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     for command in commands.filter_map(|line| line.split_whitespace().next()) {
         assert!(COMMANDS.contains(&format!("| `photofinish {command}` |")), "{command} is not in docs/cli.md");
-        let help = if command == "help" { String::new() } else { help(&[command]) };
-        for option in help.split_whitespace().filter(|word| word.starts_with("--")) {
+        for option in help(&[command]).split_whitespace().filter(|word| word.starts_with("--")) {
             let option = option.trim_end_matches([',', ';', '.', ':']);
             assert!(COMMANDS.contains(&format!("`{option}")), "{option} of {command} is not in docs/cli.md");
         }

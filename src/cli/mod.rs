@@ -28,6 +28,7 @@ pub mod verify;
 mod first_token;
 mod no_keys;
 mod outcome;
+mod overview;
 mod provider_state;
 mod screen;
 mod serve;
@@ -272,7 +273,7 @@ pub fn main() -> ExitCode {
 ///
 /// clap's own check, `args_conflicts_with_subcommands`, would also refuse the global `--config` before a subcommand.
 fn typed(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    let mut cli = Cli::command();
+    let mut cli = overview::grouped(Cli::command());
     let matches = cli.try_get_matches_from_mut(words)?;
     if let Some((name, given)) = matches.subcommand()
         && let Some(action) = given.subcommand_name()

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::README;
 
 /// If set, the pages are written.
-const BLESS: &str = "PHOTOFINISH_BLESS";
+pub const BLESS: &str = "PHOTOFINISH_BLESS";
 
 /// Compares a page with what follows from it and the declarations.
 pub fn is_as_declared(name: &str, should: impl Fn(&str) -> String) {
