@@ -15,7 +15,7 @@ CREATE TABLE race_row (
     input_bytes INTEGER NOT NULL, attempts INTEGER NOT NULL, in_flight INTEGER NOT NULL, gateway_version ANY NOT NULL, plan ANY, why ANY,
     done_us INTEGER, winner INTEGER, first_token_sent_us INTEGER, caller ANY, max_tokens INTEGER, p_look REAL, stream INTEGER, n_choices INTEGER,
     has_tools INTEGER, input_tokens_estimate INTEGER, http_status INTEGER, rescued_by INTEGER, left_out ANY, source TEXT, run_id TEXT,
-    workload ANY, scheduled_us INTEGER, look TEXT, look_out TEXT, team ANY, caller_key ANY, PRIMARY KEY (race_id)
+    workload ANY, scheduled_us INTEGER, look TEXT, look_out TEXT, team ANY, caller_key ANY, tags TEXT, PRIMARY KEY (race_id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE attempt_row (
@@ -61,7 +61,7 @@ SELECT race_id, started_at, CASE WHEN caller < '' THEN (SELECT text FROM name WH
        CASE WHEN workload < '' THEN (SELECT text FROM name WHERE id = workload) ELSE workload END AS workload, scheduled_us,
        CASE WHEN p_look > 1.0 THEN 1.0 / p_look ELSE p_look END AS p_look, look, look_out,
        CASE WHEN team < '' THEN (SELECT text FROM name WHERE id = team) ELSE team END AS team,
-       CASE WHEN caller_key < '' THEN (SELECT text FROM name WHERE id = caller_key) ELSE caller_key END AS caller_key
+       CASE WHEN caller_key < '' THEN (SELECT text FROM name WHERE id = caller_key) ELSE caller_key END AS caller_key, tags
 FROM race_row;
 
 CREATE VIEW attempt AS
@@ -130,7 +130,7 @@ CREATE TABLE rollup (
     hours INTEGER NOT NULL,         -- 1 or 24
     start INTEGER NOT NULL,
     provider TEXT NOT NULL,         -- empty: requests that no attempt served, or was started for
-    model_sent TEXT NOT NULL, model TEXT, caller TEXT, attempts INTEGER NOT NULL, wins INTEGER NOT NULL, failures INTEGER NOT NULL,
+    model_sent TEXT NOT NULL, model TEXT, caller TEXT, team TEXT, caller_key TEXT, tags TEXT, attempts INTEGER NOT NULL, wins INTEGER NOT NULL, failures INTEGER NOT NULL,
     empty INTEGER NOT NULL, censored INTEGER NOT NULL, ttft_samples INTEGER NOT NULL, cost_usd_min REAL, cost_usd_max REAL,
     extra_cost_usd_min REAL, extra_cost_usd_max REAL, total BLOB NOT NULL, parts BLOB NOT NULL
 ) STRICT;

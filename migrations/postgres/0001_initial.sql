@@ -11,7 +11,7 @@ CREATE TABLE race (
     api text COLLATE "C", model text COLLATE "C" NOT NULL, policy text COLLATE "C", optimise text COLLATE "C", outcome text COLLATE "C" NOT NULL,
     gateway_version text COLLATE "C", plan text COLLATE "C", why text COLLATE "C", left_out text COLLATE "C", source text COLLATE "C",
     run_id text COLLATE "C", workload text COLLATE "C", look text COLLATE "C", look_out text COLLATE "C", team text COLLATE "C",
-    caller_key text COLLATE "C", replica integer, arrived bigint NOT NULL DEFAULT nextval('arrival'), PRIMARY KEY (race_id)
+    caller_key text COLLATE "C", tags text COLLATE "C", replica integer, arrived bigint NOT NULL DEFAULT nextval('arrival'), PRIMARY KEY (race_id)
 ) PARTITION BY RANGE (race_id);
 CREATE INDEX race_apart ON race (source, race_id) WHERE source <> 'client';
 CREATE INDEX race_not_ok ON race (outcome, race_id) WHERE outcome <> 'ok';
@@ -61,7 +61,8 @@ CREATE TABLE stray (
 
 CREATE TABLE rollup (
     rowid bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, hours bigint NOT NULL, start bigint NOT NULL, provider text COLLATE "C" NOT NULL,
-    model_sent text COLLATE "C" NOT NULL, model text COLLATE "C", caller text COLLATE "C", attempts bigint NOT NULL, wins bigint NOT NULL,
+    model_sent text COLLATE "C" NOT NULL, model text COLLATE "C", caller text COLLATE "C", team text COLLATE "C",
+    caller_key text COLLATE "C", tags text COLLATE "C", attempts bigint NOT NULL, wins bigint NOT NULL,
     failures bigint NOT NULL, empty bigint NOT NULL, censored bigint NOT NULL, ttft_samples bigint NOT NULL, total bytea NOT NULL,
     parts bytea NOT NULL, cost_usd_min double precision, cost_usd_max double precision, extra_cost_usd_min double precision,
     extra_cost_usd_max double precision

@@ -184,7 +184,7 @@ enum Command {
     User(accounts::HolderOptions<accounts::UserMembers>),
     /// Teams that are made at run time: limits that several users share.
     Team(accounts::HolderOptions<accounts::TeamMembers>),
-    /// What each user, team, key or model used and cost.
+    /// What each user, team, key, model or tag used and cost.
     ///
     /// Two amounts are the bounds of what the providers can have billed. Extra: what losers cost, part of it.
     Usage(usage::UsageOptions),

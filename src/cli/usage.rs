@@ -12,8 +12,9 @@ use super::text::{counted, write_paragraph, write_paragraphs};
 use photofinish_base::clock::wall_micros;
 use photofinish_base::printable::printable;
 use photofinish_config::config::{Config, StoreAddress};
+use photofinish_history::report::members::write_rows;
 use photofinish_history::report::question::time;
-use photofinish_history::report::usage::{AttemptUse, UsageQuestion, ask};
+use photofinish_history::report::usage::{AttemptUse, UsageDimension, UsageQuestion, ask};
 use photofinish_history::store::{AuditLine, StoreReader};
 use photofinish_serve::server::{AuditQuestion, audit_line};
 
@@ -25,6 +26,9 @@ pub struct UsageOptions {
     /// One object, for programs.
     #[arg(long)]
     pub json: bool,
+    /// One line for each group, for a spreadsheet.
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
 }
 
 /// What `audit` takes.
@@ -48,21 +52,31 @@ pub fn usage(
     if options.json {
         return Ok(writeln!(out, "{}", answer.json(config))?);
     }
+    if options.csv {
+        return Ok(write_rows(&answer.columns(), &answer.objects(), out)?);
+    }
     let names = answer.by.iter().map(|by| by.as_str().to_owned());
-    let heads = ["answers", "attempts", "tokens out", "cost", "racing"].map(str::to_owned);
+    let heads = ["answers", "attempts", "tokens in", "tokens out", "cost", "racing"].map(str::to_owned);
     let row = |names: Vec<String>, used: &AttemptUse| {
         let figures = [
             used.answers.to_string(),
             used.attempts.to_string(),
+            used.input_tokens.to_string(),
             used.output_tokens.to_string(),
             used.cost.to_string(),
             used.extra.to_string(),
         ];
         names.into_iter().chain(figures).map(SheetCell::from).collect()
     };
-    let none = |name: &Option<String>| name.as_ref().map_or_else(|| "-".to_owned(), |name| printable(name));
-    let mut rows: Vec<Vec<SheetCell>> =
-        answer.groups.iter().map(|(names, used)| row(names.iter().map(none).collect(), used)).collect();
+    let shown = |by: &UsageDimension, keys: &[Option<String>], key: &Option<String>| match (key, by) {
+        (None, _) => "-".to_owned(),
+        (Some(id), UsageDimension::Key) => {
+            printable(&answer.key_name(keys).map_or_else(|| id.clone(), |name| format!("{name} ({id})")))
+        }
+        (Some(name), _) => printable(name),
+    };
+    let words = |keys: &[Option<String>]| answer.by.iter().zip(keys).map(|(by, key)| shown(by, keys, key)).collect();
+    let mut rows: Vec<Vec<SheetCell>> = answer.groups.iter().map(|(keys, used)| row(words(keys), used)).collect();
     let mut total = vec![String::new(); answer.by.len()];
     total[0] = "all".to_owned();
     rows.push(row(total, &answer.total));

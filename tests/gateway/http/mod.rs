@@ -32,6 +32,7 @@ mod secrets;
 mod stored_bounds;
 mod stored_responses;
 mod surface_errors;
+mod tags;
 mod traces;
 mod upstream_choice;
 mod websocket;

@@ -56,6 +56,7 @@ subset! {
         look: Option<String>,
         team: Option<String>,
         caller_key: Option<String>,
+        tags: Option<String>,
     }
 }
 
@@ -229,6 +230,7 @@ impl RequestRow {
             user: self.user.as_deref(),
             team: self.team.as_deref(),
             caller_key: self.caller_key.as_deref(),
+            tags: self.tags.as_deref(),
             stream: self.stream,
             input_tokens_estimate: self.input_tokens_estimate,
             outcome: self.outcome,
@@ -253,6 +255,8 @@ pub struct RequestFacts<'a> {
     pub team: Option<&'a str>,
     /// The id of the caller's key.
     pub caller_key: Option<&'a str>,
+    /// Separated by spaces.
+    pub tags: Option<&'a str>,
     pub stream: bool,
     pub input_tokens_estimate: i64,
     pub outcome: RaceOutcome,

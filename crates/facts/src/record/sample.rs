@@ -55,6 +55,7 @@ pub fn race(n: i64) -> RaceRecord {
         look_out: Some("breaker"),
         team: Some("search".into()),
         caller_key: Some("k3yAbcd9".into()),
+        tags: Some("job=nightly project=search".into()),
     }
 }
 
@@ -86,6 +87,7 @@ pub fn bare_race(n: i64) -> RaceRecord {
         look_out: None,
         team: None,
         caller_key: None,
+        tags: None,
         ..race(n)
     }
 }

@@ -91,6 +91,8 @@ table! {
         team: Option<String>,
         /// id of the key that the user sent
         caller_key: Option<String>,
+        /// what it is [charged to](keys.md#tags), separated by spaces
+        tags: Option<String>,
     }
 }
 

@@ -79,6 +79,7 @@ pub async fn prepare(
     let caller = preparing.caller();
     let (bytes, race) = preparing.read(headers, body, guard).await?;
     let (request, mut race) = preparing.parse(headers, bytes, race).await?;
+    race.charge_to(overrides::charged_to(headers, request.tags.as_deref())?);
     let Recalled { request, holders, keeper } = preparing.recall(request, &race).await?;
     race.set_keeper(keeper.filter(|_| preparing.by.shadow.is_none()));
     let (request, candidates) = match preparing.resolve(headers, &request, holders.clone(), &race).await {

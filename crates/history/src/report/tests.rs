@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::question::from_pairs;
 use super::stats::{Stats, ask};
-use super::{costs, distribution};
+use super::{costs, distribution, usage};
 use crate::store::{Roller, RollupStep, Store, StoreReader};
 use photofinish_config::config::Config;
 use photofinish_facts::estimate::survival::Estimate;
@@ -193,6 +193,38 @@ async fn what_losers_were_for_stays_known_when_hours_are_rolled_up() {
     let mut roller = Roller::new(&path, || false);
     while roller.step(now_us, None).unwrap() != RollupStep::Nothing {}
     told();
+}
+
+#[tokio::test]
+async fn charge_back_is_the_same_from_rows_and_from_roll_ups() {
+    let of = |n: i64| {
+        let tags = [None, Some("project=a"), Some("job=x project=a"), Some("project=b")][(n % 4) as usize];
+        let charged = RaceRecord {
+            team: Some(["search", "ads"][(n % 2) as usize].to_owned()),
+            caller_key: (n % 3 > 0).then(|| format!("key{}", n % 3)),
+            tags: tags.map(str::to_owned),
+            ..sample::race(n * MINUTE)
+        };
+        let attempt = AttemptRecord { race_id: charged.race_id.clone(), ..sample::won(n * MINUTE) };
+        [Record::Race(Box::new(charged)), Record::Attempt(Box::new(attempt))]
+    };
+    let (_directory, path) = store_with((0..120).flat_map(of).collect()).await;
+    let now_us = THREE + 30 * HOUR_US;
+    let usage = |by: &str, exact_max: u64| {
+        let question = from_pairs(&[("by".to_owned(), by.to_owned())]).unwrap();
+        usage::ask(&StoreReader::open(&path).unwrap().with_exact_max(exact_max), &question, now_us).unwrap()
+    };
+    let mut roller = Roller::new(&path, || false);
+    while roller.step(now_us, None).unwrap() != RollupStep::Nothing {}
+    for by in ["team", "key", "tag", "day", "day,team,key,tag,user,model"] {
+        let (rows, rolled) = (usage(by, u64::MAX), usage(by, 0));
+        assert!(rows.rolled_until.is_none() && rolled.rolled_until.is_some(), "{by}");
+        assert_eq!((&rows.groups, rows.total), (&rolled.groups, rolled.total), "{by}");
+        assert_eq!(rows.total.attempts, 120, "{by}");
+    }
+    let tags = usage("tag", 0).groups;
+    let of = |tag: Option<&str>| tags.iter().find(|(keys, _)| keys[0].as_deref() == tag).unwrap().1.attempts;
+    assert_eq!([of(None), of(Some("project=a")), of(Some("job=x")), of(Some("project=b"))], [30, 60, 30, 30]);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 //! Readers ignore the cells of a span until its last transaction publishes them; those of an abandoned run are removed first.
 //! Not for choosing what to read: see `plan`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::store::columns::{DAY_US, HOUR_US, start_of};
 use crate::store::database::{AnswerRow, Connection, DatabaseError, Result, Transaction, params};
@@ -20,12 +20,12 @@ use photofinish_facts::record::AttemptOutcome;
 
 /// Reads one range of the index, from one start to another.
 pub(super) const TOTALS: &str = "\
-    SELECT start, provider, model_sent, model, caller, attempts, total FROM rollup \
+    SELECT start, provider, model_sent, model, caller, team, caller_key, tags, attempts, total FROM rollup \
     WHERE hours = ?1 AND start >= ?2 AND start <= ?3";
 
 /// Reads the cells by class.
 pub(super) const PARTS: &str = "\
-    SELECT start, provider, model_sent, model, caller, attempts, parts FROM rollup \
+    SELECT start, provider, model_sent, model, caller, team, caller_key, tags, attempts, parts FROM rollup \
     WHERE hours = ?1 AND start >= ?2 AND start <= ?3";
 
 /// Passes on the cells of the plan that match the filter.
@@ -79,9 +79,12 @@ fn cell<'r>(row: AnswerRow<'r>, selection: &Selection, span_us: i64) -> Result<O
         upstream,
         model,
         user,
+        team: text(5)?,
+        caller_key: text(6)?,
+        tags: text(7)?,
         class: None,
-        count: row.get(5)?,
-        summary: row.get(6)?,
+        count: row.get(8)?,
+        summary: row.get(9)?,
     }))
 }
 
@@ -128,8 +131,11 @@ fn runs(starts: &[i64], span_us: i64) -> impl Iterator<Item = (i64, i64)> {
 /// Combinations in the roll-up of one hour or day. Further ones share one per provider.
 const CELLS_MAX: usize = 10_000;
 
-/// `model_sent` of such a shared cell.
-const THE_REST: &str = "(others)";
+/// Sets of tags in one of them. Clients choose them, and further ones share one, so that they take no room of models and users.
+const TAG_SETS_MAX: usize = 200;
+
+/// `model_sent` or `tags` of such a shared cell.
+pub const OTHERS: &str = "(others)";
 
 /// The key of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,6 +145,27 @@ struct CellKey {
     model_sent: String,
     model: Option<String>,
     user: Option<String>,
+    team: Option<String>,
+    caller_key: Option<String>,
+    tags: Option<String>,
+}
+
+/// The sets of tags of an hour or a day that have cells of their own.
+#[derive(Default)]
+struct TagSets(BTreeSet<String>);
+
+impl TagSets {
+    fn kept(&mut self, tags: Option<&str>) -> Option<String> {
+        let tags = tags?;
+        let is_known = self.0.contains(tags);
+        if !is_known && self.0.len() >= TAG_SETS_MAX {
+            return Some(OTHERS.to_owned());
+        }
+        if !is_known {
+            self.0.insert(tags.to_owned());
+        }
+        Some(tags.to_owned())
+    }
 }
 
 /// A summary, and a count of its attempts, or of requests without an attempt.
@@ -151,6 +178,7 @@ struct CellSummary {
 #[derive(Default)]
 pub(super) struct Bundle {
     cells: BTreeMap<CellKey, BTreeMap<Class, CellSummary>>,
+    tag_sets: TagSets,
     /// The last race that no attempt served.
     last_unserved: Option<u64>,
 }
@@ -171,6 +199,9 @@ impl Bundle {
             model_sent: upstream.1.to_owned(),
             model: request.map(|request| request.model.to_owned()),
             user: request.and_then(|request| request.user).map(str::to_owned),
+            team: request.and_then(|request| request.team).map(str::to_owned),
+            caller_key: request.and_then(|request| request.caller_key).map(str::to_owned),
+            tags: self.tag_sets.kept(request.and_then(|request| request.tags)),
         };
         let class = Class {
             input: Input::of(request.map_or(0, |request| request.input_tokens_estimate)),
@@ -191,11 +222,19 @@ pub(super) struct DayCells(BTreeMap<CellKey, Vec<i64>>);
 impl DayCells {
     /// Finds the cells of the hours.
     pub fn of_hours(connection: &Connection<'_>, day: i64) -> Result<DayCells> {
-        let mut cells: BTreeMap<CellKey, Vec<i64>> = BTreeMap::new();
+        let (mut cells, mut tag_sets) = (BTreeMap::<CellKey, Vec<i64>>::new(), TagSets::default());
         let mut statement = connection.prepare(OF_DAY)?;
         let mut rows = statement.query(params![day, day + DAY_US - HOUR_US])?;
         while let Some(row) = rows.next()? {
-            let key = CellKey { provider: row.get(1)?, model_sent: row.get(2)?, model: row.get(3)?, user: row.get(4)? };
+            let key = CellKey {
+                provider: row.get(1)?,
+                model_sent: row.get(2)?,
+                model: row.get(3)?,
+                user: row.get(4)?,
+                team: row.get(5)?,
+                caller_key: row.get(6)?,
+                tags: tag_sets.kept(row.get(7)?),
+            };
             bounded(&mut cells, key).push(row.get(0)?);
         }
         Ok(DayCells(cells))
@@ -231,8 +270,16 @@ impl CellKey {
     /// The key of the shared cell. Clients choose the names of models, so the number of keys is limited: further ones
     /// are kept by provider only.
     fn of_the_rest(self) -> CellKey {
-        let model_sent = if self.provider.is_empty() { String::new() } else { THE_REST.to_owned() };
-        CellKey { provider: self.provider, model_sent, model: None, user: None }
+        let model_sent = if self.provider.is_empty() { String::new() } else { OTHERS.to_owned() };
+        CellKey {
+            provider: self.provider,
+            model_sent,
+            model: None,
+            user: None,
+            team: None,
+            caller_key: None,
+            tags: None,
+        }
     }
 }
 
@@ -282,7 +329,7 @@ impl Packed {
 
     pub fn write(&self, connection: &Connection<'_>, hours: i64, start: i64) -> Result<()> {
         let Packed { count, won, failed, empty, censored, seen, cost, extra_cost, total, parts, .. } = self;
-        let CellKey { provider, model_sent, model, user } = &self.key;
+        let CellKey { provider, model_sent, model, user, team, caller_key, tags } = &self.key;
         connection.prepare(INSERT)?.execute(params![
             hours,
             start,
@@ -290,6 +337,9 @@ impl Packed {
             model_sent,
             model.as_deref(),
             user.as_deref(),
+            team.as_deref(),
+            caller_key.as_deref(),
+            tags.as_deref(),
             *count,
             *won,
             *failed,
@@ -342,15 +392,14 @@ impl Gather for Bundle {
 }
 
 /// The keys of the cells of a day's hours, without their blobs, which are read one by one.
-pub(super) const OF_DAY: &str =
-    "SELECT rowid, provider, model_sent, model, caller FROM rollup WHERE hours = 1 AND start >= ?1 AND start <= ?2";
+pub(super) const OF_DAY: &str = "SELECT rowid, provider, model_sent, model, caller, team, caller_key, tags FROM rollup WHERE hours = 1 AND start >= ?1 AND start <= ?2";
 
 pub(super) const OF_HOUR: &str = "SELECT parts FROM rollup WHERE rowid = ?1";
 
 const INSERT: &str = "\
-    INSERT INTO rollup (hours, start, provider, model_sent, model, caller, attempts, wins, failures, empty, censored, \
+    INSERT INTO rollup (hours, start, provider, model_sent, model, caller, team, caller_key, tags, attempts, wins, failures, empty, censored, \
                         ttft_samples, cost_usd_min, cost_usd_max, extra_cost_usd_min, extra_cost_usd_max, total, parts) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
 
 /// Cells written in one transaction.
 const WRITTEN_MAX: usize = 200;

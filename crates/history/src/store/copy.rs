@@ -161,7 +161,7 @@ struct PlainTable {
 
 const CELLS: PlainTable = PlainTable {
     name: "rollup",
-    columns: "hours, start, provider, model_sent, model, caller, attempts, wins, failures, empty, censored, ttft_samples, \
+    columns: "hours, start, provider, model_sent, model, caller, team, caller_key, tags, attempts, wins, failures, empty, censored, ttft_samples, \
               cost_usd_min, cost_usd_max, extra_cost_usd_min, extra_cost_usd_max, total, parts",
 };
 

@@ -46,6 +46,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use accounts::{AccountChange, AccountEntry, AccountKind, AuditLine, Author, BudgetRow, ChangeError};
+pub use cells::OTHERS;
 pub use copy::{CopyError, CopyProgress, copy_history};
 pub use damage::FileFinding;
 pub use engine::ReadBack;

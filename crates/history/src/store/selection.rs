@@ -67,6 +67,9 @@ pub struct RollupCell<'a> {
     pub upstream: Option<(&'a str, &'a str)>,
     pub model: Option<&'a str>,
     pub user: Option<&'a str>,
+    pub team: Option<&'a str>,
+    pub caller_key: Option<&'a str>,
+    pub tags: Option<&'a str>,
     /// None if the question needs no classes.
     pub class: Option<Class>,
     /// Number of attempts. Without an upstream: number of requests without an attempt.

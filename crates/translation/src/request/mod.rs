@@ -12,6 +12,7 @@ pub mod recalled;
 mod responses_form;
 mod session;
 pub mod state;
+pub mod tags;
 
 use photofinish_dialects::SurfaceFormat as _;
 use std::borrow::Cow;
@@ -76,6 +77,8 @@ pub struct ApiRequest {
     pub has_tools: bool,
     /// A hash of what it says of its session: `prompt_cache_key`, or Anthropic's `metadata.user_id`.
     pub session: Option<u64>,
+    /// What it is charged to, by OpenAI's `metadata`: see [`tags`].
+    pub tags: Option<String>,
     pub member_set: MemberSet,
     /// A chat client lists `functions`, the predecessor of tools.
     pub legacy_functions: bool,
@@ -302,6 +305,7 @@ impl ApiRequest {
             echoes: false,
             has_tools: false,
             session: None,
+            tags: None,
             member_set: MemberSet::default(),
             legacy_functions: false,
             has_schema: false,
@@ -353,6 +357,9 @@ impl ApiRequest {
             "prompt_cache_key" => self.session = session(value),
             "previous_response_id" | "conversation" | "store" | "background" if state::has_state(self.surface) => {
                 self.state.take(name, value)?;
+            }
+            "metadata" if matches!(self.surface, Surface::Chat | Surface::Responses) => {
+                self.tags = tags::of_metadata(value)
             }
             "metadata" if self.surface == Surface::Messages => self.session = user_id(value).or(self.session),
             _ => {}

@@ -37,6 +37,7 @@ fn request(served: Option<bool>, outcome: RaceOutcome, client_ttft_us: Option<i6
         user: None,
         team: None,
         caller_key: None,
+        tags: None,
         stream: true,
         input_tokens_estimate: 10,
         outcome,

@@ -15,6 +15,7 @@ use photofinish_config::config::{
 use photofinish_config::keyring::HashedKey;
 use photofinish_routing::policy::{ExtraStarts, rules};
 use photofinish_translation::request::session_hash;
+use photofinish_translation::request::tags::{TAG_BYTES_MAX, TAGS_MAX, is_tag, joined};
 
 /// The prefix of the gateway's own header names.
 pub const PREFIX: &str = "x-photofinish-";
@@ -29,6 +30,9 @@ const HOLD: &str = "x-photofinish-hold-max";
 const LOSSY: &str = "x-photofinish-lossy";
 /// Requests of one session go to one upstream. It costs nothing, so it is no override. The others are OpenAI's.
 const SESSIONS: [&str; 3] = ["x-photofinish-session", "session-id", "session_id"];
+
+/// What the request is charged to: words, separated by commas.
+const TAGS: &str = "x-photofinish-tags";
 
 /// The header of each override.
 const HEADERS: [(Override, &str); 9] = [
@@ -105,6 +109,28 @@ pub fn read(headers: &HeaderMap, user: Option<&User>) -> Result<Overrides, Rejec
     })
 }
 
+/// What the request is charged to, by its header and its `metadata`; those of the header first.
+///
+/// # Errors
+/// 400 for a tag that is no word, or too many.
+pub fn charged_to(headers: &HeaderMap, of_body: Option<&str>) -> Result<Option<String>, Rejection> {
+    let named = headers.get_all(TAGS).iter();
+    let named = named.map(|value| value.to_str().map_err(|_| Rejection::header(TAGS, "it is not ASCII")));
+    let named: Vec<&str> = named.collect::<Result<_, _>>()?;
+    let named: Vec<&str> =
+        named.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|tag| !tag.is_empty()).collect();
+    if let Some(wrong) = named.iter().find(|tag| !is_tag(tag)) {
+        let expected = format!("at most {TAG_BYTES_MAX} of A-Z, a-z, 0-9 and ._:=/@+-, such as project=search");
+        return Err(Rejection::header(TAGS, &format!("{} is no tag: {expected}", quoted(wrong))));
+    }
+    if named.len() > TAGS_MAX {
+        return Err(Rejection::header(TAGS, &format!("it has more than {TAGS_MAX} tags")));
+    }
+    let of_body = of_body.unwrap_or_default().split(' ').filter(|tag| !tag.is_empty());
+    let free = TAGS_MAX - named.len();
+    Ok(joined(named.iter().copied().chain(of_body.filter(|tag| !named.contains(tag)).take(free))))
+}
+
 impl Overrides {
     /// The settings of this one request; `allowed` are the model's.
     ///
@@ -153,7 +179,7 @@ impl Overrides {
     /// # Errors
     /// 400 for an unknown name, with the nearest known name.
     pub fn check_name(name: &str) -> Result<(), Rejection> {
-        let known = HEADERS.iter().map(|(_, known)| *known).chain(SESSIONS.first().copied());
+        let known = HEADERS.iter().map(|(_, known)| *known).chain(SESSIONS.first().copied()).chain([TAGS]);
         if known.clone().any(|known| known == name) {
             return Ok(());
         }
@@ -298,6 +324,33 @@ mod tests {
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+    }
+
+    #[test]
+    fn tags_of_the_header_come_before_those_of_the_body() {
+        let of = |header: &'static str, body: Option<&str>| {
+            charged_to(&headers(&[(TAGS, header)]), body).map_err(|rejection| rejection.to_string())
+        };
+        assert_eq!(charged_to(&HeaderMap::new(), None).unwrap(), None);
+        assert_eq!(charged_to(&HeaderMap::new(), Some("a=1 b=2")).unwrap().unwrap(), "a=1 b=2");
+        assert_eq!(
+            of("project=search, job=x,", Some("a=1 project=search")).unwrap().unwrap(),
+            "a=1 job=x project=search"
+        );
+        assert_eq!(of("a,b,c,d,e,f,g,h", Some("z=1")).unwrap().unwrap(), "a b c d e f g h");
+        for wrong in ["two words", "a,b,c,d,e,f,g,h,i", "ä", "x\"y"] {
+            assert!(
+                charged_to(
+                    &HeaderMap::from_iter([(
+                        HeaderName::from_static(TAGS),
+                        HeaderValue::from_bytes(wrong.as_bytes()).unwrap()
+                    )]),
+                    None
+                )
+                .is_err(),
+                "{wrong}"
+            );
+        }
     }
 
     #[test]

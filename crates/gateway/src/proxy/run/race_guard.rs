@@ -435,6 +435,11 @@ impl<'g> ParsedRace<'g> {
         self.0.admitted(gateway, admission, of);
     }
 
+    /// Its tags.
+    pub fn charge_to(&mut self, tags: Option<String>) {
+        self.0.record.tags = tags;
+    }
+
     /// See [`Keeper`].
     pub fn set_keeper(&mut self, keeper: Option<Box<Keeper>>) {
         self.0.keeper = keeper;

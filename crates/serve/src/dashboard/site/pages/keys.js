@@ -7,7 +7,7 @@ import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { Answer, Source } from "../lib/states.js";
 import { Table, useNumbers } from "../lib/table.js";
 
-const BY = [["user", "user"], ["team", "team"], ["key", "key"], ["model", "model"]];
+const BY = [["user", "user"], ["team", "team"], ["key", "key"], ["model", "model"], ["tag", "tag"], ["day", "day"]];
 
 export function Keys() {
   const [choices, choose] = useChoices();
