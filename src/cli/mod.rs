@@ -308,6 +308,23 @@ fn with_usage(command: &str, error: anyhow::Error) -> anyhow::Error {
     }
 }
 
+/// Commands that write a configuration.
+async fn make_config(command: Command, source: &ConfigSource) -> anyhow::Result<()> {
+    let env = |name: &str| std::env::var(name).ok();
+    let path = source.file().unwrap_or(Path::new(config::USUAL_FILE));
+    let (width, mut out, mut err) = (ScreenSettings::width_of_stderr(), io::stdout().lock(), io::stderr());
+    match command {
+        Command::Init(options) => {
+            let asks = !options.yes && io::stdin().is_terminal() && io::stderr().is_terminal();
+            let mut input = io::stdin().lock();
+            let input = asks.then_some(&mut input as &mut dyn BufRead);
+            init::run(path, &options, &env, input, width, (&mut out, &mut err)).await
+        }
+        Command::Import(options) => import::run(path, &options, &env, width, (&mut out, &mut err)),
+        _ => Ok(()),
+    }
+}
+
 /// `is_bare`: no command was typed.
 async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::Result<ExitCode> {
     match command {
@@ -322,21 +339,7 @@ async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::
             // Not a task of `shutdown`: that waits for the end of its tasks, and this one for a second signal.
             tokio::join!(serving, signals::forward(shutdown.clone())).0?;
         }
-        Command::Init(options) => {
-            let asks = !options.yes && io::stdin().is_terminal() && io::stderr().is_terminal();
-            let mut input = io::stdin().lock();
-            let input = asks.then_some(&mut input as &mut dyn BufRead);
-            let env = |name: &str| std::env::var(name).ok();
-            let path = source.file().unwrap_or(Path::new(config::USUAL_FILE));
-            let width = ScreenSettings::width_of_stderr();
-            init::run(path, &options, &env, input, width, (&mut io::stdout().lock(), &mut io::stderr())).await?;
-        }
-        Command::Import(options) => {
-            let env = |name: &str| std::env::var(name).ok();
-            let path = source.file().unwrap_or(Path::new(config::USUAL_FILE));
-            let width = ScreenSettings::width_of_stderr();
-            import::run(path, &options, &env, width, (&mut io::stdout().lock(), &mut io::stderr()))?;
-        }
+        Command::Init(_) | Command::Import(_) => make_config(command, source).await?,
         // With --url the configuration is not read.
         Command::Routing(routing::RoutingOptions { url: Some(ref at), .. })
         | Command::Env(env::EnvOptions { url: Some(ref at), .. })
@@ -454,14 +457,13 @@ fn shows_failures(command: &Command) -> bool {
 
 async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCode> {
     telemetry::start(if shows_failures(&command) { LevelFilter::ERROR } else { telemetry::DEFAULT }, config.server.log);
-    let (mut out, mut err) = (io::stdout().lock(), io::stderr());
+    let (mut out, mut err, screen) = (io::stdout().lock(), io::stderr(), ScreenSettings::of_stdout());
     match command {
         Command::Serve(options) => {
             drop(out);
             serve::run(config, options.take_over).await?;
         }
         Command::Check(options) => {
-            let screen = ScreenSettings::of_stdout();
             let usable = check::render(&config, screen, &mut out)?;
             let mut outcome = CommandOutcome::Done;
             if options.live {
@@ -505,7 +507,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             return ended.map(ExitCode::from).map_err(|error| with_usage("probe", error));
         }
         Command::Verify(options) => {
-            let (screen, asks) = (ScreenSettings::of_stdout(), || consent("verify"));
+            let asks = || consent("verify");
             let ended = Box::pin(verify::run(config, &options, screen, asks, &mut out, &mut err)).await;
             return ended.map(ExitCode::from).map_err(|error| with_usage("verify", error));
         }

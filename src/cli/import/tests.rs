@@ -1,3 +1,5 @@
+//! An import against a configuration that says the same, and what it says of the rest.
+
 use std::path::{Path, PathBuf};
 
 use super::litellm::ImportedConfig;
