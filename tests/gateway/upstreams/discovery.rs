@@ -2,6 +2,9 @@
 //! read changes nothing. Not for reading one list: see `model_lists`.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -111,6 +114,32 @@ async fn a_model_that_its_provider_no_longer_lists_is_left_out_and_says_why() {
     let rows = gateway.stop().await;
     assert_eq!(rows.races[0]["left_out"], format!("{gone}@unlisted"));
     assert!(rows.races[1]["left_out"].is_null());
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_knows_makes_the_lists_be_asked_again_a_few_times() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let fake = {
+        let asked = asked.clone();
+        FakeProvider::answering(move |request| match request.method.as_str() {
+            // It lists the model from the second time on.
+            "GET" if asked.fetch_add(1, Relaxed) == 0 => Script::status(200, &[], &list(&["old"])),
+            "GET" => Script::status(200, &[], &list(&["old", "new"])),
+            _ => Script::stream(&["hello"]),
+        })
+        .await
+    };
+    let gateway = Setup::new().table(&provider("mine", &fake, "discover = true")).start().await;
+    until(&gateway, "/v1/models", |models| names(models).contains(&"old")).await;
+    assert_eq!(ask(&gateway, "new").await.status, 404);
+    until(&gateway, "/v1/models", |models| names(models).contains(&"new")).await;
+    assert_eq!(ask(&gateway, "new").await.streamed_text(), "hello");
+    for n in 0..20 {
+        assert_eq!(ask(&gateway, &format!("none-{n}")).await.status, 404);
+    }
+    until(&gateway, "/v1/models", |_| asked.load(Relaxed) >= 3).await;
+    gateway.stop().await;
+    assert!(asked.load(Relaxed) <= 4, "{} lists for 21 names", asked.load(Relaxed));
 }
 
 #[tokio::test]

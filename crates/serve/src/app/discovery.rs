@@ -2,7 +2,7 @@
 //!
 //! A list that cannot be read changes nothing until the one before it is too old. Not for what a list changes: see `config::listed`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +29,10 @@ const KEPT_FOR: Duration = Duration::from_secs(3_600);
 const AGAIN_AFTER: Duration = Duration::from_secs(600);
 /// A provider whose first list failed may be well again in seconds, as may the network of a machine that has just started.
 const AGAIN_FIRST: Duration = Duration::from_secs(2);
+/// How often names that nobody knows may make all providers be asked again, within [`UNKNOWN_FOR`].
+const UNKNOWN_MAX: usize = 3;
+/// See [`UNKNOWN_MAX`].
+const UNKNOWN_FOR: Duration = Duration::from_secs(180);
 /// Names that a warning has; of more it has the number.
 const NAMED: usize = 3;
 /// The same for a local server, after a failure too. Its owner pulls a model and uses it at once, and to ask costs little.
@@ -111,11 +115,13 @@ impl Discovery {
     /// Runs until the gateway drains.
     pub async fn run(self) {
         let mut draining = std::pin::pin!(self.gateway.shutdown().draining());
+        let mut asked_for_unknown = VecDeque::new();
         loop {
             let round = async {
                 self.ask_all_due().await;
                 tokio::select! {
                     () = self.reloaded.notified() => self.follow_reload(),
+                    () = self.gateway.unknown_model().notified() => self.look_for_unknown(&mut asked_for_unknown),
                     () = tokio::time::sleep_until(self.next_due()) => {}
                 }
             };
@@ -135,6 +141,16 @@ impl Discovery {
         });
         // A list may have come while the configuration was being read.
         self.apply();
+    }
+
+    /// A model that came out within the hour is on a list that is asked for again, not often.
+    fn look_for_unknown(&self, asked: &mut VecDeque<Instant>) {
+        let now = Instant::now();
+        asked.retain(|at: &Instant| at.elapsed() < UNKNOWN_FOR);
+        if asked.len() < UNKNOWN_MAX {
+            asked.push_back(now);
+            self.known().values_mut().for_each(|known| known.due = now);
+        }
     }
 
     /// Puts the lists in force that are known of the providers of the present configuration.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::attempt::JobCost;
 use crate::proxy::door::caller::Caller;
 use crate::proxy::door::overrides::Overrides;
+use crate::proxy::refusals::code::UNKNOWN_MODEL;
 use crate::proxy::refusals::rejection::{self, FailedUpstream, Rejection};
 use crate::proxy::request::outbound::Outbound;
 use crate::proxy::state::blocking::StillWanted;
@@ -253,7 +254,11 @@ pub fn resolve(
     wanted: &StillWanted,
 ) -> Result<CandidateSet, Rejection> {
     let (model, known) = (request.model.as_str(), live.config.model(&request.model));
-    let (upstreams, settings, allowed) = asked_for(live, known, request, (overrides, caller))?;
+    let asked = asked_for(live, known, request, (overrides, caller));
+    if asked.as_ref().is_err_and(|rejection| rejection.code() == UNKNOWN_MODEL.code) {
+        gateway.unknown_model().notify_one();
+    }
+    let (upstreams, settings, allowed) = asked?;
     let within_budget = Some(allowed.budget).filter(|budget| overrides.are_bounded() && *budget > settings.budget);
     let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
     let caller_id = caller.id(live);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use tokio::sync::Notify;
 
 use photofinish_config::config::Fingerprint;
 use photofinish_routing::health::LiveConfig;
@@ -14,6 +15,8 @@ pub(super) struct ConfigurationInForce {
     refused: Mutex<Option<RefusedConfiguration>>,
     /// Held while another configuration takes the place of `live`.
     changing: Mutex<()>,
+    /// A client named a model that is not known.
+    unknown: Notify,
 }
 
 impl ConfigurationInForce {
@@ -22,6 +25,7 @@ impl ConfigurationInForce {
             live: ArcSwap::from_pointee(live),
             refused: Mutex::default(),
             changing: Mutex::default(),
+            unknown: Notify::new(),
         }
     }
 
@@ -36,6 +40,10 @@ impl ConfigurationInForce {
         let live = make(&before);
         tell(&before, &live);
         self.live.store(Arc::new(live));
+    }
+
+    pub fn unknown(&self) -> &Notify {
+        &self.unknown
     }
 
     pub fn refuse(&self, refused: Option<RefusedConfiguration>) {

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use tokio::sync::Notify;
+
 use crate::attempt::AnswerJudge;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::refusals::shed::ShedReason;
@@ -188,6 +190,11 @@ impl Gateway {
     /// Keeps what is wrong with a newer configuration; none: it is in force.
     pub fn refuse_configuration(&self, refused: Option<RefusedConfiguration>) {
         self.configuration.refuse(refused);
+    }
+
+    /// Notified when a client names a model that is not known: a provider may list it by now.
+    pub fn unknown_model(&self) -> &Notify {
+        self.configuration.unknown()
     }
 
     /// See [`Gateway::refuse_configuration`].
