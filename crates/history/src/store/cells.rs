@@ -69,7 +69,7 @@ fn cell<'r>(row: AnswerRow<'r>, selection: &Selection, span_us: i64) -> Result<O
     let text = |column| row.get::<Option<&'r str>>(column);
     let (provider, model, user) = (text(1)?.unwrap_or_default(), text(3)?, text(4)?);
     let filter = &selection.filter;
-    if !filter.wants_provider(provider) || !filter.wants_request(model, user) {
+    if !filter.wants_provider(provider) || !filter.wants_request(model, user, None) {
         return Ok(None);
     }
     let upstream = if provider.is_empty() { None } else { text(2)?.map(|model_sent| (provider, model_sent)) };
