@@ -193,6 +193,7 @@ async function roles(browser, served) {
   check("a user begins with their own page", await page.locator("h1").innerText(), "Me");
   check("a user sees few pages", await titles(), ["Now", "Money", "Me"]);
   await page.getByText("Role").waitFor();
+  check("a user sees each limit as a bar", await page.locator("meter").count(), 2);
   check("me: axe", await violations(page), []);
   await page.getByLabel("What it is for").fill("laptop");
   await page.getByRole("button", { name: "Make a key" }).click();
@@ -228,7 +229,7 @@ async function roles(browser, served) {
 }
 
 async function sessions(browser) {
-  const served = await gateway([["ann", "admin"], ["bob", "user"], ["vic", "viewer"], ["prom", "metrics"]]);
+  const served = await gateway([["ann", "admin"], ["bob", "user", "rpm = 60\nbudget = { day = 1.0 }\nmodels = [\"demo\"]\n"], ["vic", "viewer"], ["prom", "metrics"]]);
   await ask(served, 4, "ann-token-0123456789");
   await roles(browser, served);
   const { page, context } = await opened(browser, served);
@@ -263,7 +264,7 @@ async function sessions(browser) {
   check("the cookie is of no use then", (await fetch(`${served.base}/api/stats`, { headers: { cookie: `${cookie.name}=${cookie.value}` } })).status, 401);
   await submit("ann-token-0123456789");
   await page.locator("tbody tr").first().waitFor();
-  writeFileSync(join(served.folder, "config.toml"), config(served.port, [["bob", "user"], ["eve", "admin"]]));
+  writeFileSync(join(served.folder, "config.toml"), config(served.port, [["bob", "user"], ["vic", "viewer"], ["prom", "metrics"], ["eve", "admin"]]));
   await page.goto(`${served.base}/dashboard/status`);
   await field.waitFor({ timeout: 15_000 });
   check("a session ends with its user, and the page says so", true);

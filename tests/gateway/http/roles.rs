@@ -393,3 +393,27 @@ async fn a_session_has_the_role_that_its_user_has_now() {
     let metrics = served.send("POST", "/dashboard/session", &[("authorization", "Bearer prom-token")], "").await;
     assert_eq!((metrics.status, metrics.header("set-cookie")), (403, ""));
 }
+
+#[tokio::test]
+async fn a_token_of_metrics_opens_no_websocket() {
+    let (_fake, served) = served().await;
+    for (path, user, status) in [
+        ("/v1/responses", "bob", 101),
+        ("/v1/responses", "prom", 403),
+        ("/v1", "bob", 101),
+        ("/v1", "prom", 403),
+        ("/v1", "vic", 101),
+    ] {
+        let mut client = RawClient::connect(served.addr).await;
+        let token = format!("{user}-token");
+        let headers = [
+            ("x-api-key", token.as_str()),
+            ("connection", "upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ];
+        client.request("GET", path, &headers, "").await;
+        assert_eq!(client.head().await.status, status, "{path} of {user}");
+    }
+}
