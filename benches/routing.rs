@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 
-use photofinish_config::config::{Budget, Config, IssuedKey, Limits, Permit, Rate, Team, User, parse};
+use photofinish_config::config::{Budget, Config, IssuedKey, Limits, Permit, Rate, Team, User, UserRole, parse};
 use photofinish_limits::{AttemptCost, LimitClock, UsageBook, admit};
 use photofinish_routing::forecast::{LatencyForecast, SendConditions};
 use photofinish_routing::policy::adaptive;
@@ -117,7 +117,7 @@ fn user(config: &Config, number: usize) -> User {
     User {
         name: format!("user-{}", number % 1_000),
         token_sha256: [0; 32],
-        admin: false,
+        role: UserRole::User,
         overrides: Permit::Usual,
         keys: BTreeMap::new(),
         team: Some("team".to_owned()),

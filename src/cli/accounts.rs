@@ -14,9 +14,10 @@ use super::routing::GatewayAddress;
 use super::routing::ask::{self, NoGateway};
 use super::text::{aligned, write_lines, write_paragraph};
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::Config;
+use photofinish_config::config::{Config, UserRole};
+use photofinish_history::report::question::choice;
 use photofinish_history::store::{AccountKind, Author, Store};
-use photofinish_serve::accounts::{AccountAction, AccountRefusal, AccountRequest};
+use photofinish_serve::accounts::{AccountAction, AccountRefusal, AccountRequest, AccountScope};
 
 /// What `key` takes.
 #[derive(Args, Clone, Debug)]
@@ -36,9 +37,9 @@ pub struct HolderOptions<M: Args> {
 pub enum KeyAction {
     /// Make a key and print it, once: nobody can show it again.
     Create {
-        /// Whose key it is.
+        /// Whose key it is; by default of the user whose token is sent.
         #[arg(long)]
-        user: String,
+        user: Option<String>,
         /// What it is for, such as ci.
         #[arg(long)]
         name: String,
@@ -55,6 +56,9 @@ pub enum KeyAction {
         /// Only those of this user.
         #[arg(long)]
         user: Option<String>,
+        /// Only those of the user whose token is sent.
+        #[arg(long, conflicts_with = "user")]
+        mine: bool,
         #[command(flatten)]
         at: AtOptions,
     },
@@ -134,9 +138,9 @@ pub struct UserMembers {
     /// The team, which must be there.
     #[arg(long)]
     team: Option<String>,
-    /// May read `/metrics` and `/api`, and make keys.
-    #[arg(long, value_name = "true or false")]
-    admin: Option<bool>,
+    /// What the user may do beside asking models.
+    #[arg(long, value_parser = choice::<UserRole>())]
+    role: Option<UserRole>,
 }
 
 /// What a team has besides limits.
@@ -150,7 +154,7 @@ pub trait Members {
 impl Members for UserMembers {
     fn put(&self, members: &mut Map<String, Value>) {
         put(members, "team", self.team.as_ref());
-        put(members, "admin", self.admin);
+        put(members, "role", self.role.map(UserRole::as_str));
     }
 }
 
@@ -219,7 +223,8 @@ pub struct AtOptions {
     /// runs its store.
     #[arg(long, value_name = "URL", value_parser = GatewayAddress::parse)]
     pub url: Option<GatewayAddress>,
-    /// The token of a user with admin = true; needed where a gateway runs. Better in the variable, where others cannot see it.
+    /// The token of a user who may do this: an admin, the lead of the team, or for own keys anybody. Needed where a gateway runs. Better
+    /// in the variable, where others cannot see it.
     #[arg(long, value_name = "TOKEN", env = "PHOTOFINISH_TOKEN", hide_env_values = true)]
     token: Option<SecretString>,
     /// What the gateway answers, for programs.
@@ -251,13 +256,14 @@ impl KeyAction {
         let (action, id, at) = match self {
             KeyAction::Create { user, name, expires, limits, at } => {
                 limits.put(&mut members);
-                put(&mut members, "user", Some(user));
+                put(&mut members, "user", user.as_ref());
                 put(&mut members, "name", Some(name));
                 put(&mut members, "expires", expires.as_ref());
                 (AccountAction::Make, "", at)
             }
-            KeyAction::List { user, at } => {
+            KeyAction::List { user, mine, at } => {
                 put(&mut members, "user", user.as_ref());
+                put(&mut members, "mine", mine.then_some("true"));
                 (AccountAction::List, "", at)
             }
             KeyAction::Show { id, at } => (AccountAction::Show, id.as_str(), at),
@@ -344,12 +350,12 @@ async fn answer(config: Option<&Config>, request: &AccountRequest, at: &AtOption
     if let Some(running) = running {
         let (method, mut path) = request.target();
         let mut body = Bytes::new();
-        match request.members.get("user").and_then(Value::as_str) {
-            Some(user) if request.action == AccountAction::List => {
-                path = format!("{path}?user={}", ask::encoded(user));
+        if request.action == AccountAction::List {
+            for (name, value) in &request.members {
+                path = format!("{path}?{name}={}", ask::encoded(value.as_str().unwrap_or_default()));
             }
-            _ if !request.members.is_empty() => body = Value::from(request.members.clone()).to_string().into(),
-            _ => {}
+        } else if !request.members.is_empty() {
+            body = Value::from(request.members.clone()).to_string().into();
         }
         match ask::ask(&running, (method, path, body), at.token.as_ref()).await {
             Err(error) if error.is::<NoGateway>() && at.url.is_none() => {}
@@ -360,7 +366,7 @@ async fn answer(config: Option<&Config>, request: &AccountRequest, at: &AtOption
     let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
     let by = Author { who: user, origin: "command line".to_owned() };
     let store = Store::unopened(&config.store.address);
-    let done = request.answer(config, &store, &by, wall_micros());
+    let done = request.answer(config, &store, (&by, &AccountScope::all()), wall_micros());
     store.close();
     match done {
         Ok(answer) => Ok(answer.body),
@@ -385,7 +391,7 @@ fn write(
             AccountKind::Key => {
                 (&["id", "name", "user", "state", "expires"], &["id", "name", "user", "state", "expires_at"])
             }
-            AccountKind::User => (&["user", "team", "admin", "made in"], &["name", "team", "admin", "source"]),
+            AccountKind::User => (&["user", "team", "role", "made in"], &["name", "team", "role", "source"]),
             AccountKind::Team => (&["team", "made in"], &["name", "source"]),
         };
         let listed = answer[format!("{}s", request.kind.as_str())].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -190,7 +190,7 @@ fn user_rows(config: &Config) -> Vec<Vec<String>> {
         let keys = if keys.is_empty() { "no own keys".into() } else { format!("own keys for {}", keys.join(", ")) };
         let team = user.team.as_ref().map_or(String::new(), |team| format!(" of team {team}"));
         let limits = if user.limits.is_empty() { "" } else { ", limited" };
-        let rights = format!("{}{team}{limits}", if user.admin { "admin" } else { "user" });
+        let rights = format!("{}{team}{limits}", user.role.as_str());
         let overrides = match &user.overrides {
             Permit::Usual => "overrides: what costs no more".to_owned(),
             Permit::All => "overrides: all".to_owned(),
@@ -244,7 +244,7 @@ mod tests {
             aliases = ["bee"]
             [users.ann]
             token = "planted-token"
-            admin = true
+            role = "admin"
             overrides = ["policy", "slo"]
             keys = { cerebras = "planted-own" }
             "#,

@@ -23,7 +23,7 @@ pub struct RoutingOptions {
     /// is for one that speaks TLS.
     #[arg(long, value_name = "URL", value_parser = GatewayAddress::parse)]
     pub url: Option<GatewayAddress>,
-    /// The token of a user with admin = true; needed where there are users. Better in the variable, where others cannot
+    /// The token of a user with role = "admin" or "viewer"; needed where there are users. Better in the variable, where others cannot
     /// see it.
     #[arg(long, value_name = "TOKEN", env = "PHOTOFINISH_TOKEN", hide_env_values = true)]
     pub token: Option<SecretString>,

@@ -154,7 +154,7 @@ async function readOnly(browser) {
 }
 
 async function endedSession(browser) {
-  const served = await gateway([["ann", true]], temporary(), 0, world(0) + '[users.ann]\ntoken = "ann-token-0123456789"\nadmin = true\n');
+  const served = await gateway([["ann", "admin"]], temporary(), 0, world(0) + '[users.ann]\ntoken = "ann-token-0123456789"\nrole = "admin"\n');
   const { page, context } = await opened(browser, served);
   await page.goto(`${served.base}/dashboard/playground?model=slow`);
   const logIn = async () => {

@@ -38,7 +38,7 @@ export function check(what, found, expected = true) {
 export function config(port, users) {
   const model = (name) => `[models.${JSON.stringify(name)}]\nupstreams = [{ upstream = "quick/demo", input_price = 0.5, output_price = 2.0 }, "late/demo", "broken/fail-500"]\n`;
   const provider = (name, ttft) => `[providers.${name}]\nsimulate = { ttft = "${ttft}", jitter = 0.4, tokens_per_second = 400, tokens = 12 }\n`;
-  const people = users.map(([name, admin]) => `[users.${name}]\ntoken = "${name}-token-0123456789"\nadmin = ${admin}\n`).join("");
+  const people = users.map(([name, role, limits = ""]) => `[users.${name}]\ntoken = "${name}-token-0123456789"\nrole = "${role}"\n${limits}`).join("");
   return `[server]\nlisten = "127.0.0.1:${port}"\n[store]\nurl = "sqlite:history.db"\n[race]\npolicy = "race"\naudit = 0.1\n`
     + provider("quick", "20ms") + provider("late", "60ms") + provider("broken", "5ms") + model("demo")
     + `[models.${JSON.stringify(HOSTILE)}]\nupstreams = ['quick/<b>"&${"y".repeat(60)}']\n` + people;

@@ -177,9 +177,61 @@ async function benchmarks(browser, served) {
   await context.close();
 }
 
+const PLANTED = "-token-0123456789";
+
+/** What a plain user and a viewer see, and what they may press. */
+async function roles(browser, served) {
+  const { page, context } = await opened(browser, served);
+  const logIn = async (name) => {
+    await page.goto(`${served.base}/dashboard`);
+    await page.getByLabel("Token").fill(`${name}${PLANTED}`);
+    await page.keyboard.press("Enter");
+    await page.locator("nav.pages").waitFor();
+  };
+  const titles = () => page.locator("nav.groups li").allInnerTexts().then((all) => all.map((text) => text.trim()));
+  await logIn("bob");
+  check("a user begins with their own page", await page.locator("h1").innerText(), "Me");
+  check("a user sees few pages", await titles(), ["Now", "Money", "Me"]);
+  await page.getByText("Role").waitFor();
+  check("a user sees each limit as a bar", await page.locator("meter").count(), 2);
+  check("me: axe", await violations(page), []);
+  await page.getByLabel("What it is for").fill("laptop");
+  await page.getByRole("button", { name: "Make a key" }).click();
+  const text = await page.locator("pre.command").innerText();
+  check("a user makes a key and sees it", [/^pf_/.test(text), text.length], [true, 62]);
+  await page.getByRole("button", { name: "I have it" }).click();
+  await page.getByRole("button", { name: "Rotate laptop" }).click();
+  const next = await page.locator("pre.command").innerText();
+  check("a user rotates it", /^pf_/.test(next) && next !== text);
+  await page.getByRole("button", { name: "I have it" }).click();
+  await page.getByRole("button", { name: "Revoke laptop" }).first().click();
+  await page.getByRole("button", { name: "For good" }).click();
+  await page.getByText("revoked").first().waitFor();
+  check("a user revokes it", true);
+  check("me with keys: axe", await violations(page), []);
+  await page.goto(`${served.base}/dashboard/status`);
+  await page.getByText("No such page").waitFor();
+  check("a user finds no page of admins", true);
+  await page.goto(`${served.base}/dashboard/races`);
+  await page.getByText("There is nothing in this range").waitFor();
+  check("a user sees no races of others", true);
+  await page.getByRole("button", { name: "Log out" }).click();
+  await page.getByLabel("Token").waitFor();
+  await logIn("vic");
+  check("a viewer begins with the overview", await page.locator("h1").innerText(), "Overview");
+  await page.goto(`${served.base}/dashboard/status`);
+  await page.getByText("Listens on").waitFor();
+  check("a viewer has no button that reads the file", await page.getByRole("button", { name: "Read the file again" }).count(), 0);
+  await page.goto(`${served.base}/dashboard/keys`);
+  await page.getByText("laptop").first().waitFor();
+  check("a viewer has no button for keys", await page.getByRole("button", { name: /Make a key|Revoke|Rotate/ }).count(), 0);
+  await context.close();
+}
+
 async function sessions(browser) {
-  const served = await gateway([["ann", true], ["bob", false]]);
+  const served = await gateway([["ann", "admin"], ["bob", "user", "rpm = 60\nbudget = { day = 1.0 }\nmodels = [\"demo\"]\n"], ["vic", "viewer"], ["prom", "metrics"]]);
   await ask(served, 4, "ann-token-0123456789");
+  await roles(browser, served);
   const { page, context } = await opened(browser, served);
   await page.goto(`${served.base}/dashboard/races?since=1h`);
   const field = page.getByLabel("Token");
@@ -191,9 +243,9 @@ async function sessions(browser) {
   check("log in: axe", await violations(page), []);
   await submit("wrong");
   await page.getByText("does not know this token").waitFor();
-  await submit("bob-token-0123456789");
-  await page.getByText("only an admin may see this").waitFor();
-  check("a user who is no admin stays out", true);
+  await submit("prom-token-0123456789");
+  await page.getByText("may not do this").waitFor();
+  check("a user with the role metrics stays out", true);
   await submit("ann-token-0123456789");
   await page.locator("tbody tr").first().waitFor();
   check("an admin sees the page that was asked for", page.url(), `${served.base}/dashboard/races?since=1h`);
@@ -212,7 +264,7 @@ async function sessions(browser) {
   check("the cookie is of no use then", (await fetch(`${served.base}/api/stats`, { headers: { cookie: `${cookie.name}=${cookie.value}` } })).status, 401);
   await submit("ann-token-0123456789");
   await page.locator("tbody tr").first().waitFor();
-  writeFileSync(join(served.folder, "config.toml"), config(served.port, [["bob", false], ["eve", true]]));
+  writeFileSync(join(served.folder, "config.toml"), config(served.port, [["bob", "user"], ["vic", "viewer"], ["prom", "metrics"], ["eve", "admin"]]));
   await page.goto(`${served.base}/dashboard/status`);
   await field.waitFor({ timeout: 15_000 });
   check("a session ends with its user, and the page says so", true);
@@ -223,7 +275,7 @@ async function sessions(browser) {
 }
 
 async function subPath(browser) {
-  const gate = await gateway([["ann", true]]);
+  const gate = await gateway([["ann", "admin"]]);
   const ids = await ask(gate, 4, "ann-token-0123456789");
   const served = await below(gate, "/llm");
   const { page, complaints, go, context } = await opened(browser, served);

@@ -364,6 +364,19 @@ impl PeriodUse {
         let spent = spent.saturating_add(window.spent_elsewhere());
         PeriodUse { calendar, budget, spent, reserved, estimated, start_us, end_us }
     }
+
+    /// When the budget is spent if the rest of the period is like what is over of it; microseconds since 1970. None: not before
+    /// the period ends, or less than an eighth of it is over, which says little. All time has no pace.
+    pub fn runs_out_us(&self, now_us: i64) -> Option<i64> {
+        let over_us = now_us - self.start_us;
+        let says_much = self.calendar != Calendar::Total && over_us >= (self.end_us - self.start_us) / 8;
+        let left = self.budget?.saturating_sub(self.spent).max(0);
+        if !says_much || self.spent <= 0 {
+            return None;
+        }
+        let at_us = now_us.saturating_add((left as f64 * over_us as f64 / self.spent as f64) as i64);
+        (at_us < self.end_us).then_some(at_us)
+    }
 }
 
 impl Subject {

@@ -364,7 +364,7 @@ impl LiteLlm<'_> {
                 let line = given.line;
                 self.notes.add(line, format!("the file holds the master key, which is not copied: set {name} to it"));
             }
-            let _ = write!(text, "\n[users.admin]\ntoken = \"${{{name}}}\"\nadmin = true\n");
+            let _ = write!(text, "\n[users.admin]\ntoken = \"${{{name}}}\"\nrole = \"admin\"\n");
         }
         const BOTH: [&str; 2] = ["litellm_settings", "general_settings"];
         let budget = self.setting(&BOTH, "max_budget").and_then(YamlValue::number).filter(|budget| *budget > 0.0);

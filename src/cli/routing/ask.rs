@@ -167,13 +167,10 @@ fn refused(at: &GatewayAddress, path: &str, status: StatusCode, body: &[u8]) -> 
     };
     match code {
         "photofinish_unauthorized" => {
-            bail!(
-                "the gateway at {} wants the token of an admin ({message}): give it as PHOTOFINISH_TOKEN or --token",
-                at.url
-            )
+            bail!("the gateway at {} wants a token ({message}): give it as PHOTOFINISH_TOKEN or --token", at.url)
         }
         "photofinish_forbidden" => {
-            bail!("the gateway at {} shows this to admins only: give the token of a user with admin = true", at.url)
+            bail!("the gateway at {} refuses it: {message}: give another token as PHOTOFINISH_TOKEN or --token", at.url)
         }
         "photofinish_not_found" => bail!("the gateway at {} is of an older version and has no {path}", at.url),
         _ => bail!("{message}"),

@@ -127,7 +127,7 @@ def token_of(user):
 
 def with_users(*users):
     tables = [f"[users.{user}]\ntoken = {json.dumps(token_of(user))}" for user in users]
-    return "\n".join([*tables, f"[users.admin]\ntoken = {json.dumps(token_of('admin'))}\nadmin = true"])
+    return "\n".join([*tables, f"[users.admin]\ntoken = {json.dumps(token_of('admin'))}\nrole = 'admin'"])
 
 
 # What one user sends, and what all others together ask meanwhile.

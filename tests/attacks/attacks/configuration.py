@@ -15,7 +15,7 @@ from harness.many import at_once, timed, until
 
 TOKEN = "token-of-ann-0123456789"
 ANN = {"authorization": f"Bearer {TOKEN}"}
-USERS = f'[users.ann]\ntoken = "{TOKEN}"\nadmin = true\n'
+USERS = f'[users.ann]\ntoken = "{TOKEN}"\nrole = "admin"\n'
 
 
 class Asking:

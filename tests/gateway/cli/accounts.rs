@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::harness::process::{CommandOutput, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, Gate, RawClient, Script, soon};
 
-const USERS: &str = "[users.root]\ntoken = \"root-token\"\nadmin = true\n[users.ann]\ntoken = \"ann-token\"\n";
+const USERS: &str = "[users.root]\ntoken = \"root-token\"\nrole = \"admin\"\n[users.ann]\ntoken = \"ann-token\"\n";
 
 async fn fake() -> FakeProvider {
     FakeProvider::answering(|_| Script::sse().role().token("a").finish("stop").usage(7, 3).done().end()).await
@@ -114,13 +114,21 @@ async fn a_running_gateway_is_asked() {
     let id = &next.out.trim()[3..11];
     done(&served.setup, &format!("key revoke {id} --now {at}")).await;
     assert_eq!(status(&served, next.out.trim()).await, 401);
-    done(&served.setup, &format!("user create eve/x --admin true {at}")).await;
+    done(&served.setup, &format!("user create eve/x --role viewer {at}")).await;
     done(&served.setup, &format!("user set eve/x --rpm 5 {at}")).await;
     let shown = done(&served.setup, &format!("user show eve/x {at} --json")).await.out;
     let shown: Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!((&shown["rpm"], &shown["admin"], &shown["version"]), (&json!(5), &json!(true), &json!(2)));
+    assert_eq!((&shown["rpm"], &shown["role"], &shown["version"]), (&json!(5), &json!("viewer"), &json!(2)));
     let made = done(&served.setup, &format!("key create --user eve/x --name ci {at}")).await;
     assert_eq!(status(&served, made.out.trim()).await, 200);
+    // A user makes and lists their own.
+    let own = format!("--url {url} --token ann-token");
+    done(&served.setup, &format!("key create --name laptop {own}")).await;
+    for (which, at, keys) in [("", &own, 3), ("--mine", &own, 3), ("", &at, 4), ("--mine", &at, 0)] {
+        let listed = done(&served.setup, &format!("key list {which} {at} --json")).await.out;
+        let listed: Value = serde_json::from_str(&listed).unwrap();
+        assert_eq!(listed["keys"].as_array().unwrap().len(), keys, "{which} {at}: {listed}");
+    }
     let named = async {
         let counted = "photofinish_user_races_total{user=\"eve/x\",outcome=\"ok\"} 1";
         while !served.get("/metrics", &[("x-api-key", "root-token")]).await.body.contains(counted) {}

@@ -110,7 +110,7 @@ async fn every_edge_says_the_same_of_a_bill_that_is_known() {
     let priced = |name: &str| format!("{{ upstream = \"{name}/m\", input_price = 1000.0, output_price = 10000.0 }}");
     config += &format!("[models.m]\nupstreams = [{}, {}]\n", priced("silent"), priced("plain"));
     config += "shadow = \"newcomer/m\"\nshadow_share = 1\n";
-    config += "[users.root]\ntoken = \"root-token\"\nadmin = true\n";
+    config += "[users.root]\ntoken = \"root-token\"\nrole = \"admin\"\n";
     let served = Setup::new(&config).serve().await;
     let admin = [("x-api-key", "root-token")];
     for _ in 0..RACES {

@@ -8,7 +8,7 @@ use crate::harness::answer::read_response;
 use crate::harness::process::{RunningGateway, Setup, provider};
 use crate::support::{FakeProvider, Identity, RawClient, Script};
 
-const USERS: &str = "[users.ann]\ntoken = \"planted-ann\"\nadmin = true\n[users.bob]\ntoken = \"planted-bob\"\n";
+const USERS: &str = "[users.ann]\ntoken = \"planted-ann\"\nrole = \"admin\"\n[users.bob]\ntoken = \"planted-bob\"\n";
 const ANN: (&str, &str) = ("authorization", "Bearer planted-ann");
 const MODELS: &str = "[models.m]\nupstreams = [\"one/x\"]\n[models.n]\nupstreams = [\"one/y\"]\n";
 

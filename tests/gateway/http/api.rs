@@ -1,4 +1,4 @@
-//! `/api`: the same numbers as the commands, for admins only, with checked parameters and without secrets. Races: `api_races`.
+//! `/api`: the same numbers as the commands, for who has the role, with checked parameters and without secrets. Races: `api_races`.
 
 use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
@@ -112,14 +112,14 @@ async fn with_users() -> (FakeProvider, RunningGateway) {
     let config = format!(
         "{}api_key = \"planted-key\"\n{}",
         provider("one", &fake),
-        "[models.m]\nupstreams = [\"one/m\"]\n[users.ann]\ntoken = \"planted-ann\"\nadmin = true\n\
-         [users.bob]\ntoken = \"planted-bob\"\n"
+        "[models.m]\nupstreams = [\"one/m\"]\n[users.ann]\ntoken = \"planted-ann\"\nrole = \"admin\"\n\
+         [users.bob]\ntoken = \"planted-bob\"\n[users.prom]\ntoken = \"planted-prom\"\nrole = \"metrics\"\n"
     );
     (fake, process::Setup::new(&config).serve().await)
 }
 
 #[tokio::test]
-async fn the_api_is_for_admins_and_shows_no_secret() {
+async fn the_api_needs_a_role_and_shows_no_secret() {
     let (_fake, served) = with_users().await;
     let key = [("x-api-key", "planted-bob"), ("x-photofinish-key-one", "planted-brought")];
     let mut body = asking("m");
@@ -130,7 +130,7 @@ async fn the_api_is_for_admins_and_shows_no_secret() {
     for path in PATHS {
         for (headers, status, code) in [
             (&[][..], 401, "photofinish_unauthorized"),
-            (&[("x-api-key", "planted-bob")][..], 403, "photofinish_forbidden"),
+            (&[("x-api-key", "planted-prom")][..], 403, "photofinish_forbidden"),
         ] {
             let (response, heard_code, message) = served.get(path, headers).await.error();
             assert_eq!((response, heard_code.as_str()), (status, code), "{path} {headers:?}: {message}");
@@ -169,7 +169,11 @@ async fn invalid_parameters_are_named() {
         ("/api/stats?since=soon", Some("since"), &["'soon'", "24h", "2026-01-31"]),
         ("/api/stats?since=2200-01-01", Some("since"), &["lies in the future"]),
         ("/api/stats?since=1h&until=2h", Some("since"), &["since must be before until"]),
-        ("/api/stats?sinse=1h", Some("sinse"), &["'sinse'", "since, until, model, provider, user, source, by, slo"]),
+        (
+            "/api/stats?sinse=1h",
+            Some("sinse"),
+            &["'sinse'", "since, until, model, provider, user, team, source, by, slo"],
+        ),
         ("/api/stats?slo=fast", Some("slo"), &["'fast'", "ttft=1s,tpot=50ms"]),
         ("/api/stats?exact=maybe", Some("exact"), &["'maybe'", "true or false"]),
         ("/api/stats?model=a&model=b", Some("model"), &["multiple times"]),

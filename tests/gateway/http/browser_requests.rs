@@ -13,7 +13,7 @@ use crate::harness::answer::{Response, read_response};
 use crate::harness::process::{CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script, soon};
 
-const USER: &str = "[users.ann]\ntoken = \"ann-token\"\nadmin = true\n";
+const USER: &str = "[users.ann]\ntoken = \"ann-token\"\nrole = \"admin\"\n";
 
 async fn served(settings: &str, more: &str) -> (FakeProvider, RunningGateway) {
     let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;

@@ -6,7 +6,8 @@ use crate::harness::answer::Response;
 use crate::harness::process::{CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, Script};
 
-const USERS: &str = "[users.ann]\ntoken = \"ann-token\"\nadmin = true\n[users.bob]\ntoken = \"bob-token\"\n";
+const USERS: &str =
+    "[users.ann]\ntoken = \"ann-token\"\nrole = \"admin\"\n[users.prom]\ntoken = \"prom-token\"\nrole = \"metrics\"\n";
 const SESSION: &str = "/dashboard/session";
 
 async fn served(settings: &str, more: &str) -> (FakeProvider, RunningGateway) {
@@ -84,12 +85,12 @@ async fn pages_come_with_their_headers_compressed_and_only_once() {
 }
 
 #[tokio::test]
-async fn an_admin_s_token_becomes_a_session_and_nobody_else_s() {
+async fn a_token_becomes_a_session_and_one_of_metrics_does_not() {
     let (_fake, served) = served("", USERS).await;
     assert_eq!(served.get("/dashboard", &[]).await.status, 200, "the page needs none");
     assert_eq!(served.get(SESSION, &[]).await.status, 401);
     for (token, status, code) in
-        [("bob-token", 403, "photofinish_forbidden"), ("wrong", 401, "photofinish_unauthorized")]
+        [("prom-token", 403, "photofinish_forbidden"), ("wrong", 401, "photofinish_unauthorized")]
     {
         let answer = log_in(&served, token).await;
         assert_eq!((answer.status, answer.error_code().as_str(), answer.header("set-cookie")), (status, code, ""));
@@ -106,7 +107,7 @@ async fn an_admin_s_token_becomes_a_session_and_nobody_else_s() {
         let token_in_query = format!("{path}?token=ann-token&key=ann-token");
         assert_ne!(served.get(&token_in_query, &[]).await.status, 200, "{path}");
     }
-    assert_eq!(served.get(SESSION, &[("cookie", &cookie)]).await.json()["user"], "ann");
+    assert_eq!(served.get(SESSION, &[("cookie", &cookie)]).await.json()["role"], "admin");
     // A wrong token beside a session is a wrong token.
     let both = [("cookie", cookie.as_str()), ("authorization", "Bearer wrong")];
     assert_eq!(served.get("/api/stats", &both).await.status, 401);

@@ -20,7 +20,7 @@ async fn started(server: &str, users: bool) -> (TestGateway, Gate, [FakeProvider
     let mut setup = Setup::over(&[&hanging, &good]).server(server);
     setup = setup.model("[models.hangs]\nupstreams = [\"a/m\"]\n[models.m]\nupstreams = [\"b/m\"]");
     for user in USERS.iter().filter(|_| users) {
-        setup = setup.table(&format!("[users.{user}]\ntoken = \"{user}-token\"\nadmin = true"));
+        setup = setup.table(&format!("[users.{user}]\ntoken = \"{user}-token\"\nrole = \"admin\""));
     }
     (setup.start().await, gate, [hanging, good])
 }

@@ -7,7 +7,7 @@ use crate::harness::answer::{Response, first_text, stream_after};
 use crate::harness::process::{CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, Gate, RawClient, Script};
 
-const USERS: &str = "[teams.search]\nrpm = 1000\n[users.root]\ntoken = \"root-token\"\nadmin = true\n\
+const USERS: &str = "[teams.search]\nrpm = 1000\n[users.root]\ntoken = \"root-token\"\nrole = \"admin\"\n\
                      [users.ann]\ntoken = \"ann-token\"\nteam = \"search\"\n";
 const ROOT: [(&str, &str); 1] = [("authorization", "Bearer root-token")];
 
@@ -144,7 +144,7 @@ async fn what_is_wrong_is_named_and_nothing_is_made() {
         ("/api/keys", key(json!({ "expires": "soon" })), 400, "expires"),
         ("/api/keys", key(json!({ "expires": 5 })), 400, "expires"),
         ("/api/keys", key(json!({ "rmp": 5 })), 400, "rmp"),
-        ("/api/keys", key(json!({ "admin": true })), 400, "admin"),
+        ("/api/keys", key(json!({ "role": "admin" })), 400, "role"),
         ("/api/keys", key(json!({ "revoked_at": "2020-01-31" })), 400, "revoked_at"),
         ("/api/keys", key(json!({ "rpm": 0 })), 400, "rpm"),
         ("/api/keys", key(json!({ "name": "" })), 400, "name"),
@@ -152,7 +152,7 @@ async fn what_is_wrong_is_named_and_nothing_is_made() {
         ("/api/keys", json!([]), 400, "JSON object"),
         ("/api/users", json!({ "name": "ann" }), 409, "config.toml"),
         ("/api/users", json!({ "name": "bob", "team": "none" }), 400, "photofinish team create none"),
-        ("/api/users", json!({ "name": "bob", "admin": "yes" }), 400, "admin"),
+        ("/api/users", json!({ "name": "bob", "role": "yes" }), 400, "admin, viewer, metrics, lead, user"),
         ("/api/teams", json!({ "name": "search" }), 409, "config.toml"),
         ("/api/teams", json!({ "name": "a\u{7}b" }), 400, "name"),
         ("/api/teams", json!({ "name": "other", "budget": { "year": 5 } }), 400, "year"),
@@ -165,7 +165,7 @@ async fn what_is_wrong_is_named_and_nothing_is_made() {
         let answer = asked(&served, method, path, json!({})).await;
         assert_eq!((answer.status, answer.body.contains("config.toml")), (409, true), "{path}: {}", answer.body);
     }
-    assert_eq!(asked(&served, "GET", "/api/users/root", Value::Null).await.json()["admin"], true);
+    assert_eq!(asked(&served, "GET", "/api/users/root", Value::Null).await.json()["role"], "admin");
     assert_eq!(asked(&served, "GET", "/api/keys/none", Value::Null).await.error_code(), "photofinish_unknown_account");
     let foreign = [ROOT[0], ("origin", "https://elsewhere.example")];
     for (headers, code) in [
@@ -173,7 +173,7 @@ async fn what_is_wrong_is_named_and_nothing_is_made() {
         (&[], "photofinish_unauthorized"),
         (&foreign, "photofinish_foreign_page"),
     ] {
-        let body = json!({ "user": "ann", "name": "ci" }).to_string();
+        let body = json!({ "user": "root", "name": "ci" }).to_string();
         assert_eq!(served.send("POST", "/api/keys", headers, body).await.error_code(), code, "{headers:?}");
     }
     let setup = served.stop().await;
@@ -185,7 +185,7 @@ async fn without_users_nobody_needs_a_key() {
     let fake = fake().await;
     let served = Setup::new(&config(&fake, "")).serve().await;
     let answer = served.send("POST", "/api/users", &[], json!({ "name": "bob" }).to_string()).await;
-    assert_eq!((answer.status, answer.body.contains("admin = true")), (409, true), "{}", answer.body);
+    assert_eq!((answer.status, answer.body.contains(r#"role = \"admin\""#)), (409, true), "{}", answer.body);
 }
 
 #[tokio::test]

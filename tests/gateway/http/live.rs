@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::process::{RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, Gate, RawClient, Script, soon};
 
-const USERS: &str = "[users.ann]\ntoken = \"planted-ann\"\nadmin = true\n[users.bob]\ntoken = \"planted-bob\"\n";
+const USERS: &str = "[users.ann]\ntoken = \"planted-ann\"\nrole = \"admin\"\n[users.bob]\ntoken = \"planted-bob\"\n";
 const ANN: (&str, &str) = ("authorization", "Bearer planted-ann");
 
 async fn watching(served: &RunningGateway, headers: &[(&str, &str)]) -> RawClient {
@@ -149,7 +149,7 @@ async fn the_configuration_has_no_secrets() {
     assert!(answer.status == 200 && !answer.body.contains("planted"), "{}", answer.body);
     let told = answer.json();
     assert_eq!((&told["providers"][0]["keys"], &told["models"][0]["model"]), (&1.into(), &"m".into()));
-    assert_eq!((&told["users"][0]["user"], &told["users"][0]["admin"]), (&"ann".into(), &true.into()));
+    assert_eq!((&told["users"][0]["user"], &told["users"][0]["role"]), (&"ann".into(), &"admin".into()));
 }
 
 #[tokio::test]

@@ -233,7 +233,7 @@ async fn with_users() -> (FakeProvider, RunningGateway) {
     let config = format!(
         "{}api_key = \"planted-key\"\n{}",
         provider("one", &fake),
-        "[models.m]\nupstreams = [\"one/m\"]\n[users.ann]\ntoken = \"planted-ann\"\nadmin = true\n\
+        "[models.m]\nupstreams = [\"one/m\"]\n[users.ann]\ntoken = \"planted-ann\"\nrole = \"admin\"\n\
          [users.bob]\ntoken = \"planted-bob\"\n"
     );
     (fake, process::Setup::new(&config).serve().await)
@@ -260,7 +260,7 @@ async fn the_metrics_are_for_admins() {
 #[tokio::test]
 async fn a_reload_changes_who_is_an_admin() {
     let (_fake, served) = with_users().await;
-    served.setup.configure("[users.bob]\ntoken = \"planted-bob\"\nadmin = true\n");
+    served.setup.configure("[users.bob]\ntoken = \"planted-bob\"\nrole = \"admin\"\n");
     // What it drops is told before a signal accepts it.
     served.process.logged("1 of 1 models are gone").await;
     served.process.signal("HUP");

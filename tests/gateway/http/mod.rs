@@ -27,6 +27,7 @@ mod overload;
 mod override_permissions;
 mod passed_calls;
 mod provider_paths;
+mod roles;
 mod routing;
 mod secrets;
 mod stored_bounds;

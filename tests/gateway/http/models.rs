@@ -127,7 +127,7 @@ async fn liveness_and_readiness_are_reported() {
 #[tokio::test]
 async fn only_admins_see_the_names_of_providers_and_users() {
     let config = "[providers.waiting-one]\nbase_url = \"http://10.0.0.7:8000\"\ntoken = { file = \"no-file\" }\n\
-                  [users.zoe]\ntoken = \"zoe-token\"\nadmin = true\n[users.xavier]\ntoken = \"xavier-token\"\n";
+                  [users.zoe]\ntoken = \"zoe-token\"\nrole = \"admin\"\n[users.xavier]\ntoken = \"xavier-token\"\n";
     let served = Setup::new(config).serve().await;
     let strangers = [&[][..], &[("x-api-key", "xavier-token")], &[("x-api-key", "wrong")]];
     for headers in strangers {

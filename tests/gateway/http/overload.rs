@@ -68,7 +68,7 @@ async fn beyond_max_in_flight_requests_are_turned_away_before_they_are_read() {
     let open = gate.clone();
     let fake = FakeProvider::answering(move |_| held(&open)).await;
     let setup = Setup::over(&[&fake]).server("max_in_flight = 2");
-    let gateway = setup.table("[users.ann]\ntoken = \"t\"\nadmin = true").start().await;
+    let gateway = setup.table("[users.ann]\ntoken = \"t\"\nrole = \"admin\"").start().await;
     let auth = [("authorization", "Bearer t")];
     let ask = async |body: &serde_json::Value| gateway.request(CHAT, &auth, body).await;
     let mut inside = [ask(&large(1)).await, ask(&large(1)).await];

@@ -246,7 +246,7 @@ async fn only_those_who_may_use_any_upstream_reach_it_with_a_shared_key() {
     let gateway = Setup::new()
         .server("files = \"a\"")
         .provider("a", &fake, KEY)
-        .table(&user("usual", "admin = true"))
+        .table(&user("usual", "role = \"admin\""))
         .table(&user("all", "overrides = [\"upstreams\"]"))
         .table(&user("own", "keys = { a = \"sk-own\" }"))
         .start()

@@ -123,7 +123,7 @@ async fn routing_answers_for_a_model_an_alias_or_named_upstreams() {
 
 async fn with_users() -> (FakeProvider, RunningGateway) {
     let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
-    let users = "[users.ann]\ntoken = \"planted-ann\"\nadmin = true\n[users.bob]\ntoken = \"planted-bob\"\n";
+    let users = "[users.ann]\ntoken = \"planted-ann\"\nrole = \"admin\"\n[users.bob]\ntoken = \"planted-bob\"\n";
     let config =
         format!("{}api_key = \"planted-key\"\n[models.m]\nupstreams = [\"one/m\"]\n{users}", provider("one", &fake));
     (fake, process::Setup::new(&config).env("PHOTOFINISH_TOKEN", "planted-ann").serve().await)
@@ -156,7 +156,7 @@ async fn the_command_reports_errors() {
     let stranger = FakeProvider::answering(|_| Script::status(404, &[], "{}")).await;
     let (closed, other) = (format!("http://{closed}"), stranger.base_url());
     for (options, code, words) in [
-        (&["--url", &url, "--token", "planted-bob"][..], 1, &["admins only", "admin = true"][..]),
+        (&["--url", &url, "--token", "planted-bob"][..], 1, &["role = \"user\"", "admin, viewer"][..]),
         (&["--url", &url, "--token", "planted-nobody"], 1, &["PHOTOFINISH_TOKEN or --token"]),
         (&["--url", &url, "--model", "n"], 1, &["the model \"n\" is not configured"]),
         (&["--url", &closed], 1, &["no gateway answers at", "photofinish serve", "--url"]),

@@ -72,7 +72,7 @@ async fn gateway(fakes: &[FakeProvider; 2], log: &str) -> RunningGateway {
         r#"
         [users.ann]
         token = "${ANN_TOKEN}"
-        admin = true
+        role = "admin"
         overrides = true
         keys = { one = "${ANN_KEY}", two = "${ANN_KEY}" }
         [users.bob]

@@ -7,7 +7,8 @@ use crate::harness::gateway::{Setup, TestGateway};
 use crate::support::{FakeProvider, RawClient, Script};
 
 const CONVERSATIONS: &str = "/v1/conversations";
-const USERS: &str = "[users.ann]\ntoken = \"ann-token\"\nadmin = true\n[users.bob]\ntoken = \"bob-token\"\nrpm = 3\n";
+const USERS: &str =
+    "[users.ann]\ntoken = \"ann-token\"\nrole = \"admin\"\n[users.bob]\ntoken = \"bob-token\"\nrpm = 3\n";
 
 async fn send(gateway: &TestGateway, method: &str, path: &str, user: &str, body: &str) -> Response {
     let mut client = RawClient::connect(gateway.addr()).await;

@@ -7,7 +7,7 @@ use crate::harness::gateway::{Setup, TestGateway, assert_row};
 use crate::support::{FakeProvider, Gate, RawClient, Script, Step};
 
 const RESPONSES: &str = "/v1/responses";
-const USERS: &str = "[users.ann]\ntoken = \"ann-token\"\nadmin = true\n[users.bob]\ntoken = \"bob-token\"\n";
+const USERS: &str = "[users.ann]\ntoken = \"ann-token\"\nrole = \"admin\"\n[users.bob]\ntoken = \"bob-token\"\n";
 
 async fn send(gateway: &TestGateway, method: &str, path: &str, user: &str, body: &Value) -> Response {
     send_text(gateway, method, path, user, if body.is_null() { String::new() } else { body.to_string() }).await

@@ -14,7 +14,7 @@ use crate::harness::answer::{advance_clock, silent};
 use crate::harness::gateway::{Setup, TestGateway, assert_row};
 use crate::support::{FakeProvider, Gate, Script, Step, soon};
 
-const USERS: &str = "[users.ann]\ntoken = \"ann-token\"\nadmin = true\n";
+const USERS: &str = "[users.ann]\ntoken = \"ann-token\"\nrole = \"admin\"\n";
 
 struct Socket(WebSocketStream<TcpStream>);
 

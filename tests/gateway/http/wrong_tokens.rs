@@ -8,7 +8,7 @@ use crate::harness::answer::Response;
 use crate::harness::process::{CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, Script};
 
-const USERS: &str = "[users.ann]\ntoken = \"ann-token-of-22-letters\"\nadmin = true\n[users.bob]\ntoken = \"bob-token-of-22-letters\"\n";
+const USERS: &str = "[users.ann]\ntoken = \"ann-token-of-22-letters\"\nrole = \"admin\"\n[users.bob]\ntoken = \"bob-token-of-22-letters\"\n";
 const RIGHT: (&str, &str) = ("authorization", "Bearer ann-token-of-22-letters");
 const WRONG: (&str, &str) = ("authorization", "Bearer guessed-token");
 

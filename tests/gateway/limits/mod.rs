@@ -21,7 +21,7 @@ use crate::harness::answer::{Response, read_response};
 use crate::harness::gateway::{CHAT, Rows, Setup, TestGateway};
 use crate::support::{FakeProvider, RawClient, Script, soon};
 
-const ANN: &str = "[users.ann]\ntoken = \"token-of-ann\"\nadmin = true\n";
+const ANN: &str = "[users.ann]\ntoken = \"token-of-ann\"\nrole = \"admin\"\n";
 const BOB: &str = "[users.bob]\ntoken = \"token-of-bob\"\n";
 
 /// Nano-USD of a token of an answer; prompts cost nothing.

@@ -11,7 +11,7 @@ use crate::harness::process::{CHAT, RunningGateway, Setup, provider};
 use crate::support::{FakeProvider, Gate, RawClient, Script, pause, soon};
 
 const ANN: (&str, &str) = ("authorization", "Bearer token-of-ann");
-const USERS: &str = "[users.ann]\ntoken = \"token-of-ann\"\nadmin = true\n";
+const USERS: &str = "[users.ann]\ntoken = \"token-of-ann\"\nrole = \"admin\"\n";
 
 /// A new database; none without a server.
 async fn database() -> Option<String> {

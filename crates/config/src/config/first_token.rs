@@ -32,7 +32,7 @@ pub(super) fn user_text(
     env: &dyn Fn(&str) -> Option<String>,
     limits: FileLimits,
 ) -> String {
-    const USER: &str = "\n[users.admin]\nadmin = true\n";
+    const USER: &str = "\n[users.admin]\nrole = \"admin\"\n";
     if !is_open(listen, env) {
         return String::new();
     }

@@ -63,13 +63,13 @@ mod tests {
     use super::*;
 
     fn read(members: Value) -> Result<Limits, String> {
-        limits_of(members.as_object().unwrap(), &["admin"], "the user")
+        limits_of(members.as_object().unwrap(), &["role"], "the user")
     }
 
     #[test]
     fn limits_are_those_of_the_file() {
         let limits = read(json!({
-            "admin": [null], "rpm": 60, "tpm": { "tokens": 1_000, "burst": 10, "none": null }, "streams": null,
+            "role": [null], "rpm": 60, "tpm": { "tokens": 1_000, "burst": 10, "none": null }, "streams": null,
             "budget": { "day": 0.1, "month": 5 }, "models": ["a-*", "groq/\"q\\\u{e9}"], "reserve": "max",
         }));
         let limits = limits.unwrap();

@@ -31,6 +31,7 @@ mod raw;
 mod reader;
 mod request;
 mod resolve;
+mod role;
 mod schema;
 mod server;
 mod settings;
@@ -63,6 +64,7 @@ pub use race::{
     RaceSettings, RescuePolicy, SloSettings, Timeouts, UpstreamOrder,
 };
 pub use raw::store_at;
+pub use role::{Reach, Right, UserRole};
 pub use schema::schema;
 pub use server::{Cors, LISTEN_VARIABLE, Listen, StoredLimits};
 pub use settings::{

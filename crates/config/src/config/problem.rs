@@ -223,8 +223,8 @@ fn likeness(a: &str, b: &str) -> f64 {
     if edits >= 0.5 || beginning >= 0.85 { edits + beginning } else { 0.0 }
 }
 
-/// Names that other programs use, and the keys here.
-const OTHER_NAMES: [(&str, &str); 31] = [
+/// Names that other programs use, and the keys here, some with the value that is meant.
+const OTHER_NAMES: [(&str, &str); 32] = [
     ("port", "listen"),
     ("host", "listen"),
     ("bind", "listen"),
@@ -256,6 +256,8 @@ const OTHER_NAMES: [(&str, &str); 31] = [
     ("drop_params", "lossy"),
     ("max_budget", "budget"),
     ("fallbacks", "upstreams"),
+    // Once a key of its own.
+    ("admin", "role = \"admin\""),
 ];
 
 /// What does the same in another place, by the name that LiteLLM has for it.
@@ -277,7 +279,8 @@ pub(super) fn instead(typed: &str) -> Option<&'static str> {
 /// The key among `known` that other programs call `typed`.
 pub(super) fn usual_name(typed: &str, known: &[&'static str]) -> Option<&'static str> {
     let typed = typed.to_ascii_lowercase();
-    OTHER_NAMES.iter().find(|(other, key)| *other == typed && known.contains(key)).map(|(_, key)| *key)
+    let is_known = |written: &str| written.split(" = ").next().is_some_and(|key| known.contains(&key));
+    OTHER_NAMES.iter().find(|(other, key)| *other == typed && is_known(key)).map(|(_, key)| *key)
 }
 
 /// The name of a variable in another notation than `${NAME}`: `$NAME`, `{NAME}`, `env:NAME`, or the bare name of a key.

@@ -17,6 +17,7 @@ use super::provider::ResolvedNames;
 use super::provider_table::{self, RawProvider};
 use super::raw::{RawConfig, RawModel, RawUpstream};
 use super::reader::{Located, ReaderScope};
+use super::role::UserRole;
 use super::server::{LISTEN_VARIABLE, ServerKeys};
 use super::settings::absolute;
 use super::text::ExpandedText;
@@ -383,9 +384,14 @@ fn resolve_users(
     let mut users = Vec::new();
     for raw in raw {
         let keys = resolve_user_keys(scope, &raw.name.value, raw.keys, providers);
+        let has_team = raw.team.is_some();
         let team = raw.team.and_then(|team| team_of(scope, &raw.name.value, &team, teams));
+        let (at, name) = (raw.name.offset, raw.name.value);
+        if raw.role == UserRole::Lead && !has_team {
+            let message = format!("[users.{}] has role = \"lead\" and no team", shown(&name));
+            scope.wrong(at, message, "team = \"NAME\", a table under [teams]");
+        }
         let Some(token) = raw.token else { continue };
-        let name = raw.name.value;
         if let Some(other) = seen.insert(token.value, name.clone()) {
             let message = format!("[users.{}] has the same token as [users.{}]", shown(&name), shown(&other));
             scope.wrong(token.offset, message, "a token of its own for each user");
@@ -393,7 +399,7 @@ fn resolve_users(
         users.push(Arc::new(User {
             name,
             token_sha256: token.value,
-            admin: raw.admin,
+            role: raw.role,
             overrides: raw.overrides,
             keys,
             team,

@@ -14,6 +14,7 @@ use ipnet::IpNet;
 use secrecy::SecretString;
 
 use super::reader::WatchedFiles;
+use super::role::UserRole;
 use super::store_address::StoreAddress;
 use super::{
     CancelBilling, CataloguePlace, Cors, HttpAddress, IssuedKey, Limits, Listen, ListenerCertificate, Otlp, Permit,
@@ -256,8 +257,7 @@ pub struct User {
     pub name: String,
     /// SHA-256 of the token; the token itself is not kept.
     pub token_sha256: [u8; 32],
-    /// May read `/metrics` and `/api`.
-    pub admin: bool,
+    pub role: UserRole,
     /// The `x-photofinish-*` headers this user may send.
     pub overrides: Permit,
     /// The user's own keys by provider, used instead of the shared ones.
@@ -274,7 +274,7 @@ impl fmt::Debug for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("User")
             .field("name", &self.name)
-            .field("admin", &self.admin)
+            .field("role", &self.role)
             .field("overrides", &self.overrides)
             .field("keys", &self.keys.keys())
             .field("team", &self.team)

@@ -4,11 +4,12 @@ use ring::digest::{SHA256, digest};
 use schemars::json_schema;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::keys::{self, Flag, TableKeys as _, TypedText, keys, own};
+use super::keys::{self, TableKeys as _, TypedText, choice, keys, own};
 use super::limits::Limits;
 use super::names::names;
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable, as_string, one_of};
+use super::role::UserRole;
 use super::text::{self, Secret};
 
 keys! {
@@ -19,8 +20,8 @@ keys! {
         token: Option<Located<String>> = TypedText;
         /// The SHA-256 of the token instead: 64 hexadecimal digits.
         token_sha256: Option<Located<String>> = TypedText;
-        /// May read `/metrics` and `/api`.
-        admin: bool = Flag, or false;
+        /// What the user may do beside asking models.
+        role: UserRole = choice(), or UserRole::User;
         /// The `x-photofinish-*` headers the user may send: `true` for all, `false` for none, or a list of names. Unless set, every
         /// header, as far as the request then costs no more than the settings of its model allow.
         overrides: Permit = own(read_overrides, |_| {
@@ -45,7 +46,7 @@ pub(super) struct RawUser {
     pub(super) name: Located<String>,
     /// SHA-256 of the token. None: it is wrong, which is reported.
     pub(super) token: Option<Located<[u8; 32]>>,
-    pub(super) admin: bool,
+    pub(super) role: UserRole,
     pub(super) overrides: Permit,
     pub(super) keys: Vec<OwnKey>,
     pub(super) team: Option<Located<String>>,
@@ -97,8 +98,8 @@ impl RawUser {
         }
         let keys = own_keys(&table, &name.value, typed.keys);
         table.finish();
-        let UserKeys { admin, overrides, team, .. } = typed;
-        RawUser { name, token, admin, overrides, keys, team, limits }
+        let UserKeys { role, overrides, team, .. } = typed;
+        RawUser { name, token, role, overrides, keys, team, limits }
     }
 }
 

@@ -16,8 +16,8 @@ mod trace;
 
 pub use crate::proxy::body::limited;
 pub use crate::proxy::door::caller::{
-    Client, admin, admin_user, authenticate, check_token, has_token, is_admin, is_still_admin, log_in, missing_token,
-    sends_token,
+    Asker, Client, authenticate, check_token, has_right, has_token, log_in, missing_token, permitted, sends_token,
+    still_has_right,
 };
 pub use crate::proxy::lists::models::{gemini_list, gemini_one, list, one};
 pub use crate::proxy::lists::ollama::{running, show, tags, version};

@@ -36,6 +36,9 @@ pub struct RaceWindow {
     /// Only requests of this user.
     #[arg(long)]
     pub user: Option<String>,
+    /// Only requests of users who were in this team then.
+    #[arg(long)]
+    pub team: Option<String>,
     /// Who asked: clients, probes, benchmarks, or all. Other rows than those of clients are not rolled up.
     #[arg(long, default_value = "client", value_parser = choice::<SourceFilter>())]
     pub source: SourceFilter,
@@ -96,6 +99,7 @@ impl RaceWindow {
             model: self.model.clone(),
             provider: self.provider.clone(),
             user: self.user.clone(),
+            team: self.team.clone(),
             source: self.source,
         }
     }
@@ -273,7 +277,7 @@ mod tests {
         assert_eq!((window.since, window.model.as_deref()), (Some(moment("24h").unwrap()), Some("--a b")));
         for (pairs, words) in [
             (vec![("since", "soon")], vec!["'since", "soon", "2026-01-31"]),
-            (vec![("sinse", "1h")], vec!["unexpected", "'sinse'", "since, until, model, provider, user"]),
+            (vec![("sinse", "1h")], vec!["unexpected", "'sinse'", "since, until, model, provider, user, team"]),
             (vec![("since=1h&until", "1h")], vec!["'since=1h&until'"]),
             (vec![("model", "a"), ("model", "b")], vec!["'model", "multiple times"]),
         ] {

@@ -72,7 +72,15 @@ impl StatsQuestion {
     pub fn by_upstream(since: TimePoint) -> StatsQuestion {
         let source = SourceFilter::Client;
         StatsQuestion {
-            window: RaceWindow { since: Some(since), until: None, model: None, provider: None, user: None, source },
+            window: RaceWindow {
+                since: Some(since),
+                until: None,
+                model: None,
+                provider: None,
+                user: None,
+                team: None,
+                source,
+            },
             by: vec![Dimension::Upstream],
             slo: SloTargets { ttft_us: None, tpot_ms: None },
             exact: false,

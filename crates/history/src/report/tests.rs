@@ -222,6 +222,12 @@ async fn charge_back_is_the_same_from_rows_and_from_roll_ups() {
         assert_eq!((&rows.groups, rows.total), (&rolled.groups, rolled.total), "{by}");
         assert_eq!(rows.total.attempts, 120, "{by}");
     }
+    let of_team = |exact_max: u64| {
+        let pairs = [("by", "user"), ("team", "ads")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let reader = StoreReader::open(&path).unwrap().with_exact_max(exact_max);
+        usage::ask(&reader, &from_pairs(&pairs).unwrap(), now_us).unwrap().total
+    };
+    assert_eq!((of_team(u64::MAX), of_team(0).attempts), (of_team(0), 60));
     let tags = usage("tag", 0).groups;
     let of = |tag: Option<&str>| tags.iter().find(|(keys, _)| keys[0].as_deref() == tag).unwrap().1.attempts;
     assert_eq!([of(None), of(Some("project=a")), of(Some("job=x")), of(Some("project=b"))], [30, 60, 30, 30]);

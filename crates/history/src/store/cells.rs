@@ -67,9 +67,9 @@ fn read_range(
 
 fn cell<'r>(row: AnswerRow<'r>, selection: &Selection, span_us: i64) -> Result<Option<RollupCell<'r>>> {
     let text = |column| row.get::<Option<&'r str>>(column);
-    let (provider, model, user) = (text(1)?.unwrap_or_default(), text(3)?, text(4)?);
+    let (provider, model, user, team) = (text(1)?.unwrap_or_default(), text(3)?, text(4)?, text(5)?);
     let filter = &selection.filter;
-    if !filter.wants_provider(provider) || !filter.wants_request(model, user) {
+    if !filter.wants_provider(provider) || !filter.wants_request(model, user, team) {
         return Ok(None);
     }
     let upstream = if provider.is_empty() { None } else { text(2)?.map(|model_sent| (provider, model_sent)) };
@@ -79,7 +79,7 @@ fn cell<'r>(row: AnswerRow<'r>, selection: &Selection, span_us: i64) -> Result<O
         upstream,
         model,
         user,
-        team: text(5)?,
+        team,
         caller_key: text(6)?,
         tags: text(7)?,
         class: None,

@@ -73,6 +73,7 @@ const LOOKS: &str = "\
         WHERE tried.race_id = race.race_id AND tried.provider || '/' || tried.model_sent = race.look) \
     WHERE race.look IS NOT NULL AND race.started_at >= ?1 AND race.started_at < ?2 AND race.started_at % ?5 = 0 \
       AND race.source = 'client' AND (CAST(?3 AS TEXT) IS NULL OR race.model = ?3) AND (CAST(?4 AS TEXT) IS NULL OR race.caller = ?4) \
+      AND (CAST(?6 AS TEXT) IS NULL OR race.team = ?6) \
     ORDER BY race.started_at DESC";
 
 /// Of the index alone.
@@ -84,10 +85,10 @@ static AROUND: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT first_token_sent_us, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, input_tokens_estimate, \
                 stream, recent.race_id FROM (\
-             SELECT race_id, winner, model, source, caller, p_look, look, first_token_sent_us, input_tokens_estimate, stream \
+             SELECT race_id, winner, model, source, caller, team, p_look, look, first_token_sent_us, input_tokens_estimate, stream \
              FROM race WHERE race_id < ?1 ORDER BY race_id DESC LIMIT {SEARCHED}) AS recent \
          LEFT JOIN attempt ON attempt.race_id = recent.race_id AND attempt.ordinal = recent.winner AND tok_src = 'usage' \
-         WHERE model = ?2 AND (CAST(?3 AS TEXT) IS NULL OR caller = ?3) AND source = 'client' AND p_look > 0 AND look IS NULL \
+         WHERE model = ?2 AND (CAST(?3 AS TEXT) IS NULL OR caller = ?3) AND (CAST(?4 AS TEXT) IS NULL OR team = ?4) AND source = 'client' AND p_look > 0 AND look IS NULL \
            AND first_token_sent_us IS NOT NULL LIMIT {AT_EACH}"
     )
 });
@@ -101,7 +102,8 @@ impl StoreReader {
         let (since, until) = (filter.since.unwrap_or(0), filter.until.unwrap_or(i64::MAX));
         self.ask(|connection| {
             let (every, _) = thinned(connection, filter)?;
-            let parameters = params![since, until, filter.model.as_deref(), filter.user.as_deref(), every];
+            let (user, team) = (filter.user.as_deref(), filter.team.as_deref());
+            let parameters = params![since, until, filter.model.as_deref(), user, every, team];
             connection.all(LOOKS, parameters, look)
         })
     }
@@ -123,7 +125,7 @@ impl StoreReader {
                     let first_token_us = if row.get(6)? { row.get(0)? } else { None };
                     Ok((row.get(7)?, ClientRow { model, first_token_us, weight: 0.0, prompt_tokens, tokens }))
                 };
-                let parameters = params![Id(&before), &look.model, filter.user.as_deref()];
+                let parameters = params![Id(&before), &look.model, filter.user.as_deref(), filter.team.as_deref()];
                 for (race_id, client) in connection.all(&AROUND, parameters, of_client)? {
                     all.entry(race_id).or_insert(client).weight += look.weight;
                 }

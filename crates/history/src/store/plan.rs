@@ -86,9 +86,9 @@ impl ReadPlan {
     pub fn new(connection: &Connection<'_>, selection: &Selection, exact_max: u64) -> Result<ReadPlan> {
         let from_us = selection.filter.since.unwrap_or(0).max(0);
         let until_us = selection.filter.until.unwrap_or(i64::MAX);
-        let (hours, days) = match selection.filter.source {
-            SourceFilter::Client => rolled(connection, (from_us, until_us))?,
-            SourceFilter::Probe | SourceFilter::Bench | SourceFilter::Shadow | SourceFilter::All => Default::default(),
+        let (hours, days) = match selection.filter.is_rolled_up() {
+            true => rolled(connection, (from_us, until_us))?,
+            false => Default::default(),
         };
         // Before the first row nothing needs to be read.
         let oldest_us = oldest_began(connection, selection.filter.source)?.unwrap_or(until_us);

@@ -22,7 +22,7 @@ pub type ExportRow = Map<String, Value>;
 /// The selected races: all conditions that are set must hold.
 #[derive(Clone, Debug, Default)]
 pub struct RaceFilter {
-    /// Their time, model, user and source; with an attempt at this provider.
+    /// Their time, model, user, team and source; with an attempt at this provider.
     pub races: AttemptFilter,
     /// With an attempt at this provider and model.
     pub upstream: Option<(String, String)>,
@@ -81,6 +81,7 @@ pub(super) fn page(filter: &RaceFilter) -> String {
          FROM race JOIN race_speed_all AS speed ON speed.race_id = race.race_id \
          WHERE {} AND {rare} AND {ordered} AND {longer} AND {of_id} AND race.race_id >= ?1 AND race.race_id < ?2 \
            AND (CAST(?3 AS TEXT) IS NULL OR race.model = ?3) AND (CAST(?4 AS TEXT) IS NULL OR race.caller = ?4) AND {} \
+           AND (CAST(?12 AS TEXT) IS NULL OR race.team = ?12) \
            AND (CAST(?6 AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?6)) \
            AND (CAST(?7 AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?7 \
                                                                   AND model_sent = ?8)) \
@@ -121,6 +122,7 @@ fn all_attempts(source: SourceFilter) -> String {
         "SELECT {} FROM {attempts} \
          WHERE {condition} AND {id} >= ?1 AND {id} < ?2 AND (CAST(?3 AS TEXT) IS NULL OR race.model = ?3) \
            AND (CAST(?4 AS TEXT) IS NULL OR race.caller = ?4) AND (CAST(?5 AS TEXT) IS NULL OR attempt.provider = ?5) \
+           AND (CAST(?6 AS TEXT) IS NULL OR race.team = ?6) \
          ORDER BY {id}, attempt.ordinal",
         whole::<AttemptRecord>()
     )
@@ -130,7 +132,7 @@ fn all_races(source: SourceFilter) -> String {
     format!(
         "SELECT {} FROM race \
          WHERE {} AND race_id >= ?1 AND race_id < ?2 AND (CAST(?3 AS TEXT) IS NULL OR model = ?3) \
-           AND (CAST(?4 AS TEXT) IS NULL OR caller = ?4) \
+           AND (CAST(?4 AS TEXT) IS NULL OR caller = ?4) AND (CAST(?6 AS TEXT) IS NULL OR team = ?6) \
            AND (CAST(?5 AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?5)) \
          ORDER BY race_id",
         whole::<RaceRecord>(),
@@ -142,7 +144,8 @@ fn all_races(source: SourceFilter) -> String {
 fn left_out_texts(source: SourceFilter) -> String {
     format!(
         "SELECT left_out, count(*) FROM race WHERE {} AND race_id >= ?1 AND race_id < ?2 AND left_out IS NOT NULL \
-           AND (CAST(?3 AS TEXT) IS NULL OR model = ?3) AND (CAST(?4 AS TEXT) IS NULL OR caller = ?4) GROUP BY left_out",
+           AND (CAST(?3 AS TEXT) IS NULL OR model = ?3) AND (CAST(?4 AS TEXT) IS NULL OR caller = ?4) \
+           AND (CAST(?5 AS TEXT) IS NULL OR team = ?5) GROUP BY left_out",
         source.condition()
     )
 }
@@ -177,6 +180,7 @@ impl StoreReader {
             filter.limit,
             filter.longer_us,
             id,
+            races.team.as_deref(),
         ];
         self.ask(|connection| rows(connection, &page(filter), parameters))
     }
@@ -201,7 +205,8 @@ impl StoreReader {
     /// When it takes too long, or the file cannot be read.
     pub fn left_out(&self, filter: &AttemptFilter) -> Result<Vec<(LeftOutReason, u64)>, ReadError> {
         let (since, until) = bounds(filter);
-        let parameters = params![Id(&since), Id(&until), filter.model.as_deref(), filter.user.as_deref()];
+        let (model, user, team) = (filter.model.as_deref(), filter.user.as_deref(), filter.team.as_deref());
+        let parameters = params![Id(&since), Id(&until), model, user, team];
         let mut counts = LeftOutReason::ALL.iter().map(|reason| (*reason, 0)).collect::<Vec<_>>();
         self.ask(|connection| {
             let mut statement = connection.prepare(&left_out_texts(filter.source))?;
@@ -228,7 +233,7 @@ impl StoreReader {
     ) -> Result<(), ReadError> {
         let (since, until) = bounds(filter);
         let (model, user, provider) = (filter.model.as_deref(), filter.user.as_deref(), filter.provider.as_deref());
-        let parameters = params![Id(&since), Id(&until), model, user, provider];
+        let parameters = params![Id(&since), Id(&until), model, user, provider, filter.team.as_deref()];
         let sql = if T::NAME == RaceRecord::NAME { all_races(filter.source) } else { all_attempts(filter.source) };
         self.ask(|connection| each_row(connection, &sql, parameters, each))
     }

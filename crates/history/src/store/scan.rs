@@ -118,7 +118,8 @@ fn hand_over(
     if !filter.source.wants(race.map(|race| race.source)) {
         return;
     }
-    if !filter.wants_request(race.map(|race| race.model.as_str()), race.and_then(|race| race.user.as_deref())) {
+    let (user, team) = (race.and_then(|race| race.user.as_deref()), race.and_then(|race| race.team.as_deref()));
+    if !filter.wants_request(race.map(|race| race.model.as_str()), user, team) {
         return;
     }
     if let Some(race) = race.filter(|race| race.attempts == 0 && filter.provider.is_none()) {

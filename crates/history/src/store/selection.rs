@@ -22,15 +22,23 @@ pub struct AttemptFilter {
     pub provider: Option<String>,
     /// The caller's name under `[users]`.
     pub user: Option<String>,
+    /// The user's team at that time.
+    pub team: Option<String>,
     /// Who asked.
     pub source: SourceFilter,
 }
 
 impl AttemptFilter {
     /// None: the value is unknown.
-    pub(super) fn wants_request(&self, model: Option<&str>, user: Option<&str>) -> bool {
+    pub(super) fn wants_request(&self, model: Option<&str>, user: Option<&str>, team: Option<&str>) -> bool {
         self.model.as_deref().is_none_or(|wanted| model == Some(wanted))
             && self.user.as_deref().is_none_or(|wanted| user == Some(wanted))
+            && self.team.as_deref().is_none_or(|wanted| team == Some(wanted))
+    }
+
+    /// Roll-ups have what is wanted.
+    pub(super) fn is_rolled_up(&self) -> bool {
+        self.source == SourceFilter::Client
     }
 
     pub(super) fn wants_provider(&self, provider: &str) -> bool {

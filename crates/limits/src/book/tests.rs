@@ -78,3 +78,32 @@ fn who_is_gone_is_forgotten_unless_something_of_it_counts() {
     kept.sort_unstable();
     assert_eq!(kept, ["running", "spent"]);
 }
+
+#[test]
+fn a_budget_runs_out_at_the_pace_of_its_period() {
+    const DAY: i64 = 86_400_000_000;
+    let of = |calendar, spent| PeriodUse {
+        calendar,
+        budget: Some(1_000),
+        spent,
+        reserved: 0,
+        estimated: 0,
+        start_us: 10 * DAY,
+        end_us: 11 * DAY,
+    };
+    for (spent, over, expected) in [
+        (500, DAY / 4, Some(10 * DAY + DAY / 2)),
+        (1_000, DAY / 4, Some(10 * DAY + DAY / 4)),
+        (2_000, DAY / 4, Some(10 * DAY + DAY / 4)),
+        // Just enough, less, nothing at all, and too early to say.
+        (250, DAY / 4, None),
+        (100, DAY / 4, None),
+        (0, DAY / 4, None),
+        (500, DAY / 8 - 1, None),
+        (500, DAY / 8, Some(10 * DAY + DAY / 4)),
+    ] {
+        assert_eq!(of(Calendar::Day, spent).runs_out_us(10 * DAY + over), expected, "{spent} after {over}");
+    }
+    assert_eq!(of(Calendar::Total, 500).runs_out_us(10 * DAY + DAY / 4), None, "all time has no pace");
+    assert_eq!(PeriodUse { budget: None, ..of(Calendar::Day, 500) }.runs_out_us(10 * DAY + DAY / 4), None);
+}

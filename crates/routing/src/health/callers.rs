@@ -109,6 +109,12 @@ impl Callers {
         self.known().made.iter().flat_map(|made| made.users.keys()).take(at_most).cloned().collect()
     }
 
+    /// How many keys of this user count.
+    pub fn keys_of(&self, name: &str, now_us: i64) -> usize {
+        let counts = |key: &&MadeKey| key.user == name && key.until_us.is_none_or(|until_us| until_us >= now_us);
+        self.known().made.as_ref().map_or(0, |made| made.keys.values().filter(counts).count())
+    }
+
     /// Whether there is a user of this name. Before what was made is read, there may be.
     pub fn has_user(&self, name: &str) -> bool {
         let known = self.known();
@@ -177,7 +183,7 @@ mod tests {
     use secrecy::ExposeSecret as _;
 
     use super::*;
-    use photofinish_config::config::{Permit, parse};
+    use photofinish_config::config::{Permit, UserRole, parse};
     use photofinish_config::issued::new_token;
 
     /// With these users, of the team of their name if there is one.
@@ -191,7 +197,7 @@ mod tests {
         Arc::new(User {
             name: name.to_owned(),
             token_sha256: [0; 32],
-            admin: false,
+            role: UserRole::User,
             overrides: Permit::Usual,
             keys: BTreeMap::new(),
             team: team.map(str::to_owned),

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use serde_json::Map;
 
-use super::{AccountAnswer, AccountRefusal, AccountRequest, all_entries, budgets, made_callers, take_over};
+use super::{
+    AccountAnswer, AccountRefusal, AccountRequest, AccountScope, all_entries, budgets, made_callers, take_over,
+};
 use photofinish_base::clock::wall_micros;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_gateway::proxy::Gateway;
@@ -62,9 +64,14 @@ impl AccountKeeper {
     ///
     /// # Errors
     /// Nothing was done.
-    pub fn answer(&self, request: &AccountRequest, by: &Author) -> Result<AccountAnswer, AccountRefusal> {
+    pub fn answer(
+        &self,
+        request: &AccountRequest,
+        by: &Author,
+        scope: &AccountScope,
+    ) -> Result<AccountAnswer, AccountRefusal> {
         let state = self.state();
-        let answer = request.answer(self.gateway.live().as_read(), &self.store, by, wall_micros())?;
+        let answer = request.answer(self.gateway.live().as_read(), &self.store, (by, scope), wall_micros())?;
         // Before the first reading they would count as all there are. The next look finds them once more.
         if state.seen.is_some() && !answer.changes.is_empty() {
             self.gateway.change_made(|made| take_over(made, &answer.changes));

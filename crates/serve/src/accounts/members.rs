@@ -34,7 +34,7 @@ pub struct AccountMember {
 }
 
 /// Besides limits, which every kind has.
-pub const MEMBERS: [AccountMember; 15] = [
+pub const MEMBERS: [AccountMember; 16] = [
     told(text("id", "the id of the key"), &[Key]),
     AccountMember { made: &[Key], ..told(text("user", "whose key it is"), &[Key]) },
     AccountMember {
@@ -50,7 +50,10 @@ pub const MEMBERS: [AccountMember; 15] = [
     AccountMember {
         made: &[User],
         set: &[User],
-        ..told(field("admin", MemberKind::Boolean, "", "it may ask for everything").if_known(), &[User])
+        ..told(
+            text("role", "`admin`, `viewer`, `metrics`, `lead` or `user`, which it is unless set").if_known(),
+            &[User],
+        )
     },
     AccountMember {
         made: &[Key],
@@ -69,6 +72,16 @@ pub const MEMBERS: [AccountMember; 15] = [
     told(text("replaces", "the key that it replaces").if_known(), &[Key]),
     told(text("replaced_by", "the key that replaces it").if_known(), &[Key]),
     told(text("first", "the first key that it replaces, whose budgets and rates it goes on with").if_known(), &[Key]),
+    told(
+        field(
+            "standing",
+            MemberKind::Open,
+            "",
+            "what its limits allow, what is left and when it comes back, as of `GET /api/me`; of a running gateway",
+        )
+        .if_known(),
+        &AccountKind::ALL,
+    ),
     AccountMember {
         set: &AccountKind::ALL,
         rotated: true,
@@ -77,7 +90,7 @@ pub const MEMBERS: [AccountMember; 15] = [
 ];
 
 /// Where one that the API cannot change is declared.
-pub const SOURCE: MemberField = text("source", "the file that has it; its limits are not told here").if_known();
+pub const SOURCE: MemberField = text("source", "the file that has it; of its limits `standing` tells").if_known();
 
 const fn told(field: MemberField, kinds: &'static [AccountKind]) -> AccountMember {
     AccountMember { field, made: &[], set: &[], rotated: false, told: kinds }
@@ -93,6 +106,8 @@ pub fn members_of(kind: AccountKind, action: AccountAction) -> Vec<MemberField> 
         AccountAction::List | AccountAction::Show => member.told.contains(&kind),
     };
     let of = |member: &AccountMember| match action {
+        // Unless set, it is a key of who makes it.
+        AccountAction::Make if member.field.name == "user" => member.field.if_known(),
         AccountAction::Set if member.field.name == "version" => MemberField { optional: false, ..member.field },
         AccountAction::Set | AccountAction::Rotate => member.field.if_known(),
         _ => member.field,

@@ -6,25 +6,32 @@
 pub(crate) mod budgets;
 mod keeper;
 pub mod members;
+mod refusal;
+mod scope;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use AccountRefusal::{Away, Conflict, Unknown, Wrong};
 use http::Method;
 pub use keeper::AccountKeeper;
 pub use members::AccountAction;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+pub use refusal::AccountRefusal;
+use refusal::AccountRefusal::{Away, Conflict, Unknown, Wrong};
+use scope::AccountReach;
+pub use scope::AccountScope;
 use secrecy::ExposeSecret as _;
 use serde_json::{Map, Value, json};
+use settings::{is_expired, lead_has_team, micros, role_of};
 
 use photofinish_base::printable::quoted;
 use photofinish_config::config::units::parse_duration;
-use photofinish_config::config::{Config, IssuedKey, Limits, Permit, Team, User, limits_of, token_hash};
+use photofinish_config::config::{Config, IssuedKey, Limits, Permit, Team, User, UserRole, limits_of, token_hash};
 use photofinish_config::issued::new_token;
 use photofinish_history::report::question::{TimePoint, moment, time};
 use photofinish_history::store::{
-    AccountChange, AccountEntry, AccountKind, Author, ChangeError, OpenError, ReadError, Store, StoreReader,
+    AccountChange, AccountEntry, AccountKind, Author, ChangeError, ReadError, Store, StoreReader,
 };
 use photofinish_routing::health::{MadeCallers, MadeKey};
 
@@ -52,41 +59,6 @@ pub struct AccountAnswer {
     /// For the client: of a new key, and only then, with its text.
     pub body: Value,
     pub changes: Vec<AccountChange>,
-}
-
-/// Why nothing was done, for whoever asked.
-#[derive(Debug, thiserror::Error)]
-pub enum AccountRefusal {
-    #[error("{0}")]
-    Wrong(String),
-    #[error("{0}")]
-    Unknown(String),
-    #[error("{0}")]
-    Conflict(String),
-    /// The store cannot be read or written.
-    #[error("{0}")]
-    Away(String),
-}
-
-impl From<OpenError> for AccountRefusal {
-    fn from(error: OpenError) -> AccountRefusal {
-        Away(error.to_string())
-    }
-}
-
-impl From<ReadError> for AccountRefusal {
-    fn from(error: ReadError) -> AccountRefusal {
-        Away(error.to_string())
-    }
-}
-
-impl From<ChangeError> for AccountRefusal {
-    fn from(error: ChangeError) -> AccountRefusal {
-        match error {
-            ChangeError::Conflict(_) => Conflict(error.to_string()),
-            ChangeError::Write(error) => Away(format!("nothing was changed: {error}")),
-        }
-    }
 }
 
 /// The path of all entries of a kind.
@@ -117,19 +89,19 @@ impl AccountRequest {
         &self,
         config: &Config,
         store: &Store,
-        by: &Author,
+        (by, scope): (&Author, &AccountScope),
         now_us: i64,
     ) -> Result<AccountAnswer, AccountRefusal> {
         if config.users.is_empty() && self.action != AccountAction::List {
             let file = &config.source;
             return Err(Conflict(format!(
-                "{file} has no users, so nobody needs a key: give it a user with admin = true"
+                "{file} has no users, so nobody needs a key: give it a user with role = \"admin\""
             )));
         }
         // Makes and migrates the file, if need be.
         store.is_open().then_some(()).map_or_else(|| Store::open(store.address()).map(|opened| opened.close()), Ok)?;
         let reader = StoreReader::open(store.address())?;
-        let desk = AccountDesk { config, reader, kind: self.kind, now_us };
+        let desk = AccountDesk { config, reader, kind: self.kind, scope, now_us };
         let (body, changes) = match self.action {
             AccountAction::List => return Ok(AccountAnswer { body: desk.list(&self.members)?, changes: Vec::new() }),
             AccountAction::Show => (desk.show(&self.id)?, Vec::new()),
@@ -149,19 +121,31 @@ struct AccountDesk<'d> {
     config: &'d Config,
     reader: StoreReader,
     kind: AccountKind,
+    scope: &'d AccountScope,
     now_us: i64,
 }
 
 type Done = Result<(Value, Vec<AccountChange>), AccountRefusal>;
 
 impl AccountDesk<'_> {
+    fn within(&self) -> AccountReach<'_> {
+        let AccountDesk { config, reader, kind, scope, now_us } = self;
+        AccountReach { config, reader, kind: *kind, scope, now_us: *now_us }
+    }
+
     fn list(&self, members: &Map<String, Value>) -> Result<Value, AccountRefusal> {
-        self.only(members, &["user"])?;
-        let user = members.get("user");
-        let is_wanted = |entry: &Value| user.is_none_or(|user| entry.get("user") == Some(user));
+        self.only(members, &["user", "mine"])?;
+        let own = members.get("mine").filter(|mine| **mine == "true").and(self.scope.user()).map(Value::from);
+        let user = own.as_ref().or(members.get("user"));
+        let seen = self.within().seen_users()?;
+        let is_wanted = |entry: &AccountEntry| {
+            let of = entry.settings.get("user");
+            self.within().is_seen(&entry.id, of, &seen) && user.is_none_or(|user| of == Some(user))
+        };
         let stored = self.reader.accounts(self.kind)?;
-        let mut all: Vec<Value> = self.of_file();
-        all.extend(stored.iter().map(|entry| self.shown(entry)).filter(is_wanted));
+        let is_seen = |of: &Value| self.within().is_seen(of["name"].as_str().unwrap_or_default(), None, &seen);
+        let mut all: Vec<Value> = self.of_file().into_iter().filter(is_seen).collect();
+        all.extend(stored.iter().filter(|entry| is_wanted(entry)).map(|entry| self.shown(entry)));
         let left_out = all.len().saturating_sub(LISTED_MAX);
         all.truncate(LISTED_MAX);
         Ok(json!({ (format!("{}s", self.kind.as_str())): all, "left_out": left_out }))
@@ -175,7 +159,7 @@ impl AccountDesk<'_> {
                 self.config.teams.keys().map(|name| json!({ "name": name, "source": source })).collect()
             }
             AccountKind::User => {
-                let of = |user: &Arc<User>| json!({ "name": user.name, "admin": user.admin, "team": user.team, "source": source });
+                let of = |user: &Arc<User>| json!({ "name": user.name, "role": user.role.as_str(), "team": user.team, "source": source });
                 self.config.users.iter().map(of).collect()
             }
             AccountKind::Key => Vec::new(),
@@ -184,7 +168,8 @@ impl AccountDesk<'_> {
 
     fn show(&self, id: &str) -> Result<Value, AccountRefusal> {
         match self.of_file().into_iter().find(|of| of["name"] == id) {
-            Some(of_file) => Ok(of_file),
+            Some(of_file) if self.within().is_seen(id, None, &self.within().seen_users()?) => Ok(of_file),
+            Some(_) => Err(self.unknown(id)),
             None => self.entry(id).map(|entry| self.shown(&entry)),
         }
     }
@@ -205,17 +190,32 @@ impl AccountDesk<'_> {
         Err(Conflict(format!("the {kind} {} is in {file}: change it there", quoted(name))))
     }
 
-    /// The stored one.
+    /// The stored one, if it is seen: who may not see it does not learn that it is there.
     fn entry(&self, id: &str) -> Result<AccountEntry, AccountRefusal> {
-        self.not_of_file(id)?;
+        let seen = self.within().seen_users()?;
+        if self.within().is_seen(id, None, &seen) {
+            self.not_of_file(id)?;
+        }
         let found = self.reader.account(self.kind, id)?;
-        let kind = self.kind.as_str();
-        found.ok_or_else(|| Unknown(format!("there is no {kind} {}: `photofinish {kind} list`", quoted(id))))
+        let found = found.filter(|entry| self.within().is_seen(id, entry.settings.get("user"), &seen));
+        found.ok_or_else(|| self.unknown(id))
     }
 
-    /// The same, of the version that the request names.
-    fn entry_as_known(&self, id: &str, members: &Map<String, Value>) -> Result<AccountEntry, AccountRefusal> {
+    fn unknown(&self, id: &str) -> AccountRefusal {
+        let kind = self.kind.as_str();
+        Unknown(format!("there is no {kind} {}: `photofinish {kind} list`", quoted(id)))
+    }
+
+    /// The same to change it, of the version that the request names.
+    fn entry_as_known(
+        &self,
+        id: &str,
+        members: &Map<String, Value>,
+        action: AccountAction,
+    ) -> Result<AccountEntry, AccountRefusal> {
         let entry = self.entry(id)?;
+        self.within().may_change_of(entry.settings.get("user").and_then(Value::as_str).unwrap_or(id))?;
+        self.within().bound_by_key(id, action)?;
         match members.get("version") {
             Some(version) if *version != entry.version => Err(ChangeError::Conflict(entry.subject()).into()),
             _ => Ok(entry),
@@ -229,17 +229,26 @@ impl AccountDesk<'_> {
             return Err(Conflict(format!("there are {ACCOUNTS_MAX} {kind}s, the most that are kept")));
         }
         let name = name(members.get("name"))?;
+        self.within().bound_by_key("", AccountAction::Make)?;
+        let mut members = members.clone();
+        self.within().keep_in_team(&mut members, AccountAction::Make)?;
         let mut settings = Map::new();
-        merge(&mut settings, members);
+        merge(&mut settings, &members);
         if self.kind != AccountKind::Key {
+            lead_has_team(&settings)?;
             self.not_of_file(&name)?;
             settings.remove("name");
             let entry = AccountEntry { kind: self.kind, id: name, settings, version: 1, sha256: None };
             return Ok((self.shown(&entry), vec![AccountChange { before: None, after: Some(entry) }]));
         }
-        let user = members.get("user").and_then(Value::as_str).unwrap_or_default();
+        let user = members.get("user").and_then(Value::as_str).or(self.scope.user());
+        let user = user.ok_or_else(|| Wrong("\"user\" is missing: whose key it is".to_owned()))?;
+        self.within().may_change_of(user)?;
         self.must_exist(AccountKind::User, user)?;
+        self.within().has_room(user)?;
+        settings.insert("user".to_owned(), json!(user));
         self.put_expiry(&mut settings)?;
+        self.within().bound_expiry(&mut settings)?;
         let (body, change) = self.new_key(settings)?;
         Ok((body, vec![change]))
     }
@@ -256,8 +265,9 @@ impl AccountDesk<'_> {
     }
 
     fn set(&self, id: &str, members: &Map<String, Value>) -> Done {
-        let before = self.entry_as_known(id, members)?;
+        let before = self.entry_as_known(id, members, AccountAction::Set)?;
         self.check(members, AccountAction::Set)?;
+        self.within().keep_in_team(&mut members.clone(), AccountAction::Set)?;
         if !members.contains_key("version") {
             return Err(Wrong("\"version\" is missing: of what you looked at, so that nobody's change is lost".into()));
         }
@@ -267,13 +277,15 @@ impl AccountDesk<'_> {
             self.not_revoked(&before)?;
             name(after.settings.get("name"))?;
             self.put_expiry(&mut after.settings)?;
+            self.within().bound_expiry(&mut after.settings)?;
         }
+        lead_has_team(&after.settings)?;
         Ok(self.changed(before, after))
     }
 
     fn remove(&self, id: &str, members: &Map<String, Value>) -> Done {
         self.only(members, &members::names_of(self.kind, AccountAction::Remove))?;
-        let before = self.entry_as_known(id, members)?;
+        let before = self.entry_as_known(id, members, AccountAction::Remove)?;
         let mut changes = Vec::new();
         match self.kind {
             AccountKind::Key if before.settings.contains_key("revoked_at") => {
@@ -308,7 +320,8 @@ impl AccountDesk<'_> {
     /// Makes a key that replaces this one, which counts on for the grace.
     fn rotate(&self, id: &str, members: &Map<String, Value>) -> Done {
         self.only(members, &members::names_of(self.kind, AccountAction::Rotate))?;
-        let before = self.entry_as_known(id, members)?;
+        let before = self.entry_as_known(id, members, AccountAction::Rotate)?;
+        self.within().has_room(before.settings.get("user").and_then(Value::as_str).unwrap_or_default())?;
         self.not_revoked(&before)?;
         if is_expired(&before.settings, self.now_us) {
             return Err(Conflict(format!("the key {id} has expired: make a new one")));
@@ -327,6 +340,7 @@ impl AccountDesk<'_> {
         until.map(|until| settings.insert("expires_at".to_owned(), json!(time(until))));
         settings.extend(members.get("expires").map(|expires| ("expires".to_owned(), expires.clone())));
         self.put_expiry(&mut settings)?;
+        self.within().bound_expiry(&mut settings)?;
         let (body, new) = self.new_key(settings)?;
         let mut after = before.clone();
         let ends = self.now_us.saturating_add(i64::try_from(grace.as_micros()).unwrap_or(i64::MAX));
@@ -394,8 +408,10 @@ impl AccountDesk<'_> {
     fn check(&self, members: &Map<String, Value>, action: AccountAction) -> Result<(), AccountRefusal> {
         limits_of(members, &members::names_of(self.kind, action), &format!("the {}", self.kind.as_str()))
             .map_err(Wrong)?;
-        if members.get("admin").is_some_and(|admin| !admin.is_boolean()) {
-            return Err(Wrong("\"admin\": expected true or false".to_owned()));
+        let role = members.get("role").filter(|role| !role.is_null());
+        if let Some(role) = role.filter(|role| role.as_str().and_then(UserRole::from_name).is_none()) {
+            let names = UserRole::ALL.map(UserRole::as_str).join(", ");
+            return Err(Wrong(format!("\"role\": {role} is none: expected one of {names}")));
         }
         match members.get("team") {
             None | Some(Value::Null) => Ok(()),
@@ -445,18 +461,6 @@ fn merge(settings: &mut Map<String, Value>, members: &Map<String, Value>) {
 /// The next whole second: settings have no parts of one.
 fn whole(at_us: i64) -> i64 {
     at_us.saturating_add(MICROS - 1).div_euclid(MICROS) * MICROS
-}
-
-/// A time among the settings; microseconds since 1970, UTC.
-fn micros(settings: &Map<String, Value>, member: &str) -> Option<i64> {
-    match moment(settings.get(member)?.as_str()?) {
-        Ok(TimePoint::At(at)) => Some(at.as_microsecond()),
-        _ => None,
-    }
-}
-
-fn is_expired(settings: &Map<String, Value>, now_us: i64) -> bool {
-    micros(settings, "expires_at").is_some_and(|until| until < now_us)
 }
 
 /// What these make.
@@ -512,7 +516,7 @@ fn put(made: &mut MadeCallers, entry: &AccountEntry) {
             let user = User {
                 name: id.clone(),
                 token_sha256: [0; 32],
-                admin: settings.get("admin") == Some(&json!(true)),
+                role: role_of(settings),
                 overrides: Permit::Usual,
                 keys: BTreeMap::new(),
                 team: text("team"),

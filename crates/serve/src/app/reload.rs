@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn no_cut_of_a_file_loses_a_user_a_model_or_a_limit_without_a_word() {
-        let users = "[users.ann]\ntoken = \"token-of-ann\"\nadmin = true\n\n# The last.\n[users.bob]\ntoken = \"token-of-bob\"\n\
+        let users = "[users.ann]\ntoken = \"token-of-ann\"\nrole = \"admin\"\n\n# The last.\n[users.bob]\ntoken = \"token-of-bob\"\n\
                      team = \"red\"\nmodels = [\"m\", \"sim/*\"]\nbudget.day = 1000\nrpm = 6000";
         let limits = "[limits]\ntpm = 100000\nstreams = 50\n[teams.red]\nbudget.month = 2000\nrpm = 600\n";
         let models = with(&[], &["k", "l", "m", "n"]);

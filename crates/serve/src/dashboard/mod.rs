@@ -12,7 +12,7 @@ use flate2::read::GzDecoder;
 use ring::digest::{SHA256, digest};
 
 /// The names of the pages. Each is a path under `/dashboard`; the script of the page reads it.
-pub const PAGES: [&str; 15] = [
+pub const PAGES: [&str; 16] = [
     "overview",
     "live",
     "races",
@@ -28,6 +28,7 @@ pub const PAGES: [&str; 15] = [
     "routing",
     "status",
     "playground",
+    "me",
 ];
 /// The file that every page begins with.
 const FRAME: &str = "index.html";

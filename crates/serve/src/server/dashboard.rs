@@ -3,7 +3,7 @@
 //! Not for the files: see [`crate::dashboard`]. Not for the rules of a session: see `proxy`.
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH,
     ORIGIN, REFERRER_POLICY, SET_COOKIE, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -15,7 +15,8 @@ use super::api::is_account_path;
 use super::reads::json as json_answer;
 use super::served_paths::ServedPaths;
 use crate::dashboard::{self, SiteFile};
-use photofinish_gateway::proxy::{self, COOKIE_NAME, Client, Rejection, SESSION_FOR};
+use photofinish_config::config::UserRole;
+use photofinish_gateway::proxy::{self, Asker, COOKIE_NAME, Client, Rejection, SESSION_FOR};
 
 /// Where a session begins and ends.
 pub const SESSION: &str = "/dashboard/session";
@@ -69,13 +70,11 @@ fn frame(page: &str, root: &str, path: &str) -> Response<Body> {
     guarded(answer.unwrap_or_else(|| Rejection::not_found(path, Some("/dashboard")).into_response()))
 }
 
-/// Says whether the page may read `/api`.
-pub async fn session(State(site): State<ServedPaths>, client: Client) -> Response<Body> {
-    let answer = proxy::admin_user(&site.gateway, &client).map(|user| {
-        let user = user.map(|user| user.name.clone());
-        json_answer(json!({ "user": user, "version": env!("CARGO_PKG_VERSION") }).to_string())
-    });
-    guarded(answer.unwrap_or_else(Rejection::into_response))
+/// Says what the page may read of `/api`.
+pub async fn session(Extension(asker): Extension<Asker>) -> Response<Body> {
+    let role = asker.user.as_ref().map_or(UserRole::Admin, |user| user.role).as_str();
+    let user = asker.user.map(|user| user.name.clone());
+    guarded(json_answer(json!({ "user": user, "role": role, "version": env!("CARGO_PKG_VERSION") }).to_string()))
 }
 
 /// Exchanges the token in the header `authorization` for a session.

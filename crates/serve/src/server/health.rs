@@ -1,6 +1,6 @@
 //! `/healthz`: the process is alive. `/readyz`: an upstream is available, and no row of the history is lost; a store
 //! that only delays its rows does not make the gateway unready. Both need no token, so names and counts are only for
-//! admins. `/metrics`: Prometheus' text or OpenMetrics, for admins.
+//! who may see all figures. `/metrics`: Prometheus' text or OpenMetrics.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::served_paths::ServedPaths;
 use photofinish_base::machine;
-use photofinish_config::config::{Keys, Provider};
+use photofinish_config::config::{Keys, Provider, Right};
 use photofinish_gateway::proxy::{self, Client, Gateway};
 use photofinish_history::recorder::{Condition, Recorder};
 use photofinish_metrics::{MetricsFormat, MetricsText};
@@ -31,7 +31,7 @@ pub async fn ready(State(site): State<ServedPaths>, client: Client) -> Response<
     let ready = store != Condition::Failing && providers_on > 0 && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut body = json!({ "ready": ready, "store": store.as_str(), "draining": draining });
-    if proxy::is_admin(gateway, &client) {
+    if proxy::has_right(gateway, &client, Right::Figures) {
         let waits = |provider: &&Arc<Provider>| matches!(provider.keys, Keys::Token(_)) && !provider.is_on();
         let without_token: Vec<&str> = config.providers.values().filter(waits).map(|p| p.name.as_str()).collect();
         let refused = gateway.refused_configuration();
@@ -60,11 +60,8 @@ fn answer(status: StatusCode, body: &serde_json::Value) -> Response<Body> {
     response
 }
 
-pub async fn metrics(State(site): State<ServedPaths>, headers: HeaderMap, client: Client) -> Response<Body> {
+pub async fn metrics(State(site): State<ServedPaths>, headers: HeaderMap) -> Response<Body> {
     let (gateway, recorder) = (&site.gateway, site.reads.recorder());
-    if let Err(rejection) = proxy::admin(gateway, &client) {
-        return rejection.into_response();
-    }
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = MetricsFormat::preferred(accept.unwrap_or_default());
     let page = recorder.metrics().render(format, &gateway.open_breakers(), |text| {

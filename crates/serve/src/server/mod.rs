@@ -18,6 +18,7 @@ mod host_check;
 mod layers;
 mod listener;
 mod reads;
+mod rights;
 mod routes;
 mod served_paths;
 mod socket;
@@ -37,6 +38,8 @@ pub use listener::Listener;
 use photofinish_base::machine;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::recorder::Recorder;
+#[cfg(feature = "test-support")]
+pub use rights::right_of;
 #[cfg(feature = "test-support")]
 pub use routes::paths;
 pub use served_paths::ReloadCall;

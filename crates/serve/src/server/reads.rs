@@ -15,9 +15,10 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 use photofinish_base::clock::wall_micros;
+use photofinish_base::printable::quoted;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{Config, StoreAddress};
-use photofinish_gateway::proxy::Rejection;
+use photofinish_config::config::{Config, Reach, StoreAddress};
+use photofinish_gateway::proxy::{Asker, Rejection};
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::members::write_json;
 use photofinish_history::report::question::{BadParameter, from_pairs, time};
@@ -101,15 +102,28 @@ pub(super) fn question<Q: Args>(uri: &Uri, problem: fn(&Q, i64) -> Option<String
     read(pairs(uri.query().unwrap_or_default()).map_err(refused)?, problem)
 }
 
-/// The same of a question about rows, which have the names of models and not their aliases.
+/// The same of a question about rows, which have the names of models and not their aliases. It is cut to what the asker may see.
 pub(super) fn question_of_rows<Q: Args>(
     uri: &Uri,
     config: &Config,
+    asker: &Asker,
     problem: fn(&Q, i64) -> Option<String>,
 ) -> Result<(Q, i64), Rejection> {
     let mut pairs = pairs(uri.query().unwrap_or_default()).map_err(refused)?;
     for (_, value) in pairs.iter_mut().filter(|(name, _)| name == "model") {
         *value = config.model(value).map_or(std::mem::take(value), |model| model.name.clone());
+    }
+    let own = match (asker.reach, asker.user.as_deref()) {
+        (Reach::Own, Some(user)) => Some(("user", &user.name)),
+        (Reach::Team, Some(user)) => user.team.as_ref().map(|team| ("team", team)),
+        _ => None,
+    };
+    if let Some((name, own)) = own {
+        if pairs.iter().any(|(of, value)| of == name && value != own) {
+            return Err(Rejection::out_of_reach(&format!("you see the figures of the {name} {} alone", quoted(own))));
+        }
+        pairs.retain(|(of, _)| of != name);
+        pairs.push((name.to_owned(), own.clone()));
     }
     read(pairs, problem)
 }

@@ -20,6 +20,7 @@ use super::dashboard::{self, RELOAD};
 use super::health;
 use super::layers::{CrossOrigin, GOOGLE_KEY, bare, catch_panics, cross_origin, near, nearest_path};
 use super::reads::DatabaseReads;
+use super::rights::{UNKNOWN, guard, is_guarded};
 use super::served_paths::{ReloadCall, ServedPaths};
 use super::websocket;
 use crate::accounts::AccountKeeper;
@@ -68,7 +69,7 @@ pub(super) fn router(
             path => nothing(path, &paths),
         }
     });
-    router.fallback_service(edge(others, "unknown", &cross).with_state(site.clone())).with_state(site)
+    router.fallback_service(edge(others, UNKNOWN, &cross).with_state(site.clone())).with_state(site)
 }
 
 /// What every request to this path passes before its handler, outermost layer first.
@@ -91,6 +92,11 @@ pub(super) fn edge(
         .layer(middleware::from_fn_with_state(cross.clone(), cross_origin))
         .map_future(move |handling| catch_panics(handling, shape))
         .map_request(move |request: Request<Body>| request.map(&limit));
+    // Innermost: a refusal has the headers for pages of other origins, and its place is known.
+    let served = match is_guarded(path) {
+        true => served.layer(middleware::from_fn_with_state((cross.gateway.clone(), path), guard)),
+        false => served,
+    };
     served.layer(layers)
 }
 

@@ -108,7 +108,7 @@ fn key_of(headers: &HeaderMap) -> Option<&HeaderValue> {
 
 /// Answers a handshake.
 pub(super) fn accept(gateway: Arc<Gateway>, client: Client, mut request: Request<Body>) -> Response<Body> {
-    if let Some(refused) = proxy::missing_token(&gateway, &request) {
+    if let Err(refused) = proxy::authenticate(&gateway, &gateway.live(), &client) {
         return refused.answer_to(Surface::Responses);
     }
     let is_on = gateway.live().config.server.websocket;

@@ -79,7 +79,7 @@ fn bad_limits_are_told_with_their_place() {
             "limits.reserve = \"maximum\"",
             "2:18: bad value \"maximum\" for \"reserve\" in [limits]; expected one of usual, max",
         ),
-        ("limits.admin = true", "2:8: unknown key \"admin\" in [limits]; expected it under [users.NAME]"),
+        ("limits.role = \"admin\"", "2:8: unknown key \"role\" in [limits]; expected it under [users.NAME]"),
         ("teams.\"\".rpm = 1", "2:7: bad team name \"\"; expected 1 to 64 bytes without control characters"),
         (
             "teams.search.rpm = 1\n[users.a]\ntoken = \"${TOKEN}\"\nteam = \"serach\"",

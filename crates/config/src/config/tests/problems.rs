@@ -130,7 +130,13 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     ("providers.groq.api_key = 1", "1:26: \"api_key\" in [providers.groq] is an integer", "a list of strings"),
     ("providers.groq.api_key = [[1]]", "1:27: \"api_key\" in [providers.groq] is a list", "expected a string"),
     ("providers.a.simulate = 1", "1:24: \"simulate\" in [providers.a] is an integer", "expected a table"),
-    ("users.a = {token=\"t\",admin=1}", "1:28: \"admin\" in [users.a] is an integer", "expected true or false"),
+    (
+        "users.a = {token=\"t\",role=\"boss\"}",
+        "1:27: bad value \"boss\" for \"role\" in [users.a]",
+        "expected one of admin, viewer, metrics, lead, user",
+    ),
+    ("users.a = {token=\"t\",admin=true}", "1:22: unknown key \"admin\" in [users.a]", "role = \"admin\""),
+    ("users.a = {token=\"t\",role=\"lead\"}", "1:7: [users.a] has role = \"lead\" and no team", "team = \"NAME\""),
     (
         "users.a = {token=\"t\",overrides=1}",
         "1:32: \"overrides\" in [users.a] is an integer",

@@ -22,7 +22,7 @@ use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::state::gateway::Gateway;
 use crate::proxy::state::wrong_tokens::{SlowedAnswer, WrongToken};
 use photofinish_base::clock::{Instant, wall_micros};
-use photofinish_config::config::User;
+use photofinish_config::config::{Reach, Right, User};
 use photofinish_config::keyring::HashedKey;
 use photofinish_routing::health::{CallerId, FoundCaller, LiveConfig};
 
@@ -127,11 +127,20 @@ fn tell(wrong: &WrongToken, address: IpAddr) {
     }
 }
 
+/// The user whom [`check_token`] found, if they may ask models.
+///
+/// # Errors
+/// As [`known`], and 403 for a user who may not.
+pub fn authenticate(gateway: &Gateway, live: &LiveConfig, client: &Client) -> Result<Option<Arc<User>>, Rejection> {
+    let user = known(gateway, live, client)?;
+    reach(user.as_deref(), Right::Ask).map(|_| user)
+}
+
 /// The user whom [`check_token`] found, and counts failures. None if the configuration has no users.
 ///
 /// # Errors
 /// 401 without a valid token, 429 for a wrong one after too many.
-pub fn authenticate(gateway: &Gateway, live: &LiveConfig, client: &Client) -> Result<Option<Arc<User>>, Rejection> {
+fn known(gateway: &Gateway, live: &LiveConfig, client: &Client) -> Result<Option<Arc<User>>, Rejection> {
     if live.config.users.is_empty() {
         return Ok(None);
     }
@@ -151,7 +160,7 @@ pub fn authenticate(gateway: &Gateway, live: &LiveConfig, client: &Client) -> Re
 /// The answer to a request for which [`check_token`] found no user, whatever its path. The layers of the server ask, before axum
 /// makes parameters of the extensions.
 pub fn missing_token<B>(gateway: &Gateway, request: &Request<B>) -> Option<Rejection> {
-    authenticate(gateway, &gateway.live(), &Client::of(request.extensions())).err()
+    known(gateway, &gateway.live(), &Client::of(request.extensions())).err()
 }
 
 /// Whether a token was sent, of any user or of none.
@@ -159,52 +168,57 @@ pub fn sends_token(headers: &HeaderMap) -> bool {
     token(headers).is_some()
 }
 
-/// Checks that the caller is an admin. Without users every caller is one.
-///
-/// # Errors
-/// 401 and 429 as for any caller, and 403 for a user who is not an admin.
-pub fn admin(gateway: &Gateway, client: &Client) -> Result<(), Rejection> {
-    admin_user(gateway, client).map(drop)
+/// Who asks, and whose figures, keys and users they may see or change.
+#[derive(Clone, Debug)]
+pub struct Asker {
+    /// None if the configuration has no users.
+    pub user: Option<Arc<User>>,
+    pub reach: Reach,
 }
 
-/// As [`admin`]; returns the user, or none without users.
+/// Finds out whether a caller has a right. Without users every caller has all.
 ///
 /// # Errors
-/// As [`admin`].
-pub fn admin_user(gateway: &Gateway, client: &Client) -> Result<Option<Arc<User>>, Rejection> {
-    let user = authenticate(gateway, &gateway.live(), client)?;
-    if user.as_ref().is_some_and(|user| !user.admin) { Err(Rejection::forbidden()) } else { Ok(user) }
+/// 401 and 429 as for any caller, and 403 for a user without this right.
+pub fn permitted(gateway: &Gateway, client: &Client, right: Right) -> Result<Asker, Rejection> {
+    let user = known(gateway, &gateway.live(), client)?;
+    Ok(Asker { reach: reach(user.as_deref(), right)?, user })
 }
 
-/// For answers that have more detail for admins. A missing token is allowed; a wrong one counts as a failure.
-pub fn is_admin(gateway: &Gateway, client: &Client) -> bool {
+fn reach(user: Option<&User>, right: Right) -> Result<Reach, Rejection> {
+    let Some(user) = user else { return Ok(Reach::All) };
+    user.role.may(right).ok_or_else(|| Rejection::forbidden(user.role, right))
+}
+
+/// For answers that have more detail for some. A missing token is allowed; a wrong one counts as a failure.
+pub fn has_right(gateway: &Gateway, client: &Client, right: Right) -> bool {
     if matches!(client.identity, Identity::Wrong(_)) {
         gateway.totals().unauthorized();
     }
-    gateway.live().config.users.is_empty() || client.user().is_some_and(|user| user.admin)
+    gateway.live().config.users.is_empty() || client.user().is_some_and(|user| user.role.may(right).is_some())
 }
 
-/// Whether these headers are still those of an admin, for an answer that goes on for long.
-pub fn is_still_admin(gateway: &Gateway, headers: &HeaderMap) -> bool {
+/// Whether these headers are still those of a user with this right, for an answer that goes on for long.
+pub fn still_has_right(gateway: &Gateway, headers: &HeaderMap, right: Right) -> bool {
     let live = gateway.live();
-    let is_admin = || match identify(gateway, &live, headers) {
-        Identity::Token(user) | Identity::Session(user) => user.admin,
+    let has = || match identify(gateway, &live, headers) {
+        Identity::Token(user) | Identity::Session(user) => user.role.may(right).is_some(),
         Identity::Anonymous | Identity::Wrong(_) | Identity::NotRead => false,
     };
-    live.config.users.is_empty() || is_admin()
+    live.config.users.is_empty() || has()
 }
 
-/// Exchanges an admin's token for the secret of a session. None without users: no one needs a session.
+/// Exchanges a user's token for the secret of a session. None without users: no one needs a session.
 ///
 /// # Errors
-/// As [`admin`]. A session is not renewed by itself.
+/// As [`permitted`]. A session is not renewed by itself.
 pub fn log_in(gateway: &Gateway, client: &Client) -> Result<Option<String>, Rejection> {
     let is_session = matches!(client.identity, Identity::Session(_));
     let anonymous = Client::at(client.address);
-    match admin_user(gateway, if is_session { &anonymous } else { client })? {
+    match permitted(gateway, if is_session { &anonymous } else { client }, Right::Me)?.user {
         None => Ok(None),
-        Some(admin) => {
-            let secret = gateway.sessions().open(&admin, Instant::now());
+        Some(user) => {
+            let secret = gateway.sessions().open(&user, Instant::now());
             secret.map(Some).ok_or_else(Rejection::internal)
         }
     }

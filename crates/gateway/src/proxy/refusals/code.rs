@@ -62,8 +62,8 @@ codes! {
     /// no token, or an unknown one
     UNAUTHORIZED = UNAUTHORIZED, AUTHENTICATION, "photofinish_unauthorized";
 
-    /// the path is for admins
-    FORBIDDEN = FORBIDDEN, PERMISSION, "photofinish_forbidden" => "`admin = true` under `[users.NAME]`";
+    /// the [role](keys.md#roles) of the user does not allow it, or not for this user or team
+    FORBIDDEN = FORBIDDEN, PERMISSION, "photofinish_forbidden" => "another `role` under `[users.NAME]`";
 
     /// the caller's [limits](limits.md) forbid the model
     FORBIDDEN_MODEL = FORBIDDEN, PERMISSION, "photofinish_model_forbidden" => "use one of `GET /v1/models`";

@@ -17,8 +17,8 @@ use crate::proxy::refusals::shed::ShedReason;
 use photofinish_base::coding::{ContentCoding, Undecodable, UnknownCoding};
 use photofinish_base::failure::{Failure, FailureKind};
 use photofinish_base::printable::quoted;
-use photofinish_config::config::Config;
 use photofinish_config::config::units::format_bytes;
+use photofinish_config::config::{Config, Right, UserRole};
 use photofinish_facts::record::LeftOutUpstream;
 use photofinish_limits::LimitsLeft;
 use photofinish_routing::health::cooldown::ASK_AGAIN_FOR;
@@ -538,9 +538,18 @@ pub fn all_cooling_down(cooling: Vec<(String, CooldownState)>) -> Rejection {
 const TOLD_MAX: usize = 4;
 
 impl Rejection {
-    pub fn forbidden() -> Rejection {
-        let message = "only an admin may see this: set admin = true under [users.NAME]";
-        Rejection::new(code::FORBIDDEN, message)
+    /// The role of the user lacks this right.
+    pub fn forbidden(role: UserRole, right: Right) -> Rejection {
+        let (role, may) = (role.as_str(), UserRole::that_may(right).join(", "));
+        Rejection::new(
+            code::FORBIDDEN,
+            format!("a user with role = \"{role}\" may not do this; the role under [users.NAME] must be one of {may}"),
+        )
+    }
+
+    /// It is of another user or team. `why`: which, and what is allowed.
+    pub fn out_of_reach(why: &str) -> Rejection {
+        Rejection::new(code::FORBIDDEN, why)
     }
 
     /// A header that this user may not send. `name`: its name in `overrides`.

@@ -137,7 +137,7 @@ mod tests {
         sessions.user(still, headers, now)
     }
 
-    const ANN: &str = "[users.ann]\ntoken = \"ann-token\"\nadmin = true\n";
+    const ANN: &str = "[users.ann]\ntoken = \"ann-token\"\nrole = \"admin\"\n";
 
     #[test]
     fn a_session_ends_with_its_time_its_log_out_its_user_and_their_token() {

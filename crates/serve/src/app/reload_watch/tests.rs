@@ -13,7 +13,7 @@ use photofinish_gateway::proxy::Acceptance;
 
 const MODELS: &str =
     "[providers.sim]\nsimulate = {}\n[models.a]\nupstreams = [\"sim/m\"]\n[models.b]\nupstreams = [\"sim/m\"]\n";
-const USERS: &str = "[users.ann]\ntoken = \"token-of-ann\"\nadmin = true\n";
+const USERS: &str = "[users.ann]\ntoken = \"token-of-ann\"\nrole = \"admin\"\n";
 
 /// A gateway and the file that it was started with.
 struct Watched {

@@ -1,21 +1,24 @@
 // The frame: the session, the list of pages, and the page of the address.
 import { html, render, useCallback, useEffect, useErrorBoundary, useState } from "./lib/html.js";
 import { follow, here, link, useAddress } from "./lib/address.js";
-import { ApiError, LOGGED_OUT, send, useApi } from "./lib/api.js";
+import { ApiError, LOGGED_OUT, send } from "./lib/api.js";
 import { learn } from "./lib/names.js";
-import { GROUPS, PAGES } from "./pages.js";
+import { begin, seesFigures, useConfig } from "./lib/session.js";
+import { groupsFor } from "./pages.js";
 
 // Its address is relative to the page, and the page's own address changes without a load.
 const icon = /** @type {HTMLLinkElement | null} */ (document.querySelector("link[rel=icon]"));
 if (icon) icon.href = new URL("icon.svg", import.meta.url).href;
 
-/** @typedef {{ user: string | null, version: string }} Session */
+/** @typedef {import("./lib/session.js").Session} Session */
 
 function App() {
   const [session, setSession] = useState(/** @type {Session | "none" | "gone" | "forbidden" | undefined} */ (undefined));
   const look = useCallback(async () => {
     try {
-      setSession(await (await send("/dashboard/session")).json());
+      const known = await (await send("/dashboard/session")).json();
+      begin(known);
+      setSession(known);
     } catch (error) {
       const status = error instanceof ApiError ? error.status : 0;
       setSession(status === 401 ? "none" : status === 403 ? "forbidden" : "gone");
@@ -41,7 +44,7 @@ function App() {
     return html`<main id="main"><h1>Photofinish</h1><p class="note warn" role="alert">The gateway does not answer. Trying again every two seconds.</p></main>`;
   }
   if (session === "forbidden") {
-    return html`<main id="main"><h1>Photofinish</h1><p class="note bad" role="alert">This user is no admin any more: set <code>admin = true</code> under <code>[users.NAME]</code>.</p></main>`;
+    return html`<main id="main"><h1>Photofinish</h1><p class="note bad" role="alert">The role of this user has no pages: change <code>role</code> under <code>[users.NAME]</code>.</p></main>`;
   }
   return session === "none" ? html`<${Login} done=${look} />` : html`<${Frame} session=${session} left=${() => setSession("none")} />`;
 }
@@ -73,7 +76,7 @@ function Login({ done }) {
   };
   return html`<main id="main" class="login">
     <h1>Photofinish</h1>
-    <p>The token of a user with <code>admin = true</code>. It is sent once and not kept: a session of 12 hours takes its place.</p>
+    <p>Your token or key. It is sent once and not kept: a session of 12 hours takes its place.</p>
     <form method="post" action=${here("/dashboard/session")} onSubmit=${submit}>
       <label>Token<input name="token" type="password" autocomplete="current-password" required autofocus
         aria-invalid=${problem ? "true" : undefined} aria-describedby="problem" /></label>
@@ -92,9 +95,12 @@ function Boundary({ children }) {
 /** @param {{ session: Session, left: () => void }} props */
 function Frame({ session, left }) {
   const { page, rest } = useAddress();
-  const config = useApi("/api/config", {}, 60);
-  const at = PAGES.find((known) => known.name === (page || PAGES[0].name));
-  const group = GROUPS.find((one) => at && one.pages.includes(at));
+  const config = useConfig(60);
+  const groups = groupsFor(session);
+  const pages = groups.flatMap((group) => group.pages);
+  const first = pages.find((known) => known.name === "overview") ?? pages[pages.length - 1];
+  const at = pages.find((known) => known.name === (page || first.name));
+  const group = groups.find((one) => at && one.pages.includes(at));
   useEffect(() => {
     document.title = `${rest && at?.title ? `${at.title} ${rest.slice(-8)}` : (at?.title ?? "No such page")} · Photofinish`;
   }, [at, rest]);
@@ -104,11 +110,11 @@ function Frame({ session, left }) {
   };
   if (config.data) learn(config.data);
   // Colours come from the configuration, so a page waits for it, or for the news that there is none.
-  const known = config.data || config.error;
+  const known = config.data || config.error || !seesFigures();
   return html`<a class="skip" href="#main">To the content</a>
     <header class="top">
-      <a class="brand" href=${link(PAGES[0].name)}>Photofinish</a>
-      <nav class="groups" aria-label="Groups"><ul>${GROUPS.map((one) => html`<li key=${one.title}><a href=${link(one.pages[0].name)} aria-current=${one === group ? "true" : undefined}>
+      <a class="brand" href=${link(first.name)}>Photofinish</a>
+      <nav class="groups" aria-label="Groups"><ul>${groups.map((one) => html`<li key=${one.title}><a href=${link(one.pages[0].name)} aria-current=${one === group ? "true" : undefined}>
         <svg viewBox="0 0 16 16" aria-hidden="true"><path d=${one.icon} /></svg>${one.title}</a></li>`)}</ul></nav>
       ${group && html`<nav class="pages" aria-label="Pages"><ul>${group.pages.map((one) => html`<li key=${one.name}><a href=${link(one.name)} aria-current=${one === at ? "page" : undefined}>${one.title}</a></li>`)}</ul></nav>`}
     </header>

@@ -3,25 +3,28 @@
 //!
 //! Not for what a change means: see `accounts`.
 
+use std::sync::Arc;
+
 use axum::body::{Body, to_bytes};
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::routing::{MethodRouter, get, post};
 use clap::Args;
 use http::{Request, Response, StatusCode, Uri};
 use serde_json::{Map, Value, json};
 
-use crate::accounts::{AccountAction, AccountAnswer, AccountRefusal, AccountRequest, root_of};
+use crate::accounts::members::{MEMBERS, SOURCE};
+use crate::accounts::{AccountAction, AccountAnswer, AccountRefusal, AccountRequest, AccountScope, root_of};
 use crate::server::reads::{json as json_answer, pairs, refused, unread, with_source};
 use crate::server::served_paths::ServedPaths;
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::{Limits, ModelPattern, User};
-use photofinish_gateway::proxy::{self, Client, Rejection};
+use photofinish_config::config::{Limits, ModelPattern, User, UserRole, limits_of};
+use photofinish_gateway::proxy::{Asker, Client, Rejection};
 use photofinish_history::report::members::members;
-use photofinish_history::report::question::time;
-use photofinish_history::report::usage::{self, UsageQuestion};
+use photofinish_history::report::question::{RaceWindow, moment, time};
+use photofinish_history::report::usage::{self, UsageDimension, UsageQuestion};
 use photofinish_history::store::{AccountKind, AuditLine, Author, ReadError, StoreReader};
-use photofinish_limits::{Calendar, LevelName, LevelUse, LimitClock, RateLeft};
+use photofinish_limits::{Calendar, LevelName, LimitClock, RateLeft};
 
 /// Bytes of a request that makes or changes a key, user or team.
 const BODY_MAX: usize = 64 << 10;
@@ -39,9 +42,10 @@ pub fn is_account_path(path: &str) -> bool {
 /// All entries of a kind.
 pub fn of_kind(kind: AccountKind) -> MethodRouter<ServedPaths> {
     let on = |action| {
-        move |State(site): State<ServedPaths>, client: Client, request: Request<Body>| {
-            answer(site, client, (kind, action, String::new()), request)
-        }
+        move |State(site): State<ServedPaths>,
+              client: Client,
+              Extension(asker): Extension<Asker>,
+              request: Request<Body>| { answer(site, (client, asker), (kind, action, String::new()), request) }
     };
     get(on(AccountAction::List)).post(on(AccountAction::Make))
 }
@@ -49,22 +53,32 @@ pub fn of_kind(kind: AccountKind) -> MethodRouter<ServedPaths> {
 /// One of them.
 pub fn one_of_kind(kind: AccountKind) -> MethodRouter<ServedPaths> {
     let on = |action| {
-        move |State(site): State<ServedPaths>, client: Client, id: PathId, request: Request<Body>| {
-            answer(site, client, (kind, action, id.map(|Path(id)| id).unwrap_or_default()), request)
+        move |State(site): State<ServedPaths>,
+              client: Client,
+              Extension(asker): Extension<Asker>,
+              id: PathId,
+              request: Request<Body>| {
+            answer(site, (client, asker), (kind, action, id.map(|Path(id)| id).unwrap_or_default()), request)
         }
     };
     get(on(AccountAction::Show)).patch(on(AccountAction::Set)).delete(on(AccountAction::Remove))
 }
 
 pub fn rotation() -> MethodRouter<ServedPaths> {
-    post(|State(site): State<ServedPaths>, client: Client, id: PathId, request: Request<Body>| {
-        answer(
-            site,
-            client,
-            (AccountKind::Key, AccountAction::Rotate, id.map(|Path(id)| id).unwrap_or_default()),
-            request,
-        )
-    })
+    post(
+        |State(site): State<ServedPaths>,
+         client: Client,
+         Extension(asker): Extension<Asker>,
+         id: PathId,
+         request: Request<Body>| {
+            answer(
+                site,
+                (client, asker),
+                (AccountKind::Key, AccountAction::Rotate, id.map(|Path(id)| id).unwrap_or_default()),
+                request,
+            )
+        },
+    )
 }
 
 /// It comes from the client and may be invalid text.
@@ -72,36 +86,41 @@ type PathId = Result<Path<String>, PathRejection>;
 
 async fn answer(
     site: ServedPaths,
-    client: Client,
+    (client, asker): (Client, Asker),
     of: (AccountKind, AccountAction, String),
     request: Request<Body>,
 ) -> Response<Body> {
-    done(site, client, of, request).await.unwrap_or_else(Rejection::into_response)
+    done(site, (client, asker), of, request).await.unwrap_or_else(Rejection::into_response)
 }
 
 async fn done(
     site: ServedPaths,
-    client: Client,
+    (client, asker): (Client, Asker),
     (kind, action, id): (AccountKind, AccountAction, String),
     request: Request<Body>,
 ) -> Result<Response<Body>, Rejection> {
-    let admin = proxy::admin_user(&site.gateway, &client)?;
+    let scope = AccountScope::of(&asker);
     let members = members(request).await?;
-    let who = admin.map_or_else(String::new, |admin| match &admin.key {
-        Some(key) => format!("{} (key {})", admin.name, key.id),
-        None => admin.name.clone(),
+    let who = asker.user.map_or_else(String::new, |user| match &user.key {
+        Some(key) => format!("{} (key {})", user.name, key.id),
+        None => user.name.clone(),
     });
     let by = Author { who, origin: client.address.to_string() };
     let request = AccountRequest { kind, action, id, members };
     // On a thread of its own: a client that leaves must not end it half-way.
     let accounts = site.accounts.clone();
-    let done = site.gateway.shutdown().run_blocking(move || accounts.answer(&request, &by)).await;
-    let AccountAnswer { body, .. } = done.map_err(|_| Rejection::internal())?.map_err(|refusal| match &refusal {
-        AccountRefusal::Wrong(why) => Rejection::parameter(None, why),
-        AccountRefusal::Unknown(why) => Rejection::unknown_account(why),
-        AccountRefusal::Conflict(why) => Rejection::conflict(why),
-        AccountRefusal::Away(why) => Rejection::history(why.clone(), true),
-    })?;
+    let done = site.gateway.shutdown().run_blocking(move || accounts.answer(&request, &by, &scope)).await;
+    let AccountAnswer { mut body, .. } =
+        done.map_err(|_| Rejection::internal())?.map_err(|refusal| match &refusal {
+            AccountRefusal::Wrong(why) => Rejection::parameter(None, why),
+            AccountRefusal::Unknown(why) => Rejection::unknown_account(why),
+            AccountRefusal::Conflict(why) => Rejection::conflict(why),
+            AccountRefusal::Forbidden(why) => Rejection::out_of_reach(why),
+            AccountRefusal::Away(why) => Rejection::history(why.clone(), true),
+        })?;
+    if matches!(action, AccountAction::List | AccountAction::Show) {
+        add_standing(&site, kind, &mut body);
+    }
     let mut response = json_answer(body.to_string());
     if matches!(action, AccountAction::Make | AccountAction::Rotate) {
         *response.status_mut() = StatusCode::CREATED;
@@ -127,41 +146,98 @@ async fn members(request: Request<Body>) -> Result<Map<String, Value>, Rejection
 }
 
 /// What a caller may know of itself.
-pub async fn me(State(site): State<ServedPaths>, client: Client) -> Response<Body> {
+pub async fn me(State(site): State<ServedPaths>, Extension(asker): Extension<Asker>) -> Response<Body> {
     let live = site.gateway.live();
-    match proxy::authenticate(&site.gateway, &live, &client) {
-        Ok(user) => {
-            let user = user.as_deref();
-            let book = site.gateway.usage();
-            let now = LimitClock { us: site.gateway.learning().now_us(), wall_us: wall_micros() };
-            let levels = book.levels(&live.config, user).with_models(book, |_| Some(Vec::new()));
-            let levels = levels.iter().map(|level| {
-                let of = book.usage_of(level.name(), level.limits(), now);
-                standing(level.name(), level.limits(), &of)
-            });
-            json_answer(Value::from(caller(user, levels.collect::<Vec<Value>>())).to_string())
-        }
-        Err(rejection) => rejection.into_response(),
-    }
+    let user = asker.user.as_deref();
+    let book = site.gateway.usage();
+    let now = now(&site);
+    let levels = book.levels(&live.config, user).with_models(book, |_| Some(Vec::new()));
+    let levels = levels.iter().map(|level| standing(level.name(), level.limits(), &site, now));
+    let levels = levels.collect::<Vec<Value>>();
+    let keys = user.map_or(0, |user| live.callers.keys_of(&user.name, now.wall_us));
+    let spent = spent(&site, &asker, now.wall_us).await;
+    json_answer(Value::from(caller(user, levels, keys, spent)).to_string())
+}
+
+/// What the caller used today and this month, UTC. None: the history cannot be read now.
+async fn spent(site: &ServedPaths, asker: &Asker, now_us: i64) -> Option<[Value; 2]> {
+    let user = asker.user.as_ref()?.name.clone();
+    let read = move |reader: &StoreReader| {
+        let since = |calendar: Calendar| {
+            let window = RaceWindow {
+                since: moment(&time(calendar.period_us(now_us).0)).ok(),
+                user: Some(user.clone()),
+                ..RaceWindow::default()
+            };
+            let answer = usage::ask(reader, &UsageQuestion { window, by: vec![UsageDimension::User] }, now_us);
+            Ok::<Value, Rejection>(usage::used(&answer.map_err(unread)?.total).into())
+        };
+        Ok([since(Calendar::Day)?, since(Calendar::Month)?])
+    };
+    site.reads.read(read).await.ok()
 }
 
 members! {
-    /// A caller, and its limits.
-    pub CALLER: caller(user: Option<&User>, levels: Vec<Value>) {
+    /// A caller, its limits, and what it used.
+    pub CALLER: caller(user: Option<&User>, levels: Vec<Value>, keys: usize, spent: Option<[Value; 2]>) {
         /// null without users
         user: Text or_null = user.map(|user| &user.name);
-        /// it may ask for everything
-        admin: Boolean = user.is_none_or(|user| user.admin);
+        /// `admin`, `viewer`, `lead` or `user`; without users everybody is an admin
+        role: Text = user.map_or(UserRole::Admin, |user| user.role).as_str();
         team: Text or_null = user.and_then(|user| user.team.as_ref());
         /// the id of its key
         key: Text or_null = user.and_then(|user| user.key.as_ref()).map(|key| &key.id);
+        /// how many keys it has that count
+        keys: Integer = keys;
         /// each level that limits it: what it allows, what is left, and when it comes back
         limits: OpenList = levels;
+        /// what it used since the day began, UTC; null without users, and while the history cannot be read
+        today: Object("UsedAmounts") or_null = spent.as_ref().map(|spent| &spent[0]);
+        /// the same since the month began, UTC
+        month: Object("UsedAmounts") or_null = spent.as_ref().map(|spent| &spent[1]);
     }
 }
 
+/// Adds to each what its limits leave now.
+fn add_standing(site: &ServedPaths, kind: AccountKind, body: &mut Value) {
+    let live = site.gateway.live();
+    let (config, now) = (live.as_read(), now(site));
+    let stored = MEMBERS.map(|member| member.field.name);
+    let add = |entry: &mut Map<String, Value>| {
+        let text = |member: &str| entry.get(member).and_then(Value::as_str).unwrap_or_default();
+        let name = text(if kind == AccountKind::Key { "id" } else { "name" });
+        let of_file = entry.contains_key(SOURCE.name);
+        let limits = match kind {
+            AccountKind::Team if of_file => config.teams.get(name).map(|team| team.limits.clone()),
+            AccountKind::User if of_file => {
+                config.users.iter().find(|user| user.name == name).map(|user| user.limits.clone())
+            }
+            _ => limits_of(entry, &stored, name).ok().map(Arc::new),
+        };
+        let level = match kind {
+            AccountKind::Team => LevelName::Team(name.into()),
+            AccountKind::User => LevelName::User(name.into()),
+            // What it replaces goes on in it.
+            AccountKind::Key => LevelName::Key(entry.get("first").and_then(Value::as_str).unwrap_or(name).into()),
+        };
+        if let Some(limits) = limits.filter(|limits| !limits.is_empty()) {
+            let told = standing(&level, &limits, site, now);
+            entry.insert("standing".to_owned(), told);
+        }
+    };
+    match body.get_mut(format!("{}s", kind.as_str())).map(Value::as_array_mut) {
+        Some(list) => list.into_iter().flatten().filter_map(Value::as_object_mut).for_each(add),
+        None => body.as_object_mut().into_iter().for_each(add),
+    }
+}
+
+fn now(site: &ServedPaths) -> LimitClock {
+    LimitClock { us: site.gateway.learning().now_us(), wall_us: wall_micros() }
+}
+
 /// What one level allows, and what is left of it.
-fn standing(level: &LevelName, limits: &Limits, of: &LevelUse) -> Value {
+fn standing(level: &LevelName, limits: &Limits, site: &ServedPaths, now: LimitClock) -> Value {
+    let of = site.gateway.usage().usage_of(level, limits, now);
     let rate = |rate: &RateLeft| json!({ "per_minute": rate.per_minute, "left": rate.left, "full_in_ms": (rate.reset_us + 999) / 1_000 });
     let budgets = of.periods.iter().filter_map(|period| {
         let budget = period.budget?;
@@ -170,6 +246,7 @@ fn standing(level: &LevelName, limits: &Limits, of: &LevelUse) -> Value {
             "span": period.calendar.as_str(), "budget_nano_usd": budget, "spent_nano_usd": period.spent,
             "reserved_nano_usd": period.reserved, "estimated_nano_usd": period.estimated, "left_nano_usd": left,
             "ends_at": (period.calendar != Calendar::Total).then(|| time(period.end_us)),
+            "runs_out_at": period.runs_out_us(now.wall_us).map(time),
         }))
     });
     let names = |models: &Option<Vec<ModelPattern>>| {
@@ -184,10 +261,10 @@ fn standing(level: &LevelName, limits: &Limits, of: &LevelUse) -> Value {
     })
 }
 
-pub async fn usage(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
+pub async fn usage(State(site): State<ServedPaths>, Extension(asker): Extension<Asker>, uri: Uri) -> Response<Body> {
     let problem = |question: &UsageQuestion, now_us| question.window.problem(now_us);
     let live = site.gateway.live();
-    super::questions::ask((site, client, uri), problem, move |reader, question, now_us| {
+    super::questions::ask((site, asker, uri), problem, move |reader, question, now_us| {
         let answer = usage::ask(reader, question, now_us).map_err(unread)?;
         Ok(with_source(json_answer(answer.json(&live.config).to_string()), answer.rolled_until))
     })
@@ -243,9 +320,9 @@ pub fn audit_line(line: &AuditLine) -> Value {
     audit_members(line).into()
 }
 
-pub async fn audit(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
+pub async fn audit(State(site): State<ServedPaths>, Extension(asker): Extension<Asker>, uri: Uri) -> Response<Body> {
     super::questions::ask(
-        (site, client, uri),
+        (site, asker, uri),
         |_: &AuditQuestion, _| None,
         |reader, question, _| {
             let lines = question.ask(reader).map_err(unread)?;

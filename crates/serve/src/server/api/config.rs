@@ -16,23 +16,17 @@ use photofinish_config::config::{
     Config, Cors, Keys, ModelConfig, Permit, Price, Provider, Retention, Server, UpstreamConfig, User, today,
 };
 use photofinish_config::offerings::InputKind;
-use photofinish_gateway::proxy::{self, Client};
 use photofinish_history::report::members::members;
 
 /// Models in an answer of `/api/config`; with a catalogue there may be thousands.
 const MODELS_MAX: usize = 1_000;
 
-pub async fn config(State(site): State<ServedPaths>, client: Client) -> Response<Body> {
-    match proxy::admin(&site.gateway, &client) {
-        Ok(()) => {
-            let refused = site.gateway.refused_configuration();
-            let problems = refused.as_ref().map(ToString::to_string);
-            let accept = refused.and_then(|refused| refused.accepted_by());
-            let configuration = configuration(&site.gateway.live().config, problems, accept);
-            json_answer(Value::from(configuration).to_string())
-        }
-        Err(rejection) => rejection.into_response(),
-    }
+pub async fn config(State(site): State<ServedPaths>) -> Response<Body> {
+    let refused = site.gateway.refused_configuration();
+    let problems = refused.as_ref().map(ToString::to_string);
+    let accept = refused.and_then(|refused| refused.accepted_by());
+    let configuration = configuration(&site.gateway.live().config, problems, accept);
+    json_answer(Value::from(configuration).to_string())
 }
 
 /// What the configuration in force says of providers, models and users: without secrets, and without what may differ between the machines
@@ -171,7 +165,8 @@ members! {
     /// A user.
     pub USER: user(of: &User) {
         user: Text = of.name;
-        admin: Boolean = of.admin;
+        /// `admin`, `viewer`, `metrics`, `lead` or `user`
+        role: Text = of.role.as_str();
         /// `usual`, `all`, or what the user may set by header
         overrides: TextOrTexts = match &of.overrides {
             Permit::Usual => json!("usual"),

@@ -16,7 +16,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use crate::server::reads::{question, unread};
 use crate::server::served_paths::ServedPaths;
 use photofinish_base::clock::{Instant, wall_micros};
-use photofinish_gateway::proxy::{self, Client, Rejection};
+use photofinish_config::config::Right;
+use photofinish_gateway::proxy::{self, Rejection};
 use photofinish_history::recorder::{LiveWatcher, WATCHERS_MAX};
 use photofinish_history::store::StoreReader;
 use photofinish_lab::replay::{self, ReplayQuestion, ReplayedHistory, object};
@@ -24,15 +25,11 @@ use photofinish_lab::replay::{self, ReplayQuestion, ReplayedHistory, object};
 /// How often it sends the number of running races, and checks the right to watch.
 const BEAT: Duration = Duration::from_secs(1);
 
-pub async fn live(State(site): State<ServedPaths>, client: Client, headers: HeaderMap) -> Response<Body> {
-    let answer = proxy::admin(&site.gateway, &client).and_then(|()| {
-        let watcher = site.reads.recorder().watch().ok_or_else(|| Rejection::too_many_watchers(WATCHERS_MAX))?;
-        Ok(Watch { site, headers, watcher, first: true, beat: Instant::now() })
-    });
-    let watch = match answer {
-        Ok(watch) => watch,
-        Err(rejection) => return rejection.into_response(),
+pub async fn live(State(site): State<ServedPaths>, headers: HeaderMap) -> Response<Body> {
+    let Some(watcher) = site.reads.recorder().watch() else {
+        return Rejection::too_many_watchers(WATCHERS_MAX).into_response();
     };
+    let watch = Watch { site, headers, watcher, first: true, beat: Instant::now() };
     let mut response = Response::new(Body::from_stream(stream::unfold(watch, Watch::next)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -60,7 +57,7 @@ impl Watch {
             biased;
             () = shutdown.draining() => None,
             () = tokio::time::sleep_until(self.beat) => {
-                if !proxy::is_still_admin(&self.site.gateway, &self.headers) {
+                if !proxy::still_has_right(&self.site.gateway, &self.headers, Right::Figures) {
                     return None;
                 }
                 let running = json!({ "event": "running", "running": self.site.gateway.races() });
@@ -80,8 +77,8 @@ const THREADS_MAX: usize = 1;
 /// Tellings of how far it is that wait for a slow reader; further ones are left out.
 const PROGRESS_MAX: usize = 8;
 
-pub async fn replay(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
-    match begin(&site, &client, &uri) {
+pub async fn replay(State(site): State<ServedPaths>, uri: Uri) -> Response<Body> {
+    match begin(&site, &uri) {
         Ok(running) => {
             let mut response = Response::new(Body::from_stream(stream::unfold(running, RunningReplay::next)));
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -92,8 +89,7 @@ pub async fn replay(State(site): State<ServedPaths>, client: Client, uri: Uri) -
     }
 }
 
-fn begin(site: &ServedPaths, client: &Client, uri: &Uri) -> Result<RunningReplay, Rejection> {
-    proxy::admin(&site.gateway, client)?;
+fn begin(site: &ServedPaths, uri: &Uri) -> Result<RunningReplay, Rejection> {
     let (asked, _) = question(uri, ReplayQuestion::problem)?;
     let live = site.gateway.live();
     let wanted = asked.wanted(&live.config).map_err(|why| Rejection::parameter(Some("model".to_owned()), &why))?;

@@ -219,7 +219,7 @@ fn no_providers() -> photofinish_config::config::Config {
 
 #[tokio::test]
 async fn usage_keys_and_their_audit_are_as_the_document_says() {
-    use crate::accounts::{AccountAction, AccountRequest};
+    use crate::accounts::{AccountAction, AccountRequest, AccountScope};
     use photofinish_history::report::usage::{self, UsageQuestion};
     use photofinish_history::store::{AccountKind, Author};
     let document = openapi();
@@ -231,14 +231,14 @@ async fn usage_keys_and_their_audit_are_as_the_document_says() {
         assert!(answer["groups"][0].get(by).is_some() && answer["total"]["attempts"] == 9, "{answer}");
         assert_fits(&document, answer_of(&document, "/api/usage"), &answer, by);
     }
-    let users = "[users.root]\ntoken = \"root-token\"\nadmin = true";
+    let users = "[users.root]\ntoken = \"root-token\"\nrole = \"admin\"";
     let config = photofinish_config::config::parse(users, "config.toml".as_ref(), &|_| None).unwrap();
     let by = Author { who: "root".into(), origin: "127.0.0.1".into() };
     let store = Store::open(&path).unwrap();
     let done = |kind, action, members: Value| {
         let members = members.as_object().cloned().unwrap_or_default();
         let request = AccountRequest { kind, action, id: String::new(), members };
-        request.answer(&config, &store, &by, sample::STARTED_AT).unwrap().body
+        request.answer(&config, &store, (&by, &AccountScope::all()), sample::STARTED_AT).unwrap().body
     };
     done(AccountKind::Team, AccountAction::Make, serde_json::json!({ "name": "t", "rpm": 5 }));
     done(AccountKind::User, AccountAction::Make, serde_json::json!({ "name": "ann", "team": "t" }));
@@ -301,7 +301,7 @@ fn the_configuration_is_as_the_document_says() {
     let text = "[providers.one]\nbase_url = \"https://one.example/v1\"\napi_key = \"k\"\ndomain = \"d\"\n\
                 [providers.two]\nbase_url = \"https://two.example/v1\"\napi_key = \"${ABSENT}\"\n\
                 [models.m]\naliases = [\"n\"]\nupstreams = [{ upstream = \"one/x\", input_price = 1.0, output_price = 2.0, context = 8192 }, \"two/y\"]\n\
-                [users.ann]\ntoken = \"t\"\nadmin = true\noverrides = [\"policy\"]\n[users.bob]\ntoken = \"u\"\n";
+                [users.ann]\ntoken = \"t\"\nrole = \"admin\"\noverrides = [\"policy\"]\n[users.bob]\ntoken = \"u\"\n";
     let config = photofinish_config::config::parse(text, std::path::Path::new("config.toml"), &|_| None).unwrap();
     let (document, mut told) = (openapi(), Value::from(config::configuration(&config, None, None)));
     assert!(told["providers"].as_array().unwrap().len() >= 2 && told["users"].as_array().unwrap().len() == 2);

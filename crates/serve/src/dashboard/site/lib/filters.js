@@ -2,7 +2,7 @@
 // scan of the history.
 import { html } from "./html.js";
 import { useChoices } from "./address.js";
-import { useApi } from "./api.js";
+import { useConfig } from "./session.js";
 
 const RANGES = [["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["24h", "24 hours"], ["7d", "7 days"], ["30d", "30 days"], ["all", "everything"]];
 const USUAL = "24h";
@@ -21,7 +21,7 @@ export function windowOf(choices) {
 /** @param {{ only?: string[], source?: boolean, children?: any }} props `only`: which of model, provider and user */
 export function Filters({ only = ["model", "provider", "user"], source = true, children }) {
   const [choices, choose] = useChoices();
-  const config = useApi("/api/config");
+  const config = useConfig();
   const since = choices.get("since") ?? USUAL;
   const known = RANGES.some(([value]) => value === since) && !choices.get("until");
   /** @type {Record<string, string[]>} */

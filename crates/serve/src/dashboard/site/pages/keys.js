@@ -4,6 +4,8 @@ import { useChoices } from "../lib/address.js";
 import { send, useApi } from "../lib/api.js";
 import { Cost, costText, Figure } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
+import { Limits } from "../lib/limits.js";
+import { changesKeys, changesOthers, reloads, who } from "../lib/session.js";
 import { Answer, Source } from "../lib/states.js";
 import { Table, useNumbers } from "../lib/table.js";
 
@@ -14,29 +16,32 @@ export function Keys() {
   const by = choices.get("use") ?? "user";
   const keys = useApi("/api/keys", {}, 30);
   const users = useApi("/api/users", {}, 30);
+  const teams = useApi("/api/teams", {}, 30);
   const used = useApi("/api/usage", { ...windowOf(choices), by: "key" }, 30);
   const usage = useApi("/api/usage", { ...windowOf(choices), by }, 30);
-  const names = (users.data?.users ?? []).map((/** @type {any} */ user) => user.name);
+  const plain = (/** @type {any} */ user) => reloads() || user.name === who() || (user.role ?? "user") === "user";
+  const names = (users.data?.users ?? []).filter(plain).map((/** @type {any} */ user) => user.name);
   const sort = (/** @type {string} */ name) => ({ sort: choices.get(name) ?? "", onSort: (/** @type {string} */ by) => choose({ [name]: by }) });
   return html`<h1>Keys</h1>
-    <${Answer} asked=${users}>${users.data && (names.length ? html`<${NewKey} users=${names} again=${keys.again} />` : html`<p class="note">The configuration has no users, so nobody needs a key. Give it a user with <code>admin = true</code> first.</p>`)}<//>
-    <${Answer} asked=${keys}>${keys.data && html`<${Listed} keys=${keys.data.keys} groups=${used.data?.groups ?? []} again=${keys.again} ...${sort("sort")} />`}<//>
+    <${Answer} asked=${users}>${users.data && changesOthers() && (names.length ? html`<${NewKey} users=${names} again=${keys.again} />` : html`<p class="note">The configuration has no users, so nobody needs a key. Give it a user with <code>role = "admin"</code> first.</p>`)}<//>
+    <${Answer} asked=${keys}>${keys.data && html`<${Listed} keys=${keys.data.keys} groups=${used.data?.groups ?? []} again=${keys.again} range="the range below" ...${sort("sort")} />`}<//>
+    <${Answer} asked=${teams}>${teams.data && users.data && html`<${Limits} levels=${[...teams.data.teams, ...users.data.users, ...(keys.data?.keys ?? [])].map((one) => one.standing).filter(Boolean)} />`}<//>
     <h2>Usage</h2>
     <${Filters} source=${false}><${Choice} name="use" title="By" values=${BY} usual="user" /><//>
     <${Answer} asked=${usage} empty=${usage.data?.total.attempts === 0}>${usage.data && html`<${Used} by=${by} usage=${usage.data} ...${sort("order")} /><${Source} rolled=${usage.rolled} />`}<//>`;
 }
 
-/** @param {{ users: string[], again: () => void }} props */
-function NewKey({ users, again }) {
+/** @param {{ users?: string[], again: () => void }} props Without `users` it is a key of one's own. */
+export function NewKey({ users, again }) {
   const [made, setMade] = useState(/** @type {{ key?: string, text?: string }} */ ({}));
   const [busy, setBusy] = useState(false);
   const make = async (/** @type {any} */ event) => {
     event.preventDefault();
     const form = event.currentTarget;
-    const [user, name, expires] = ["user", "name", "expires"].map((field) => form.elements.namedItem(field).value.trim());
+    const [user, name, expires] = ["user", "name", "expires"].map((field) => form.elements.namedItem(field)?.value.trim());
     setBusy(true);
     try {
-      const answer = await send("/api/keys", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ user, name, ...(expires ? { expires } : {}) }) });
+      const answer = await send("/api/keys", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ user, name, expires: expires || undefined }) });
       setMade({ key: (await answer.json()).key });
       form.reset();
     } catch (error) {
@@ -46,23 +51,30 @@ function NewKey({ users, again }) {
     again();
   };
   return html`<form onSubmit=${make}><div class="filters">
-      <label>User<select name="user">${users.map((user) => html`<option value=${user}>${user}</option>`)}</select></label>
+      ${users && html`<label>User<select name="user">${users.map((user) => html`<option value=${user}>${user}</option>`)}</select></label>`}
       <label>What it is for<input name="name" required maxlength="64" autocomplete="off" /></label>
       <label>Lives for<input name="expires" placeholder="90d, for ever" autocomplete="off" /></label>
       <button class="main" type="submit" disabled=${busy}>Make a key</button></div></form>
-    ${made.key && html`<div class="note good" role="status"><strong>It is shown only now:</strong><pre class="command">${made.key}</pre>
-      <p class="filters"><button type="button" onClick=${() => setMade({})}>I have it</button></p></div>`}
+    ${made.key && html`<${Shown} text=${made.key} seen=${() => setMade({})} />`}
     ${made.text && html`<p class="note bad" role="alert">${made.text}</p>`}`;
 }
 
-/** @param {{ keys: any[], groups: any[], again: () => void, sort: string, onSort: (sort: string) => void }} props */
-function Listed({ keys, groups, again, sort, onSort }) {
+/** The text of a new key, once. @param {{ text: string, seen: () => void }} props */
+function Shown({ text, seen }) {
+  return html`<div class="note good" role="status"><strong>It is shown only now:</strong><pre class="command">${text}</pre>
+    <p class="filters"><button type="button" onClick=${seen}>I have it</button></p></div>`;
+}
+
+/** @param {{ keys: any[], groups: any[], again: () => void, range: string, sort: string, onSort: (sort: string) => void }} props */
+export function Listed({ keys, groups, again, range, sort, onSort }) {
   const [asks, ask] = useState("");
   const [problem, tell] = useState("");
+  const [text, show] = useState("");
   const used = new Map(groups.map((group) => [group.key, group]));
-  const revoke = async (/** @type {string} */ id) => {
+  const change = async (/** @type {string} */ id, /** @type {string} */ method, /** @type {string} */ what) => {
     try {
-      await send(`/api/keys/${encodeURIComponent(id)}`, { method: "DELETE" });
+      const answer = await (await send(`/api/keys/${encodeURIComponent(id)}${what}`, { method })).json();
+      show(answer.key ?? "");
       tell("");
     } catch (error) {
       tell(error instanceof Error ? error.message : String(error));
@@ -77,11 +89,12 @@ function Listed({ keys, groups, again, sort, onSort }) {
     { name: "expires_at", title: "Until", cell: (/** @type {any} */ row) => row.expires_at ?? "–", order: (/** @type {any} */ row) => row.expires_at },
     { name: "answers", title: "Answers", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${used.get(row.id)?.answers ?? 0} />`, order: (/** @type {any} */ row) => used.get(row.id)?.answers ?? 0 },
     { name: "cost", title: "Cost", number: true, cell: (/** @type {any} */ row) => html`<${Cost} least=${used.get(row.id)?.cost_usd_min ?? 0} most=${used.has(row.id) ? used.get(row.id).cost_usd_max : 0} />`, order: (/** @type {any} */ row) => used.get(row.id)?.cost_usd_min ?? 0 },
-    { name: "revoke", title: "Take back", cell: (/** @type {any} */ row) => row.state === "active" && (asks === row.id ? html`<button type="button" onClick=${() => revoke(row.id)}>For good</button> <button type="button" onClick=${() => ask("")}>Keep</button>` : html`<button type="button" onClick=${() => ask(row.id)} aria-label=${`Revoke ${row.name}`}>Revoke</button>`) },
-  ];
+    { name: "revoke", title: "Change", cell: (/** @type {any} */ row) => row.state === "active" && (asks === row.id ? html`<button type="button" onClick=${() => change(row.id, "DELETE", "")}>For good</button> <button type="button" onClick=${() => ask("")}>Keep</button>` : html`<button type="button" onClick=${() => ask(row.id)} aria-label=${`Revoke ${row.name}`}>Revoke</button>
+      <button type="button" onClick=${() => change(row.id, "POST", "/rotate")} aria-label=${`Rotate ${row.name}`}>Rotate</button>`) },
+  ].filter((column) => column.name !== "revoke" || changesKeys());
   if (keys.length === 0) return html`<p class="quiet">No key was made yet.</p>`;
-  return html`${problem && html`<p class="note bad" role="alert">${problem}</p>`}
-    <${Table} of="Key" caption="Answers and cost are of the range below" columns=${columns} rows=${keys} id=${(/** @type {any} */ row) => row.id} sort=${sort} onSort=${onSort} />`;
+  return html`${problem && html`<p class="note bad" role="alert">${problem}</p>`}${text && html`<${Shown} text=${text} seen=${() => show("")} />`}
+    <${Table} of="Key" caption=${`Answers and cost are of ${range}. A key that is rotated counts for 24 hours more`} columns=${columns} rows=${keys} id=${(/** @type {any} */ row) => row.id} sort=${sort} onSort=${onSort} />`;
 }
 
 /** @param {{ by: string, usage: any, sort: string, onSort: (sort: string) => void }} props */

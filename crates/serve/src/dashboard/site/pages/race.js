@@ -1,13 +1,14 @@
 // One race: its attempts on one clock, and all that its rows say.
 import { html, useEffect, useState } from "../lib/html.js";
 import { link } from "../lib/address.js";
-import { useAnswer, useApi } from "../lib/api.js";
+import { useAnswer } from "../lib/api.js";
 import { time, useWidth } from "../lib/chart.js";
 import { Cost, Figure, moment } from "../lib/figures.js";
 import { Id } from "../lib/id.js";
 import { ending, LEGEND, Lanes } from "../lib/lanes.js";
 import { Upstream } from "../lib/names.js";
 import { marked, meaning, useSchemas } from "../lib/schemas.js";
+import { useConfig } from "../lib/session.js";
 import { Answer } from "../lib/states.js";
 import { story } from "../lib/story.js";
 import { Folded, Table, useNumbers } from "../lib/table.js";
@@ -47,7 +48,7 @@ export function lanesOf(whole) {
 /** @param {{ whole: any, id: string }} props */
 function Whole({ whole, id }) {
   const [place, width] = useWidth();
-  const config = useApi("/api/config");
+  const config = useConfig();
   const { race, attempts, timeline } = whole;
   const lanes = lanesOf(whole);
   const moments = timeline.filter((/** @type {any} */ event) => event.attempt === null && event.at_ms > 0);

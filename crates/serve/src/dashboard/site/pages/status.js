@@ -1,6 +1,7 @@
 // Whether the gateway is well: the store, the providers, what waits; and its configuration.
 import { html, useState } from "../lib/html.js";
 import { send, useAnswer, useApi } from "../lib/api.js";
+import { reloads } from "../lib/session.js";
 import { Answer } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 import { useChoices } from "../lib/address.js";
@@ -76,12 +77,12 @@ function Configuration({ config, again }) {
     setBusy(false);
     again();
   };
-  const facts = [["File", config.source], ["Listens on", config.server.listen.join(", ")], ["History", `${config.store}, kept ${config.retention}`], ["Catalogue of models", config.catalogue], ["Users", config.users.length ? config.users.map((/** @type {any} */ user) => `${user.user}${user.admin ? " (admin)" : ""}`).join(", ") : "none: this machine alone"]];
+  const facts = [["File", config.source], ["Listens on", config.server.listen.join(", ")], ["History", `${config.store}, kept ${config.retention}`], ["Catalogue of models", config.catalogue], ["Users", config.users.length ? config.users.map((/** @type {any} */ user) => `${user.user}${user.role === "user" ? "" : ` (${user.role})`}`).join(", ") : "none: this machine alone"]];
   return html`<h2>Configuration</h2>
     <dl class="facts wide">${facts.map(([name, value]) => html`<div class="fact"><dt>${name}</dt><dd class="small">${value}</dd></div>`)}</dl>
     ${config.problems && html`<div class="note bad" role="alert"><strong>The file on disk is not in force:</strong> the configuration before it goes on.<pre>${config.problems}</pre>
-      ${config.accept && html`<p class="filters"><button type="button" onClick=${() => reload(config.accept?.replace("POST ", "") ?? "")} disabled=${busy}>Accept what it drops</button></p>`}</div>`}
+      ${config.accept && reloads() && html`<p class="filters"><button type="button" onClick=${() => reload(config.accept?.replace("POST ", "") ?? "")} disabled=${busy}>Accept what it drops</button></p>`}</div>`}
     ${config.warnings.length > 0 && html`<ul class="note warn">${config.warnings.map((/** @type {string} */ warning) => html`<li>${warning}</li>`)}</ul>`}
-    <p class="filters"><button type="button" onClick=${() => reload("/api/reload")} disabled=${busy}>${busy ? "Reading …" : "Read the file again"}</button></p>
+    ${reloads() && html`<p class="filters"><button type="button" onClick=${() => reload("/api/reload")} disabled=${busy}>${busy ? "Reading …" : "Read the file again"}</button></p>`}
     ${said && html`<div class=${`note ${said.ok ? "good" : "bad"}`} role="status">${said.ok ? said.text : html`<pre>${said.text}</pre>`}</div>`}`;
 }

@@ -42,7 +42,7 @@ pub fn paths() -> Map<String, Value> {
         let path = path.replace("%7Bid%7D", "{id}");
         let name = name_of(kind);
         let mut operation = json!({
-            "use": ["admin alone", "accounts"],
+            "use": ["role", "accounts"],
             "operationId": format!("{}{name}", verb(action)),
             "summary": summary,
             "tags": ["accounts"],
