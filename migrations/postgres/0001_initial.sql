@@ -47,7 +47,8 @@ CREATE TABLE incident (
     began_at bigint NOT NULL, ended_at bigint, last_at bigint NOT NULL, updated_at bigint NOT NULL, factor double precision,
     at_least bigint NOT NULL, attempts bigint NOT NULL, failures bigint NOT NULL, refusals bigint NOT NULL,
     usual_share double precision NOT NULL, seen bigint NOT NULL, expected double precision NOT NULL, breaker bigint NOT NULL,
-    upstreams bigint NOT NULL, part_of text COLLATE "C", broke bigint NOT NULL, saved bigint NOT NULL
+    upstreams bigint NOT NULL, part_of text COLLATE "C", broke bigint NOT NULL, saved bigint NOT NULL,
+    lost bigint NOT NULL, traffic text COLLATE "C", callers bigint NOT NULL
 );
 CREATE INDEX incident_began_at ON incident (began_at);
 

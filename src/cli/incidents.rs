@@ -94,9 +94,10 @@ mod tests {
         let part = IncidentRecord {
             part_of: Some(gateway.incident_id.clone()),
             upstream: Some("a/m\u{1b}".into()),
+            traffic: None,
             ..sample::incident(2)
         };
-        let alone = IncidentRecord { part_of: None, ..sample::incident(0) };
+        let alone = IncidentRecord { part_of: None, traffic: None, ..sample::incident(0) };
         store.write(&[gateway, part, alone].map(|incident| Record::Incident(Box::new(incident)))).unwrap();
         assert_eq!(
             output(&path, "--since 2026-01-01"),

@@ -48,7 +48,8 @@ mod tests {
         let command = Cli::command();
         let mut all: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
         let mut grouped_names: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
-        (all.sort_unstable(), grouped_names.sort_unstable());
+        all.sort_unstable();
+        grouped_names.sort_unstable();
         assert_eq!(all, grouped_names);
         let help = grouped(Cli::command()).render_help().to_string();
         assert!(help.contains("\nRun:\n  init         Write a first"), "{help}");

@@ -59,7 +59,7 @@ base.execute('DELETE FROM rollup_span')
 base.execute('INSERT INTO rollup_span (hours, start) SELECT DISTINCT 1, started_at / 3600000000 * 3600000000 FROM race')
 def incident(upstream, kind, began, minutes, factor, attempts, failures, usual):
     ended = int(began + minutes * 60 * 10**6)
-    base.execute('INSERT INTO incident VALUES (?,?,?,?,?,?,?,?,?,0,?,?,0,?,?,?,0,1,NULL,0,3)', (f'{int(began)}-{kind}-{upstream}', upstream, kind, 'ended', int(began), ended, ended, ended, factor, attempts, failures, usual, 12, 30.0))
+    base.execute('INSERT INTO incident VALUES (?,?,?,?,?,?,?,?,?,0,?,?,0,?,?,?,0,1,NULL,0,3,0,NULL,0)', (f'{int(began)}-{kind}-{upstream}', upstream, kind, 'ended', int(began), ended, ended, ended, factor, attempts, failures, usual, 12, 30.0))
 incident('birch/gpt-oss-120b', 'failures', night, 50, None, 41, 24, 0.01)
 incident('dune/openai/gpt-oss-120b-turbo', 'slower', now - 3.4 * hour, 38, 3.1, 55, 0, 0.01)
 base.commit()

@@ -427,17 +427,18 @@ impl<E: Write + Send> BenchSession<'_, E> {
                 "{failure}: no whole answer in {seconds} s; with a longer --duration it is waited for longer"
             );
         }
-        if let Some(said) = &request.said {
+        if let Some(said) = request.said_too_long() {
             return format!("{failure}: the prompt is too long, in the server's words: {said}");
         }
+        let said = request.said.as_deref().map_or_else(String::new, |said| format!(" ({said})"));
         let kind = FailureKind::from_name(failure);
         let upstream = self.upstreams.get(target).and_then(Option::as_ref);
-        let Some((kind, upstream)) = kind.zip(upstream) else { return failure.to_owned() };
+        let Some((kind, upstream)) = kind.zip(upstream) else { return format!("{failure}{said}") };
         let provider = &upstream.provider;
         if kind == FailureKind::Unauthorized && self.plan.by_url && matches!(provider.keys, Keys::NotConfigured) {
-            return format!("{failure}: it needs a key: name its variable with --key-env");
+            return format!("{failure}: it needs a key: name its variable with --key-env{said}");
         }
-        format!("{failure}: {}", live::explained(kind, provider, &upstream.model))
+        format!("{failure}: {}{said}", live::explained(kind, provider, &upstream.model))
     }
 
     /// By its prices and its plan, before a request.
@@ -518,6 +519,7 @@ impl<E: Write + Send> BenchSession<'_, E> {
             attain: self.plan.attain,
             horizon_us: slo.longest_us(self.plan.workload.output_tokens).unwrap_or(HORIZON_US),
             warm_up_us: self.plan.warm_up.map(photofinish_base::clock::micros),
+            moved_us: 0.0,
         };
         let (mut decided, mut looks) = (None, EverySecond { next_us: LOOK_EVERY_US });
         let on = self.targets[target].clone();
@@ -530,7 +532,8 @@ impl<E: Write + Send> BenchSession<'_, E> {
             // Requests that end meanwhile do not wait for the verdict.
             drop(progress);
             let scheduled = &times[..times.partition_point(|at| *at <= now_us)];
-            decided = search::verdict(&question, &ended, scheduled, now_us, false);
+            let verdict = search::verdict(&question, &ended, scheduled, now_us, false);
+            decided = verdict.map(|verdict| TrialLook { verdict, ended, scheduled, now_us, is_over: false });
             decided.is_none()
         };
         let block = self.run_block(&on, &plan, &title, &mut watch).await;
@@ -545,19 +548,46 @@ impl<E: Write + Send> BenchSession<'_, E> {
             self.result.stages.push(figures);
             return None;
         }
-        let ended = block.requests.iter().map(|request| request.ended_us).max().unwrap_or(0);
-        let sent = &times[..times.len().min(block.requests.len())];
-        let verdict = decided
-            .or_else(|| search::verdict(&question, &block.requests, sent, ended + question.horizon_us, true))
-            .unwrap_or(if block.stop.is_some() { TrialVerdict::Fail } else { TrialVerdict::Undecided });
+        let look = decided.unwrap_or_else(|| {
+            let ended = block.requests.iter().map(|request| request.ended_us).max().unwrap_or(0);
+            let scheduled = &times[..times.len().min(block.requests.len())];
+            let now_us = ended + question.horizon_us;
+            let unknown = if block.stop.is_some() { TrialVerdict::Fail } else { TrialVerdict::Undecided };
+            let verdict = search::verdict(&question, &block.requests, scheduled, now_us, true).unwrap_or(unknown);
+            TrialLook { verdict, ended: block.requests.clone(), scheduled, now_us, is_over: true }
+        });
         let figures = stage::figures(&name, std::slice::from_ref(&block), &self.question());
-        let doubts = figures.doubts.clone();
-        // What the client spoiled proves nothing.
-        let verdict = if doubts.is_empty() { verdict } else { TrialVerdict::Undecided };
+        let (verdict, doubts) = look.despite(&figures, &question);
         let attainment = figures.attainment.map_or(0.0, |estimate| estimate.value);
         let (requests, missed) = (block.requests.len(), figures.first_missed);
         self.result.stages.push(figures);
         Some(RateTrial { rate, verdict, requests, attainment, missed, doubts })
+    }
+}
+
+/// A trial, when its verdict was given.
+struct TrialLook<'t> {
+    verdict: TrialVerdict,
+    ended: Vec<MeasuredRequest>,
+    scheduled: &'t [i64],
+    now_us: i64,
+    is_over: bool,
+}
+
+impl TrialLook<'_> {
+    /// The verdict, and why it is left out of the search: what the client's error may have changed proves nothing.
+    fn despite(&self, figures: &StageFigures, question: &TrialQuestion) -> (TrialVerdict, Vec<String>) {
+        if figures.is_trusted() {
+            return (self.verdict, Vec::new());
+        }
+        let error_us = figures.client_error_ms.filter(|_| !figures.client.is_starved()).map(|ms| ms * 1e3);
+        let again = |question: &TrialQuestion| {
+            search::verdict(question, &self.ended, self.scheduled, self.now_us, self.is_over)
+        };
+        match error_us.and_then(|error_us| search::despite(error_us, question, again)) {
+            Some(verdict) => (verdict, Vec::new()),
+            None => (TrialVerdict::Undecided, figures.doubts.clone()),
+        }
     }
 }
 

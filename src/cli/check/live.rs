@@ -21,7 +21,7 @@ use crate::cli::screen::ScreenSettings;
 use crate::cli::signals::Signals;
 use crate::cli::text::{GREEN, RED, clean, counted, millis, write_folded, write_shaded};
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::{Config, Keys, Provider, units};
+use photofinish_config::config::{Config, Keys, Provider, ProviderList, ProviderLists, UpstreamConfig, units};
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_facts::record::{AttemptOutcome, AttemptRecord, Record};
 use photofinish_facts::recording::AttemptStep;
@@ -51,6 +51,8 @@ struct LiveTarget {
     provider: Arc<Provider>,
     /// The most that a request costs, US dollars. None: it has no price.
     most_usd: Option<f64>,
+    /// Upstreams of the configuration that the provider does not list.
+    unlisted: Vec<String>,
 }
 
 /// The answer of one upstream.
@@ -85,16 +87,30 @@ pub async fn run(
 ) -> anyhow::Result<CommandOutcome> {
     let every = targets(&config);
     let known = every.len();
-    let targets = if options.all { every } else { cheapest(every) };
     writeln!(out, "\nLive")?;
-    if targets.is_empty() {
+    if every.is_empty() {
         writeln!(out, "  no model lists an upstream that is on")?;
         return Ok(CommandOutcome::Failed);
     }
+    let mut signals = Signals::new()?;
+    let rows = Arc::new(RaceRows::default());
+    let alone = tokio::select! {
+        alone = LocalGateway::start(config.clone(), false, rows.clone()) => alone?,
+        () = signals.next() => return Ok(CommandOutcome::Interrupted),
+    };
+    let targets = if options.all {
+        every
+    } else {
+        tokio::select! {
+            lists = alone.lists() => one_of_each(&config, &lists, every),
+            () = signals.next() => return Ok(CommandOutcome::Interrupted),
+        }
+    };
     let (all, at_most) = (targets.len(), units::format_duration(ANSWER_FOR));
     let upstreams = counted(all as u64, "upstream");
     let asking = format!("  asking {upstreams} for {TOKENS} tokens each, at most {at_most}; no row is kept");
-    let cheapest = (all < known).then(|| format!("  of each provider the cheapest; --all asks all {known}"));
+    let cheapest =
+        (all < known).then(|| format!("  of each provider the cheapest that it lists; --all asks all {known}"));
     let cost = cost(&targets).map(|cost| format!("  {cost}"));
     let said: Vec<String> = [Some(asking), cheapest, cost].into_iter().flatten().collect();
     write_folded(&said.join("\n"), screen.columns(), out)?;
@@ -103,12 +119,6 @@ pub async fn run(
         writeln!(out, "  nothing was asked")?;
         return Ok(CommandOutcome::Failed);
     }
-    let mut signals = Signals::new()?;
-    let rows = Arc::new(RaceRows::default());
-    let alone = tokio::select! {
-        alone = LocalGateway::start(config, false, rows.clone()) => alone?,
-        () = signals.next() => return Ok(CommandOutcome::Interrupted),
-    };
     let mut heard = Vec::with_capacity(all);
     let interrupted = {
         let asked = targets.iter().enumerate().map(|(place, target)| ask(alone.gateway().clone(), place, target));
@@ -147,9 +157,59 @@ fn targets(config: &Config) -> Vec<LiveTarget> {
             model: model.name.clone(),
             sent: upstream.model.clone(),
             provider: upstream.provider.clone(),
-            most_usd: upstream.price.map(|price| price.most_usd(INPUT_TOKENS.into(), TOKENS.into(), false)),
+            most_usd: most_usd(upstream),
+            unlisted: Vec::new(),
         })
         .collect()
+}
+
+fn most_usd(upstream: &UpstreamConfig) -> Option<f64> {
+    upstream.price.map(|price| price.most_usd(INPUT_TOKENS.into(), TOKENS.into(), false))
+}
+
+/// Of each provider the cheapest upstream that its list has. Where the list has none of them, another model that it has.
+fn one_of_each(config: &Config, lists: &ProviderLists, targets: Vec<LiveTarget>) -> Vec<LiveTarget> {
+    let list = |target: &LiveTarget| lists.get(&target.provider.name);
+    let lacks = |target: &LiveTarget| {
+        list(target).is_some_and(|list| !list.has(&config.catalogue, &target.provider.name, &target.sent))
+    };
+    let mut unlisted: Vec<(String, String)> = Vec::new();
+    let (lacking, mut asked): (Vec<_>, Vec<_>) = targets.into_iter().partition(lacks);
+    unlisted.extend(lacking.iter().map(|target| (target.provider.name.clone(), target.name.clone())));
+    for target in cheapest(lacking) {
+        if !asked.iter().any(|other| other.provider.name == target.provider.name) {
+            let instead = list(&target).and_then(|list| listed_chat(config, list, &target.provider));
+            asked.push(instead.unwrap_or(target));
+        }
+    }
+    let mut asked = cheapest(asked);
+    for target in &mut asked {
+        let own = unlisted.iter().filter(|(provider, _)| *provider == target.provider.name);
+        target.unlisted = own.map(|(_, name)| name.clone()).collect();
+    }
+    asked
+}
+
+/// The cheapest of the models in the list that are known to chat; of a local server, of which nothing is known, the first.
+fn listed_chat(config: &Config, list: &ProviderList, provider: &Arc<Provider>) -> Option<LiveTarget> {
+    let target = |id: &str| {
+        let (provider, timeouts) = (provider.clone(), config.race.timeouts);
+        let upstream = UpstreamConfig::of_catalogue(provider, id.to_owned(), &config.catalogue, timeouts);
+        let (name, most_usd) = (upstream.name(), most_usd(&upstream));
+        let (sent, provider) = (upstream.model, upstream.provider);
+        LiveTarget { model: name.clone(), name, sent, provider, most_usd, unlisted: Vec::new() }
+    };
+    let chats = |id: &str| {
+        let known = config.catalogue.offering_or_undated(&provider.name, id);
+        // What makes no text has no price for it; what is free is often not to be had.
+        known.is_some_and(|known| {
+            !known.embedding && known.dialect.is_none() && known.output.is_some_and(|usd| usd > 0.0)
+        })
+    };
+    let known = list.ids().filter(|id| chats(id)).map(target).filter(|target| target.most_usd.is_some());
+    let cheapest = known.min_by(|one, other| one.most_usd.unwrap_or(0.0).total_cmp(&other.most_usd.unwrap_or(0.0)));
+    let first = || list.ids().map(target).find(|target| !embeds(target)).filter(|_| provider.serves_its_list());
+    cheapest.or_else(first)
 }
 
 /// Of each provider the cheapest, in the order of the models; one that is no chat model, or has no price, only where there is no other.
@@ -244,13 +304,24 @@ fn write(
         let heard = heard.iter().find(|heard| heard.target == place);
         let verdict =
             heard.map_or_else(|| LiveVerdict::Failed("interrupted".to_owned()), |heard| verdict(target, heard, rows));
+        let unlisted = match target.unlisted.as_slice() {
+            [] => None,
+            [one] => Some(format!("its list lacks {one}")),
+            [one, more @ ..] => Some(format!("its list lacks {one} and {} more", more.len())),
+        };
         lines.push(match verdict {
-            LiveVerdict::Answered(told) => {
+            LiveVerdict::Answered(mut told) => {
                 well += 1;
+                if let Some((last, unlisted)) = told.last_mut().zip(unlisted) {
+                    *last = format!("{last}; {unlisted}");
+                }
                 let row = [target.name.clone(), "ok".to_owned()].into_iter().chain(told).collect();
                 (row, Some(GREEN))
             }
-            LiveVerdict::Failed(why) => (vec![target.name.clone(), "FAILED".to_owned(), why], Some(RED)),
+            LiveVerdict::Failed(why) => {
+                let why = [Some(why), unlisted].into_iter().flatten().collect::<Vec<_>>().join("; ");
+                (vec![target.name.clone(), "FAILED".to_owned(), why], Some(RED))
+            }
         });
     }
     write_shaded("  ", lines, screen, out)?;

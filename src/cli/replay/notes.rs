@@ -54,7 +54,7 @@ pub(super) fn brief(report: &PlayedHistory, is_wide: bool) -> Vec<String> {
             attempts.join(", ")
         )
     });
-    let guess = has_guess(report).then(|| "~ a guess: longer than any row was watched.".to_owned());
+    let guess = has_guess(report).then(|| "≈ a guess: longer than any row was watched.".to_owned());
     let second: Vec<String> = guess.into_iter().chain(plain(&report.past)).chain(others(report)).collect();
     let first = format!("{requests} for {}, {}.", report.model.name, span(from_us, until_us));
     let more = if is_wide { "more: --explain" } else { "more: --wide, --explain" }.to_owned();

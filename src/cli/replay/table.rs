@@ -117,7 +117,7 @@ impl ReplayCells {
             ends.map_or_else(|| "–".to_owned(), |((low, _), (high, _))| format!("{low} to {high}"))
         };
         let marked = FIGURES.iter().zip(values(&row.figures, priced));
-        let marked = marked.map(|(figure, value)| if row.is_guess(*figure) { format!("~{value}") } else { value });
+        let marked = marked.map(|(figure, value)| if row.is_guess(*figure) { format!("≈{value}") } else { value });
         ReplayCells {
             name: row.name.clone(),
             note: if row.little_known.is_empty() { "" } else { "too little known" },

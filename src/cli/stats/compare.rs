@@ -36,10 +36,15 @@ pub(super) fn write(
     }
     if explain {
         paragraph(
-            "How long each upstream alone would have taken for the requests that its model got, at their moments: from looks, each \
-             weighed by how likely it was, and brought to the sizes of all requests (docs/measurement.md, Comparisons). Between: the bounds of \
-             95 %. A median needs the worth of 6 equal looks, a 95th percentile of 72; one is worth up to three. Not started: its breaker was open, it cooled down, or the budget was used up. $ of 1,000: what \
-             a thousand of the model's own requests would cost there, by today's prices.",
+            &format!(
+                "How long each upstream alone would have taken for the requests that its model got, at their moments: from looks, each \
+                 weighed by how likely it was, and brought to the sizes of all requests (docs/measurement.md, Comparisons). Between: the \
+                 bounds of 95 %. A median needs the worth of {} equal looks, a 95th percentile of {}; one is worth up to three. Not \
+                 started: its breaker was open, it cooled down, or the budget was used up. $ of 1,000: what a thousand of the model's own \
+                 requests would cost there, by today's prices.",
+                ModelComparison::needed(0),
+                ModelComparison::needed(1)
+            ),
             width,
             out,
         )?;
@@ -69,18 +74,19 @@ fn row(model: &ModelComparison, one: &UpstreamComparison) -> Vec<SheetCell> {
 }
 
 fn gained(model: &ModelComparison) -> String {
-    let few = |one: &UpstreamComparison, needs: u32| {
+    let few = |one: &UpstreamComparison, place: usize| {
+        let needs = ModelComparison::needed(place);
         format!("{} has {}, and {needs} of each are needed", one.upstream, counted(one.looks as u64, "look"))
     };
     let Some(best) = model.best() else {
-        let why = model.least_known(0).map_or_else(|| "none could be asked".to_owned(), |one| few(one, 6));
+        let why = model.least_known(0).map_or_else(|| "none could be asked".to_owned(), |one| few(one, 0));
         return format!("{}: the best cannot be named yet: {why}.", model.model);
     };
-    let of = |place: usize, name: &str, needs: u32| {
+    let of = |place: usize, name: &str| {
         let Some(gain) = model.gain(place) else {
             let why = model
                 .least_known(place)
-                .map_or_else(|| "too few requests of clients".to_owned(), |one| few(one, needs));
+                .map_or_else(|| "too few requests of clients".to_owned(), |one| few(one, place));
             return format!("at {name} it cannot be told yet: {why}");
         };
         let (verdict, [value, low, high]) = match model.verdict(place) {
@@ -93,7 +99,7 @@ fn gained(model: &ModelComparison) -> String {
         };
         format!("at {name} {verdict} {} ms ({} to {})", ms(value), ms(low), ms(high))
     };
-    let (p50, p95) = (of(0, "p50", 6), of(1, "p95", 72));
+    let (p50, p95) = (of(0, "p50"), of(1, "p95"));
     format!("{}: against the best alone ({} at p50), {p50}; {p95}.", model.model, best.upstream)
 }
 

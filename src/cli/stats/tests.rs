@@ -118,9 +118,9 @@ async fn a_comparison_as_csv_has_a_line_for_each_upstream() {
     let (_directory, path, _store) = store_with(looks.collect()).await;
     let csv = output(&path, &format!("--compare --csv {FORTY_SECONDS}")).await;
     let lines: Vec<&str> = csv.lines().collect();
-    assert!(lines[0].starts_with("model,upstream,looks,failed,failed_share,out,cut,ttft_p50_ms,"), "{csv}");
+    assert!(lines[0].starts_with("model,upstream,looks,failed,failed_share,out,away,cut,ttft_p50_ms,"), "{csv}");
     assert!(lines[0].contains(",mix_cost_usd,best_upstream,clients,") && lines[0].ends_with(",verdict_p95"), "{csv}");
-    assert!(lines[1].starts_with("llama-3.3-70b,groq/llama-70b,20,0,0.0,0,0,100.0,"), "{csv}");
+    assert!(lines[1].starts_with("llama-3.3-70b,groq/llama-70b,20,0,0.0,0,false,0,100.0,"), "{csv}");
     assert!(lines[1].ends_with(",unknown") && lines.len() == 2, "{csv}");
 }
 

@@ -93,9 +93,44 @@ async fn a_key_that_is_refused_costs_one_request() {
     let setup = Setup::new(&provider("a", &fake));
     let ran = setup.run(&[&["bench", "a/x"][..], &FEW].concat()).await;
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
-    let said = "photofinish: a/x: unauthorized: it needs a key: set api_key under [providers.a]; nothing more was sent";
+    let said =
+        "photofinish: a/x: unauthorized: it needs a key: set api_key under [providers.a] (no); nothing more was sent";
     assert!(ran.said().contains(said), "{}", ran.err);
     assert_eq!(fake.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn one_s_own_gateway_is_measured_and_says_why_it_refuses() {
+    let fake = FakeProvider::answering(|_| answer()).await;
+    let users = "[users.ann]\ntoken = \"planted-ann\"\n";
+    let config = format!("{}[models.m]\nupstreams = [\"one/m\"]\n{users}", provider("one", &fake));
+    let served = Setup::new(&config).serve().await;
+    let address = format!("http://{}", served.addr);
+    // The file that the gateway was started with names its address.
+    let setup = Setup::new(&config).env("ANN", "planted-ann").env("WRONG", "planted-x");
+    let text = std::fs::read_to_string(setup.path("config.toml")).unwrap();
+    setup.write("config.toml", text.replace("127.0.0.1:0", &served.addr.to_string()));
+    for path in ["", "/v1"] {
+        let url = format!("{address}{path}");
+        let few = ["bench", "--no-store", "--json", "--url", &url, "--model", "m", "--key-env", "ANN"];
+        let ran = setup.run(&[&few[..], &FEW].concat()).await;
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        assert_eq!(result(&ran.out)["stages"][0]["target"], "url/m");
+    }
+    let sent = fake.requests().len();
+    for (model, key, said) in [
+        ("m", &[][..], "name its variable with --key-env (no token was sent"),
+        ("m", &["--key-env", "WRONG"][..], "the key in WRONG is refused"),
+        ("nosuch", &["--key-env", "ANN"], "(the model \"nosuch\" is not configured"),
+    ] {
+        let url = format!("{address}/v1");
+        let ran = setup.run(&[&["bench", "--no-store", "--url", &url, "--model", model][..], key, &FEW].concat()).await;
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        let (out, told) = (ran.out.clone(), ran.said());
+        assert!(told.contains(said) && told.contains("nothing more was sent"), "{told}");
+        assert!(!(out + &told).contains("planted"));
+    }
+    assert_eq!(fake.requests().len(), sent);
 }
 
 #[tokio::test]

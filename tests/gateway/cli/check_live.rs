@@ -11,6 +11,13 @@ fn model(name: &str, upstreams: &[&str]) -> String {
     format!("[models.{name}]\nupstreams = {upstreams:?}\n")
 }
 
+/// The requests for answers, without those for the list of models.
+fn asked(fake: &FakeProvider) -> Vec<Value> {
+    let requests = fake.requests();
+    let asked = requests.iter().filter(|request| !request.path.ends_with("/models"));
+    asked.map(|request| serde_json::from_slice(&request.body).unwrap()).collect()
+}
+
 /// The line of an upstream, with single spaces.
 fn line(ran: &CommandOutput, upstream: &str) -> String {
     let (_, live) = ran.out.split_once("\nLive\n").unwrap_or_else(|| panic!("{} {}", ran.out, ran.err));
@@ -45,9 +52,8 @@ async fn check_live_reports_working_and_failing_upstreams() {
     assert!(ran.out.contains("1 of 4 upstreams answered") && ran.out.contains("OFF_KEY is not set"), "{}", ran.out);
     assert!(ran.out.contains("first: ") && ran.out.contains("2 of 3 upstreams on"), "{}", ran.out);
     assert!(!ran.out.contains(['\x1b']) && !ran.out.contains("planted") && !ran.err.contains("planted"));
-    assert_eq!([&good, &bad, &other, &page].map(|fake| fake.requests().len()), [1; 4], "each once");
-    let body: Value = serde_json::from_slice(&good.request(0).await.body).unwrap();
-    assert_eq!((&body["max_tokens"], &body["model"]), (&16.into(), &"m".into()));
+    assert_eq!([&good, &bad, &other, &page].map(|fake| asked(fake).len()), [1; 4], "each once");
+    assert_eq!((&asked(&good)[0]["max_tokens"], &asked(&good)[0]["model"]), (&16.into(), &"m".into()));
     assert!(!setup.database().exists(), "no row is kept");
 }
 
@@ -65,7 +71,7 @@ async fn check_live_succeeds_if_all_upstreams_answer() {
     assert_eq!(ran.code, Some(0), "{} {}", ran.out, ran.err);
     assert!(line(&ran, "embeds/text-embed-1").ends_with(" vectors") && line(&ran, "sim/demo").contains(" ok TTFT "));
     assert!(line(&ran, "thinks/m").starts_with("thinks/m ok no text"), "{}", ran.out);
-    assert!(embeds.request(0).await.path.ends_with("/embeddings"));
+    assert!(embeds.requests().iter().any(|request| request.path.ends_with("/embeddings")));
     assert!(ran.out.contains("3 of 3 upstreams answered") && !setup.database().exists(), "{}", ran.out);
     let nobody = Setup::new("").run(&["check", "--live"]).await;
     assert!(nobody.code == Some(1) && nobody.out.contains("no model lists an upstream that is on"), "{}", nobody.out);
@@ -83,13 +89,48 @@ async fn each_provider_is_asked_once_unless_all_are_wanted() {
     let ran = setup.run(&["check", "--live"]).await;
     assert_eq!(ran.code, Some(0), "{} {}", ran.out, ran.err);
     assert!(line(&ran, "one/cheap").starts_with("one/cheap ok") && ran.out.contains("--all asks all 4"), "{}", ran.out);
-    assert_eq!(fake.requests().len(), 1);
+    assert_eq!(asked(&fake).len(), 1);
     // This machine bills for nothing.
     assert!(!ran.out.contains("costs"), "{}", ran.out);
     let refused = setup.run(&["check", "--live", "--all"]).await;
     assert!(refused.code == Some(2) && refused.err.contains("add --yes"), "{}", refused.err);
     let ran = setup.run(&["check", "--live", "--all", "--yes"]).await;
-    assert!(ran.out.contains("asking 4 upstreams") && fake.requests().len() == 5, "{}", ran.out);
+    assert!(ran.out.contains("asking 4 upstreams") && asked(&fake).len() == 5, "{}", ran.out);
+}
+
+#[tokio::test]
+async fn a_provider_is_asked_for_a_model_that_it_lists() {
+    let list = |ids: &[&str]| {
+        let data: Vec<Value> = ids.iter().map(|id| serde_json::json!({ "id": id, "object": "model" })).collect();
+        serde_json::json!({ "object": "list", "data": data }).to_string()
+    };
+    let serving = |ids: &[&str]| {
+        let list = list(ids);
+        FakeProvider::answering(move |request| {
+            if request.path.ends_with("/models") { Script::status(200, &[], &list) } else { Script::stream(&["Hello"]) }
+        })
+    };
+    // One of the two names is there; neither is; a server of which the catalogue knows nothing.
+    let half = serving(&["a-embed", "kept"]).await;
+    let groq = serving(&["whisper-large-v3", "openai/gpt-oss-120b", "openai/gpt-oss-20b"]).await;
+    let local = serving(&["an-embedding", "pulled"]).await;
+    let discovering = |name: &str, fake: &FakeProvider| provider(name, fake) + "discover = true\n";
+    let config = discovering("half", &half)
+        + &format!("[providers.groq]\nbase_url = \"{}\"\napi_key = \"k\"\n", groq.base_url())
+        + &discovering("local", &local)
+        + &model("m", &["half/gone", "half/kept", "groq/gone-1", "groq/gone-2", "local/gone"]);
+    let ran = Setup::new(&config).run(&["check", "--live"]).await;
+    assert_eq!(ran.code, Some(0), "{} {}", ran.out, ran.err);
+    for (fake, sent, said) in [
+        (&half, "kept", "its list lacks half/gone"),
+        (&groq, "openai/gpt-oss-20b", "its list lacks groq/gone-1 and 1 more"),
+        (&local, "pulled", "its list lacks local/gone"),
+    ] {
+        let models: Vec<Value> = asked(fake).into_iter().map(|body| body["model"].clone()).collect();
+        assert_eq!(models, [sent], "{}", ran.out);
+        assert!(words_of(&ran.out).contains(said), "{}", ran.out);
+    }
+    assert!(ran.out.contains("3 of 3 upstreams answered"), "{}", ran.out);
 }
 
 #[tokio::test]

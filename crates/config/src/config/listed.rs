@@ -46,7 +46,7 @@ impl ProviderList {
     }
 
     /// Whether it has this id, the id with a date, or, in the catalogue, another id of the same model.
-    fn has(&self, catalogue: &ModelCatalogue, provider: &str, id: &str) -> bool {
+    pub fn has(&self, catalogue: &ModelCatalogue, provider: &str, id: &str) -> bool {
         let folded = id.to_lowercase();
         let stem = folded.strip_suffix("-latest").unwrap_or(&folded);
         let from = (stem.to_owned(), String::new());

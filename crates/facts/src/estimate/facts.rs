@@ -100,6 +100,8 @@ pub struct AttemptFacts<'a> {
     pub judged: Judgement,
     /// None while the row of the race is not yet written.
     pub request: Option<RequestFacts<'a>>,
+    /// The provider and the model of another attempt that won the race.
+    pub lost_to: Option<(&'a str, &'a str)>,
 }
 
 /// A race without a row counts as running for this long after its start; after that its row is lost. Microseconds.
@@ -117,6 +119,8 @@ pub fn of_race<'a>(
     let finished = attempts.iter().filter(|attempt| !attempt.row.outcome.is_loss());
     let tokens_us: Vec<i64> = finished.filter_map(MeasuredAttempt::ready_us).collect();
     let costed = request.map(|request| request.costed(attempts));
+    let ordinal = request.and_then(|request| request.winner);
+    let winner = attempts.iter().find(|attempt| Some(attempt.row.ordinal) == ordinal);
     for (place, attempt) in attempts.iter().enumerate() {
         let dispatch_us = attempt.row.dispatch_us;
         let lost_us = tokens_us.iter().filter(|token_us| **token_us >= dispatch_us).min();
@@ -124,7 +128,8 @@ pub fn of_race<'a>(
         let again = attempts[..place].iter().any(|before| before.upstream() == attempt.upstream());
         let look = request.and_then(|request| request.look.as_deref());
         let racing = RacingKind::of(&attempt.costed(look), costed.as_ref());
-        each(&AttemptFacts { race: number, again, started_at, racing, ..attempt.facts(lost_us, request) });
+        let lost_to = winner.filter(|winner| winner.row.ordinal != attempt.row.ordinal).map(MeasuredAttempt::upstream);
+        each(&AttemptFacts { race: number, again, started_at, racing, lost_to, ..attempt.facts(lost_us, request) });
     }
 }
 
@@ -213,6 +218,7 @@ impl MeasuredAttempt {
             cost: self.cost,
             judged: Judgement { calls: row.calls, structured: row.structured },
             request: request.map(|request| request.facts(Some(row.ordinal))),
+            lost_to: None,
         }
     }
 }

@@ -204,6 +204,7 @@ impl IncidentWatch {
         (gateway.attempts, gateway.failures) = (sum(|part| part.attempts), sum(|part| part.failures));
         (gateway.refusals, gateway.seen) = (sum(|part| part.refusals), sum(|part| part.seen));
         (gateway.broke, gateway.saved) = (sum(|part| part.broke), sum(|part| part.saved));
+        gateway.lost = sum(|part| part.lost);
         gateway.expected = parts.iter().map(|part| part.expected).sum();
         gateway.breaker = parts.iter().any(|part| part.breaker);
         let is_open = gateway.state == IncidentState::Open;
@@ -422,6 +423,8 @@ impl KnownIncident {
         (record.refusals, record.seen) = (evidence.refusals as i64, evidence.seen as i64);
         (record.expected, record.usual_share) = (evidence.expected, usual.failed);
         (record.broke, record.saved) = (evidence.broke as i64, evidence.saved as i64);
+        (record.lost, record.callers) = (evidence.lost_to.values().sum::<u64>() as i64, evidence.callers.len() as i64);
+        record.traffic = evidence.lost_to.iter().max_by_key(|(_, races)| **races).map(|(upstream, _)| upstream.clone());
         if let Some((factor, at_least)) = speed(record.kind).and_then(|speed| evidence.factor(speed, usual)) {
             (record.factor, record.at_least) = (Some(factor), at_least);
         }

@@ -34,8 +34,13 @@ pub fn quantile(sorted: &[f64], p: f64) -> Option<f64> {
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
 }
 
+/// Values from which on the quantile `p` has bounds of 95 % on both sides.
+pub fn values_needed(p: f64) -> usize {
+    (TAIL.ln() / p.max(1.0 - p).ln()).ceil() as usize
+}
+
 /// The ranks, from 1, of the two values between which the quantile `p` of `n` independent values lies with 95 %. None if
-/// `n` is too small to bound both sides: below 6 values for the median, 36 for p90, 72 for p95, 368 for p99.
+/// `n` is too small to bound both sides: below [`values_needed`].
 pub fn quantile_ranks(n: usize, p: f64) -> Option<(usize, usize)> {
     let (low, high) = side_ranks(n, p);
     low.zip(high)
@@ -101,6 +106,7 @@ mod tests {
     #[test]
     fn so_many_values_bound_a_quantile() {
         for (p, least) in [(0.5, 6), (0.9, 36), (0.1, 36), (0.95, 72), (0.05, 72), (0.99, 368)] {
+            assert_eq!(values_needed(p), least, "{p}");
             assert_eq!(quantile_ranks(least - 1, p), None, "p{p} of {}", least - 1);
             assert!(quantile_ranks(least, p).is_some(), "p{p} of {least}");
         }

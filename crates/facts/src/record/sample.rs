@@ -259,6 +259,9 @@ pub fn incident(n: i64) -> IncidentRecord {
         part_of: Some("of none".into()),
         broke: 2,
         saved: 4,
+        lost: 900,
+        traffic: Some("cerebras/llama-70b".into()),
+        callers: 2,
         ..IncidentRecord::default()
     }
 }

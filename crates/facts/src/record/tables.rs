@@ -319,12 +319,19 @@ table! {
         broke: i64,
         /// requests that another upstream answered, of its failed attempts
         saved: i64,
+        /// attempts in races that another upstream won
+        lost: i64,
+        /// the upstream that won most of those races
+        traffic: Option<String>,
+        /// callers whose attempts failed, by their user or else their key, of a minute at most 16; 0 where none is known
+        callers: i64,
     }
 }
 
 readable! {
     IncidentRecord: incident_id, upstream, kind, state, began_at, ended_at, last_at, updated_at, factor, at_least, attempts, failures,
-    refusals, usual_share, seen, expected, breaker, upstreams, part_of, broke, saved
+    refusals, usual_share, seen, expected, breaker, upstreams, part_of, broke, saved, lost,
+    traffic, callers
 }
 
 impl AttemptRecord {

@@ -10,7 +10,7 @@ use super::question::RaceWindow;
 use crate::store::{AttemptFilter, ClientRow, LookRow, LookSeen, ReadError, StoreReader};
 use photofinish_config::config::names::names;
 use photofinish_config::config::{Config, Price, TokenCounts, UpstreamConfig};
-use photofinish_facts::estimate::interval::{RankedQuantile, weighted_quantile};
+use photofinish_facts::estimate::interval::{RankedQuantile, values_needed, weighted_quantile};
 use photofinish_facts::estimate::mix::{SizeMix, SizedTime, mix_quantile, slopes};
 
 /// The quantiles that are compared.
@@ -171,6 +171,11 @@ impl ModelComparison {
         }
     }
 
+    /// The worth of equal looks of each upstream from which on its p50 or p95 is known.
+    pub fn needed(place: usize) -> usize {
+        values_needed(QUANTILES[place])
+    }
+
     /// The upstream with the least median, once that of every one is known.
     pub fn best(&self) -> Option<&UpstreamComparison> {
         self.upstreams.first().filter(|best| best.ttft[0].is_some() && self.least_known(0).is_none())
@@ -203,7 +208,12 @@ impl ModelComparison {
 impl UpstreamComparison {
     /// How fast it is is not known, although it may be asked.
     fn is_unknown(&self, place: usize) -> bool {
-        self.ttft[place].is_none() && (self.looks > 0 || self.failed + self.out < AWAY_DRAWS)
+        self.ttft[place].is_none() && !self.is_away()
+    }
+
+    /// None of enough draws brought a first token.
+    fn is_away(&self) -> bool {
+        self.looks == 0 && self.failed + self.out >= AWAY_DRAWS
     }
 }
 
@@ -243,15 +253,17 @@ members! {
         failed_share: Number or_null = share(of.failed, of.looks + of.failed);
         /// draws of this upstream that did not start: its breaker open, cooling down, left out, or the budget used up
         out: Integer = of.out;
+        /// it had six draws or more and not one first token: no request could have had it alone
+        away: Boolean = of.is_away();
         /// looks that were cut because the client left or the gateway stopped
         cut: Integer = of.cut;
-        /// median time to first token; null where the looks are worth less than 6 equal ones
+        /// median time to first token; null where the looks are worth less than `needed_p50` equal ones
         ttft_p50_ms: Number ["ms"] or_null = ms(of.ttft[0].map(|one| one.value));
         /// lower bound of it, 95 %
         ttft_p50_low_ms: Number ["ms"] or_null = ms(of.ttft[0].map(|one| one.low));
         /// upper bound of it, 95 %
         ttft_p50_high_ms: Number ["ms"] or_null = ms(of.ttft[0].map(|one| one.high));
-        /// 95th percentile of the time to first token; null where the looks are worth less than 72 equal ones
+        /// 95th percentile of the time to first token; null where the looks are worth less than `needed_p95` equal ones
         ttft_p95_ms: Number ["ms"] or_null = ms(of.ttft[1].map(|one| one.value));
         /// lower bound of it, 95 %
         ttft_p95_low_ms: Number ["ms"] or_null = ms(of.ttft[1].map(|one| one.low));
@@ -278,6 +290,10 @@ members! {
         client_p50_ms: Number ["ms"] or_null = ms(of.clients[0].map(|one| one.value));
         /// 95th percentile of what clients saw
         client_p95_ms: Number ["ms"] or_null = ms(of.clients[1].map(|one| one.value));
+        /// the worth of equal looks that each upstream needs for a median
+        needed_p50: Integer = ModelComparison::needed(0);
+        /// the same for a 95th percentile
+        needed_p95: Integer = ModelComparison::needed(1);
         /// what a request alone would have taken at the best one, less what clients saw; null until it is known of each upstream
         gain_p50_ms: Number ["ms"] or_null = ms(of.gain(0).map(|gain| gain.value));
         /// lower bound of it, 95 %

@@ -187,7 +187,17 @@ pub fn words(incident: &IncidentRecord, now_us: i64) -> String {
         }
         (IncidentKind::Changed, _) => "the model behind it changed".to_owned(),
     };
-    format!("{at_once}{what} {when}{}", felt(incident))
+    format!("{at_once}{what} {when}{}{}", moved(incident), felt(incident))
+}
+
+/// Where the requests went of an upstream that was slow, if the race itself moved most of them.
+fn moved(incident: &IncidentRecord) -> String {
+    let IncidentRecord { kind, attempts, lost, traffic, .. } = incident;
+    let traffic = traffic.as_ref().filter(|_| matches!(kind, IncidentKind::Slower | IncidentKind::TokS));
+    match traffic.filter(|_| 2 * lost >= *attempts) {
+        Some(traffic) => format!("; {lost} of {attempts} attempts lost, most of them to {traffic}"),
+        None => String::new(),
+    }
 }
 
 /// What clients felt of it.
@@ -203,7 +213,7 @@ fn felt(incident: &IncidentRecord) -> String {
 }
 
 fn failures(incident: &IncidentRecord) -> String {
-    let IncidentRecord { attempts, failures, refusals, usual_share, breaker, .. } = incident;
+    let IncidentRecord { attempts, failures, refusals, usual_share, breaker, callers, .. } = incident;
     let breaker = if *breaker { ", and its breaker was open," } else { "" };
     if *failures == 0 {
         return if incident.breaker { "its breaker was open" } else { "attempts failed" }.to_owned();
@@ -211,8 +221,13 @@ fn failures(incident: &IncidentRecord) -> String {
     let refused = if *refusals > 0 { format!(", {refusals} by a content policy") } else { String::new() };
     let usual =
         if incident.upstream.is_some() { format!("; usually {:.1} %", usual_share * 100.0) } else { String::new() };
+    let whose = match callers {
+        0 => String::new(),
+        1 => ", of one caller".to_owned(),
+        callers => format!(", of {callers} callers"),
+    };
     format!(
-        "{failures} of {attempts} attempts failed{breaker} ({:.0} %{refused}{usual})",
+        "{failures} of {attempts} attempts failed{breaker} ({:.0} %{whose}{refused}{usual})",
         100.0 * *failures as f64 / (*attempts).max(1) as f64
     )
 }

@@ -32,7 +32,7 @@ pub struct RacesQuestion {
     /// Only races that took longer: to their first token if that is what they are sorted by, else to their end.
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, allow_hyphen_values = true)]
     pub longer: Option<Duration>,
-    /// Only the race with this id, or the one whose provider gave an answer or a response this id.
+    /// Only the race with this id, or the newest one of the window whose provider gave an answer or a response this id.
     #[arg(long, value_name = "ID", value_parser = id)]
     pub id: Option<String>,
     /// What comes first.

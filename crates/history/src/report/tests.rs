@@ -196,6 +196,37 @@ async fn what_losers_were_for_stays_known_when_hours_are_rolled_up() {
 }
 
 #[tokio::test]
+async fn usage_is_the_same_from_rows_and_from_roll_ups() {
+    // Winners and losers of three models; every fifth race is one whose winner broke off.
+    let of = |n: i64| {
+        let broke = AttemptRecord { outcome: AttemptOutcome::FailedMid, ..sample::won(n) };
+        let winner = if n % 5 == 0 { Record::Attempt(Box::new(broke)) } else { won(n * MINUTE, "groq", 100_000) };
+        let model = ["a", "b", "c"][(n % 3) as usize];
+        let winner = match winner {
+            Record::Attempt(attempt) => {
+                Record::Attempt(Box::new(AttemptRecord { race_id: sample::race_id(n * MINUTE), ..*attempt }))
+            }
+            other => other,
+        };
+        [race(n * MINUTE, model), winner, lost(n * MINUTE, "cerebras", 200_000)]
+    };
+    let (_directory, path) = store_with((0..120).flat_map(of).collect()).await;
+    let now_us = THREE + 30 * HOUR_US;
+    let usage = |by: &str, exact_max: u64| {
+        let question = from_pairs(&[("by".to_owned(), by.to_owned())]).unwrap();
+        usage::ask(&StoreReader::open(&path).unwrap().with_exact_max(exact_max), &question, now_us).unwrap()
+    };
+    let mut roller = Roller::new(&path, || false);
+    while roller.step(now_us, None).unwrap() != RollupStep::Nothing {}
+    for by in ["user", "model", "user,model"] {
+        let (rows, rolled) = (usage(by, u64::MAX), usage(by, 0));
+        assert!(rows.rolled_until.is_none() && rolled.rolled_until.is_some(), "{by}");
+        assert_eq!((&rows.groups, rows.total), (&rolled.groups, rolled.total), "{by}");
+        assert_eq!((rows.total.answers, rows.total.attempts), (96, 240));
+    }
+}
+
+#[tokio::test]
 async fn charge_back_is_the_same_from_rows_and_from_roll_ups() {
     let of = |n: i64| {
         let tags = [None, Some("project=a"), Some("job=x project=a"), Some("project=b")][(n % 4) as usize];

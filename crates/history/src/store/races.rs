@@ -29,7 +29,7 @@ pub struct RaceFilter {
     pub outcome: Option<RaceOutcome>,
     /// Whose time took longer: to the first token where that decides the order, else to the end; microseconds.
     pub longer_us: Option<i64>,
-    /// The race's, or a provider's id of one of its answers.
+    /// The race's, or a provider's id of one of its answers: then the newest race of the window that has it.
     pub id: Option<String>,
     pub order: RaceOrder,
     /// With a smaller id than this.
@@ -59,7 +59,7 @@ const FIGURES: &str = "speed.upstream, speed.client_ttft_ms, speed.overhead_ms, 
         AS cost_usd_max";
 
 /// Newest first by the primary key, or by the index of this source or of races that are not `ok`, so that a page reads only what it
-/// needs. In the other orders, and for a provider's id, all of the window are read.
+/// needs. In the other orders all of the window are read; for a provider's id what is newer than the answer.
 pub(super) fn page(filter: &RaceFilter) -> String {
     let (source, outcome) = (filter.races.source, filter.outcome);
     let is_rare = outcome.is_some_and(|outcome| outcome != RaceOutcome::Ok) && !source.is_apart();
@@ -73,7 +73,11 @@ pub(super) fn page(filter: &RaceFilter) -> String {
         if filter.longer_us.is_some() { format!("{time} > ?10") } else { "CAST(?10 AS BIGINT) IS NULL".to_owned() };
     let of_id = match &filter.id {
         Some(id) if is_race_id(id) => "race.race_id = ?11",
-        Some(_) => "race.race_id IN (SELECT race_id FROM attempt WHERE response_id = ?11)",
+        // Newest first, to the first hit.
+        Some(_) => {
+            "race.race_id = (SELECT race_id FROM attempt WHERE response_id = ?11 AND race_id >= ?1 AND race_id < ?2 \
+             ORDER BY race_id DESC LIMIT 1)"
+        }
         None => "CAST(?11 AS TEXT) IS NULL",
     };
     format!(

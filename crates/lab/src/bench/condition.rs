@@ -9,7 +9,6 @@ use super::result::RunResult;
 use super::search::FoundRate;
 use super::stage::{Quantiles, StageFigures};
 use super::statistics::IntervalEstimate;
-use super::trust::ERROR_SHARE;
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_facts::estimate::interval::InsufficientSample;
 
@@ -225,10 +224,7 @@ impl ConditionFigure {
             ConditionFigure::TokSAll => stage.tok_s_all.map(exact),
             ConditionFigure::Failures => stage.failed_share,
             ConditionFigure::Attainment => stage.attainment,
-            ConditionFigure::Goodput => {
-                let judged = stage.requests() - stage.count(RequestEnd::CutShort);
-                Some(stage.attainment?.times(judged as f64 / stage.seconds))
-            }
+            ConditionFigure::Goodput => Some(stage.attainment?.times(judged_per_second(stage))),
             ConditionFigure::Cost => {
                 let Cost { cost_usd_min: low, cost_usd_max: high } = stage.cost;
                 Some(IntervalEstimate { value: high.or(low)?, low, high })
@@ -259,30 +255,54 @@ impl ConditionFigure {
         matches!(self, ConditionFigure::Time(_, p) | ConditionFigure::TokS(p) if p > 0.95)
     }
 
-    /// The figure with what it shows of the server. A doubt about the client matters where it may have moved this figure: a late
-    /// client makes times longer and asks for less, so a server that was slow then is slow. None: it shows nothing.
+    /// The figure, as far as the client may have moved it: by its measured error at most. None: it shows nothing of the server.
     fn trusted(self, measured: IntervalEstimate, stage: &StageFigures) -> Option<IntervalEstimate> {
         if stage.is_trusted() || matches!(self, ConditionFigure::Failures | ConditionFigure::Cost) {
             return Some(measured);
         }
-        let quantiles = self.quantiles(stage)?;
-        // Of its wake-ups one in a hundred is later than the error says: p95 is then what bounds p99.
-        let low = if self.is_p99() { quantiles.p95.low } else { measured.low };
-        let high = measured.high.filter(|_| !self.is_p99());
-        let is_of_tokens = matches!(self, ConditionFigure::Time(TimedFigure::Tpot, _) | ConditionFigure::TokS(_));
-        // The error moves a first or a last token; between them the tokens share it.
-        let over_ms =
-            if is_of_tokens { stage.e2e_ms?.p50.value - stage.ttft_ms?.p50.value } else { quantiles.p50.value };
-        let share = Some(stage.client_error_ms? / over_ms).filter(|share| (0.0..1.0).contains(share))?;
-        if share <= ERROR_SHARE && !stage.client.is_starved() {
-            return Some(IntervalEstimate { low, high, ..measured });
-        }
+        // What fell short of the load that was asked for shows what a server does under less: it bounds one side.
+        let starved = |side: Option<f64>| side.filter(|_| !stage.client.is_starved());
+        let error = stage.client_error_ms?;
         let (low, high) = match self {
-            ConditionFigure::TokS(_) => (None, high.map(|high| high / (1.0 - share))),
-            _ => (low.map(|low| low - share * quantiles.p50.value), None),
+            ConditionFigure::Attainment => (starved(stage.attainment_within?.low), stage.attainment_within?.high),
+            ConditionFigure::Goodput => {
+                let within = stage.attainment_within?.times(judged_per_second(stage));
+                (starved(within.low), within.high)
+            }
+            ConditionFigure::Time(TimedFigure::Tpot, _) => {
+                // It moves the first or the last token, and those between share it.
+                let error = stage.tpot_ms?.p50.value * error / generation_ms(stage)?;
+                (measured.low.map(|low| low - error), starved(measured.high.map(|high| high + error)))
+            }
+            ConditionFigure::TokS(_) => {
+                let share = error / generation_ms(stage)?;
+                let high = measured.high.filter(|_| share < 1.0).map(|high| high / (1.0 - share));
+                (starved(measured.low.map(|low| low / (1.0 + share))), high)
+            }
+            ConditionFigure::TokSAll => {
+                let share = error / stage.e2e_ms?.p50.value;
+                let high = measured.high.filter(|_| share < 1.0).map(|high| high / (1.0 - share));
+                (starved(measured.low.map(|low| low / (1.0 + share))), starved(high))
+            }
+            ConditionFigure::Time(..) => {
+                // Of its wake-ups one in a hundred is later than the error says: p95 is then what bounds p99 below.
+                let low = if self.is_p99() { self.quantiles(stage)?.p95.low } else { measured.low };
+                (low.map(|low| low - error), starved(measured.high.map(|high| high + error)))
+            }
+            ConditionFigure::Failures | ConditionFigure::Cost | ConditionFigure::Rate => return None,
         };
         Some(IntervalEstimate { value: measured.value, low, high })
     }
+}
+
+/// From the first token to the last of the median answer.
+fn generation_ms(stage: &StageFigures) -> Option<f64> {
+    Some(stage.e2e_ms?.p50.value - stage.ttft_ms?.p50.value).filter(|ms| *ms > 0.0)
+}
+
+/// Requests a second that count for attainment.
+fn judged_per_second(stage: &StageFigures) -> f64 {
+    (stage.requests() - stage.count(RequestEnd::CutShort)) as f64 / stage.seconds
 }
 
 /// A p99 of too few values is at least the p95.
@@ -343,43 +363,69 @@ mod tests {
         assert_eq!(outcome("ttft_p95>90ms", &[ended]), ConditionOutcome::Missed);
     }
 
-    #[test]
-    fn the_figure_that_a_condition_names_is_trusted_or_not() {
-        // A TTFT of 117 to 126 ms, answers of 2 s with 100 tokens; the client woke up to 4 ms late, or had no processor left.
+    /// A TTFT of 117 to 126 ms, answers of 2 s with 100 tokens; the client may have moved each time by 12 ms.
+    fn late() -> StageFigures {
         let times = |ms: f64| quantiles((0..1_000).map(move |at| ms + f64::from(at % 10)));
-        let late = StageFigures {
+        StageFigures {
             target: "a/m".to_owned(),
             users: Some(2),
             ttft_ms: times(117.0),
             e2e_ms: times(2_000.0),
             tok_s: times(50.0),
+            tok_s_all: Some(100.0),
+            seconds: 100.0,
+            ends: [(RequestEnd::Answered, 1_000)].into(),
             failed_share: Some(share_estimate(0.0, 1_000.0)),
             attainment: Some(share_estimate(0.5, 1_000.0)),
+            attainment_within: Some(IntervalEstimate { value: 0.5, low: Some(0.4), high: Some(0.6) }),
             client_error_ms: Some(12.0),
             doubts: vec!["late".to_owned()],
             ..StageFigures::default()
-        };
+        }
+    }
+
+    #[test]
+    fn the_figure_that_a_condition_names_is_trusted_or_not() {
+        let late = late();
         let starved = StageFigures { client: ClientLoad { cpu_share: 0.9, ..ClientLoad::default() }, ..late.clone() };
         let older = StageFigures { client_error_ms: None, ..late.clone() };
         let few = StageFigures { ttft_ms: quantiles((0..100).map(|at| 117.0 + f64::from(at % 10))), ..late.clone() };
         let (met, undecided, missed) = (ConditionOutcome::Met, ConditionOutcome::Undecided, ConditionOutcome::Missed);
         for (stage, text, outcome) in [
             (&late, "ttft_p50>10ms", missed),
+            (&late, "ttft_p50>105ms", missed),
             (&late, "ttft_p50>112ms", undecided),
-            (&late, "ttft_p50>1s", undecided),
+            (&late, "ttft_p50>130ms", undecided),
+            (&late, "ttft_p50>140ms", met),
+            (&late, "ttft_p50>10s", met),
             (&late, "ttft_p99>10ms", missed),
+            (&late, "ttft_p99>130ms", undecided),
+            (&late, "ttft_p99>10s", met),
             (&late, "ttft_p50<10ms", met),
+            (&late, "ttft_p50<1s", missed),
             (&late, "e2e_p50>1s", missed),
             (&late, "e2e_p95>3s", met),
-            (&late, "e2e_p99>3s", undecided),
+            (&late, "e2e_p99>3s", met),
             (&late, "tok_s_p50<20", met),
+            (&late, "tok_s_p50<54.3", undecided),
+            (&late, "tok_s_p50<90", missed),
+            (&late, "tok_s_all<50", met),
+            (&late, "tok_s_all<100", undecided),
             (&late, "failures>1%", met),
-            (&late, "attainment<90%", undecided),
+            (&late, "attainment<30%", met),
+            (&late, "attainment<50%", undecided),
+            (&late, "attainment<90%", missed),
+            (&late, "goodput<3", met),
+            (&late, "goodput<5", undecided),
             (&starved, "ttft_p50>10ms", missed),
+            (&starved, "ttft_p50>10s", undecided),
             (&starved, "e2e_p95>3s", undecided),
             (&starved, "tok_s_p50<90", missed),
             (&starved, "tok_s_p50<20", undecided),
+            (&starved, "attainment<90%", missed),
+            (&starved, "attainment<30%", undecided),
             (&older, "ttft_p50>10ms", undecided),
+            (&older, "attainment<90%", undecided),
             (&few, "ttft_p99>10ms", missed),
         ] {
             let stages = vec![stage.clone()];

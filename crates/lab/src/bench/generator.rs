@@ -16,7 +16,6 @@ use super::prompt::{LoadSession, Prompt, PromptMaker};
 use super::spend::{Reservation, Spend};
 use super::trust::Heartbeat;
 use photofinish_base::clock::{Instant, micros_between};
-use photofinish_base::failure::FailureKind;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_facts::estimate::cost::{Cost, CostSum};
 use photofinish_facts::record::{RaceSource, RequestOrigin};
@@ -30,8 +29,6 @@ const FAILURES_AT_FIRST: usize = 10;
 /// A block also ends when this number, and this share, of its requests were rate limited.
 const LIMITED_LEAST: usize = 10;
 const LIMITED_SHARE: f64 = 0.2;
-/// Failures that are told in the server's words: they name the length that it takes, and quote no prompt.
-const TOO_LONG: [FailureKind; 2] = [FailureKind::ContextLength, FailureKind::TooLarge];
 /// How long the rows of a request are awaited after its block has ended early: losers may run on to be audited.
 const ROWS_AFTER_END_FOR: Duration = Duration::from_secs(3);
 /// How long the rows of a block are awaited before the next.
@@ -335,11 +332,7 @@ impl RunningBlock {
             None => None,
         };
         let measured = match measured {
-            Some(measured) => {
-                let failure = measured.failure.and_then(FailureKind::from_name);
-                let said = said.filter(|_| failure.is_some_and(|failure| TOO_LONG.contains(&failure)));
-                MeasuredRequest { number, said, ..measured.scheduled_at(scheduled_us) }
-            }
+            Some(measured) => MeasuredRequest { number, said, ..measured.scheduled_at(scheduled_us) },
             None => MeasuredRequest {
                 number,
                 scheduled_us,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use photofinish_base::failure::FailureKind;
 use photofinish_config::config::names::names;
 use photofinish_facts::estimate::cost::CostSum;
 
@@ -39,7 +40,7 @@ pub struct MeasuredRequest {
     pub end: RequestEnd,
     /// The failure's name, such as `server_error`.
     pub failure: Option<&'static str>,
-    /// In the server's words, if the prompt was too long for it.
+    /// In the words of the server that refused it. They may quote the prompt.
     pub said: Option<String>,
     pub ttft_us: Option<i64>,
     /// To the last token.
@@ -62,6 +63,12 @@ impl MeasuredRequest {
         self.end == RequestEnd::Answered
     }
 
+    /// In the server's words, if the prompt was too long for it.
+    pub fn said_too_long(&self) -> Option<&str> {
+        let is_too_long = |failure| matches!(failure, FailureKind::ContextLength | FailureKind::TooLarge);
+        self.said.as_deref().filter(|_| self.failure.and_then(FailureKind::from_name).is_some_and(is_too_long))
+    }
+
     /// Whether it is known when it was sent: a dropped one was not, and one that was cut short has no row.
     pub fn has_dispatch(&self) -> bool {
         !matches!(self.end, RequestEnd::Dropped | RequestEnd::CutShort)
@@ -80,6 +87,16 @@ impl MeasuredRequest {
     /// From the scheduled time to the last token.
     pub fn client_e2e_us(&self) -> Option<i64> {
         Some(self.lag_us() + self.e2e_us?)
+    }
+
+    /// The same request, had each of its times been this much longer (shorter, below 0).
+    pub(super) fn moved(&self, by_us: f64) -> MeasuredRequest {
+        let move_one = |us: i64| (us as f64 + by_us).max(0.0) as i64;
+        let (ttft_us, e2e_us) = (self.ttft_us.map(move_one), self.e2e_us.map(move_one));
+        // Those between the first token and the last share it.
+        let generation_us = self.e2e_us.zip(self.ttft_us).map(|(e2e, ttft)| (e2e - ttft) as f64);
+        let scale = generation_us.filter(|us| *us > 0.0).map_or(1.0, |us| (1.0 + by_us / us).max(0.0));
+        MeasuredRequest { ttft_us, e2e_us, tpot_us: self.tpot_us.map(|tpot| tpot * scale), ..self.clone() }
     }
 
     /// The same request, in a block where it was scheduled at that time.

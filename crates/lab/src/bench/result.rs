@@ -79,17 +79,16 @@ pub struct Curve {
 }
 
 impl RunResult {
-    /// Why it is not trusted as a whole: the first doubt about a stage. A trial of a search that the client spoiled counts only
-    /// if it was not repeated with success.
+    /// Why it is not trusted as a whole: the first doubt about a stage. A trial of a search counts only if the search left it out
+    /// and did not repeat it with success.
     pub fn doubt(&self) -> Option<&str> {
-        let is_repeated = |stage: &StageFigures, later: &[StageFigures]| {
-            let same = |again: &StageFigures| again.target == stage.target && again.request_rate == stage.request_rate;
-            !self.found.is_empty() && later.iter().any(|again| same(again) && again.is_trusted())
+        let is_decided = |stage: &StageFigures| {
+            let of_target = self.found.iter().filter(|found| found.target == stage.target);
+            let mut trials = of_target.flat_map(|found| &found.trials);
+            trials.any(|trial| Some(trial.rate) == stage.request_rate && trial.doubts.is_empty())
         };
-        let each = self.stages.iter().enumerate();
-        let mut doubtful =
-            each.filter(|(at, stage)| !stage.is_trusted() && !is_repeated(stage, &self.stages[at + 1..]));
-        doubtful.next()?.1.doubts.first().map(String::as_str)
+        let doubtful = self.stages.iter().find(|stage| !stage.is_trusted() && !is_decided(stage))?;
+        doubtful.doubts.first().map(String::as_str)
     }
 
     /// Its label, else its id.
@@ -360,6 +359,7 @@ pub fn compare_targets(stages: &[StageFigures], requests: &[Vec<MeasuredRequest>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::search::{RateTrial, TrialVerdict};
     use crate::bench::stage::quantiles;
     use crate::bench::statistics::share_estimate;
 
@@ -414,23 +414,35 @@ mod tests {
     }
 
     #[test]
-    fn a_spoiled_trial_that_was_repeated_is_no_doubt_about_the_run() {
-        let trial = |rate: f64, doubts: &[&str]| StageFigures {
+    fn a_trial_is_a_doubt_about_the_run_where_the_search_left_it_out() {
+        let late = || vec!["it woke late".to_owned()];
+        let stage = |rate: f64| StageFigures {
             target: "a/m".to_owned(),
             request_rate: Some(rate),
-            doubts: doubts.iter().map(|doubt| (*doubt).to_owned()).collect(),
+            doubts: late(),
             ..StageFigures::default()
         };
-        let of = |stages: Vec<StageFigures>, found: usize| RunResult {
-            stages,
-            found: vec![FoundRate::default(); found],
-            ..RunResult::default()
+        let trial = |rate, doubts| RateTrial {
+            rate,
+            verdict: TrialVerdict::Pass,
+            requests: 0,
+            attainment: 1.0,
+            missed: None,
+            doubts,
         };
-        let (spoiled, good) = (trial(4.0, &["it woke late"]), trial(4.0, &[]));
-        assert_eq!(of(vec![spoiled.clone(), good.clone()], 1).doubt(), None);
-        assert_eq!(of(vec![good.clone(), spoiled.clone()], 1).doubt(), Some("it woke late"));
-        assert_eq!(of(vec![spoiled.clone(), trial(8.0, &[])], 1).doubt(), Some("it woke late"));
-        assert_eq!(of(vec![spoiled, good], 0).doubt(), Some("it woke late"), "levels are no trials");
+        let doubt = |trials: Vec<RateTrial>, target: &str| {
+            let found = vec![FoundRate { target: target.to_owned(), trials, ..FoundRate::default() }];
+            RunResult { stages: vec![stage(4.0)], found, ..RunResult::default() }.doubt().is_some()
+        };
+        assert!(!doubt(vec![trial(4.0, Vec::new())], "a/m"), "its error could not change the verdict");
+        assert!(!doubt(vec![trial(4.0, late()), trial(4.0, Vec::new())], "a/m"), "it was repeated");
+        assert!(doubt(vec![trial(4.0, late())], "a/m"));
+        assert!(doubt(vec![trial(4.0, late()), trial(8.0, Vec::new())], "a/m"));
+        assert!(doubt(vec![trial(4.0, Vec::new())], "b/m"));
+        assert!(
+            RunResult { stages: vec![stage(4.0)], ..RunResult::default() }.doubt().is_some(),
+            "levels are no trials"
+        );
     }
 
     #[test]

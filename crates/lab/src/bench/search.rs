@@ -52,7 +52,7 @@ pub struct RateTrial {
     pub attainment: f64,
     /// The target that was missed most.
     pub missed: Option<SloTarget>,
-    /// Why it was left out of the search; empty if it counts.
+    /// Why it was left out of the search. Empty if it counts: the client was not late, or its error could not change the verdict.
     pub doubts: Vec<String>,
 }
 
@@ -179,6 +179,8 @@ pub struct TrialQuestion {
     pub horizon_us: i64,
     /// None: a share of the first requests is left out.
     pub warm_up_us: Option<i64>,
+    /// As if every time had been this much longer.
+    pub moved_us: f64,
 }
 
 /// What the requests so far say of this rate; none: go on. `now_us`: since the beginning of the trial. `is_over`: no more will
@@ -190,13 +192,13 @@ pub fn verdict(
     now_us: i64,
     is_over: bool,
 ) -> Option<TrialVerdict> {
-    let TrialQuestion { slo, attain, horizon_us, warm_up_us } = *question;
+    let TrialQuestion { slo, attain, horizon_us, warm_up_us, moved_us } = *question;
     let mut good: Vec<(i64, f64)> = Vec::new();
     let mut decided = std::collections::HashSet::new();
     for request in ended.iter().filter(|request| request.end != RequestEnd::CutShort) {
         decided.insert(request.scheduled_us);
         if request.scheduled_us + horizon_us <= now_us {
-            let missed = slo.missed(request);
+            let missed = slo.missed(&request.moved(moved_us));
             good.extend(missed.map(|missed| (request.scheduled_us, if missed.is_empty() { 1.0 } else { 0.0 })));
         }
     }
@@ -228,6 +230,17 @@ pub fn verdict(
         return Some(TrialVerdict::Fail);
     }
     is_over.then_some(TrialVerdict::Undecided)
+}
+
+/// The verdict that stands although the client was late: the same, had it moved every time by its error either way.
+pub fn despite(
+    error_us: f64,
+    question: &TrialQuestion,
+    verdict: impl Fn(&TrialQuestion) -> Option<TrialVerdict>,
+) -> Option<TrialVerdict> {
+    let moved = |moved_us: f64| verdict(&TrialQuestion { moved_us, ..*question });
+    let found = moved(0.0).filter(|verdict| *verdict != TrialVerdict::Undecided)?;
+    [error_us, -error_us].into_iter().all(|by_us| moved(by_us) == Some(found)).then_some(found)
 }
 
 /// Whether a window shows more than one good or bad spell of the server. Where nothing was answered, it does.

@@ -83,6 +83,7 @@ pub fn figures(target: &str, blocks: &[BlockResult], question: &StageQuestion<'_
     };
     stage.doubts = trust::doubts(&evidence);
     stage.client_error_ms = Some(evidence.error_us() / 1e3);
+    stage.attainment_within = question.slo.and_then(|slo| attainment_within(&slo, &all, evidence.error_us()));
     stage
 }
 
@@ -231,20 +232,36 @@ fn count(stage: &mut StageFigures, all: &[&MeasuredRequest]) {
     });
 }
 
+/// What each judged request missed.
+fn missed(
+    slo: &LoadSlo,
+    requests: impl Iterator<Item = impl std::borrow::Borrow<MeasuredRequest>>,
+) -> Vec<Vec<SloTarget>> {
+    let judged = requests.filter(|request| request.borrow().end != RequestEnd::CutShort);
+    judged.filter_map(|request| slo.missed(request.borrow())).collect()
+}
+
+fn share_good(missed: &[Vec<SloTarget>]) -> Option<IntervalEstimate> {
+    let good: Vec<f64> = missed.iter().map(|missed| if missed.is_empty() { 1.0 } else { 0.0 }).collect();
+    let share = good.iter().sum::<f64>() / good.len() as f64;
+    (!good.is_empty()).then(|| statistics::share_estimate(share, statistics::effective_samples(&good)))
+}
+
+/// Attainment, had the client moved every time by its error.
+fn attainment_within(slo: &LoadSlo, all: &[&MeasuredRequest], error_us: f64) -> Option<IntervalEstimate> {
+    let moved = |by_us: f64| share_good(&missed(slo, all.iter().map(|request| request.moved(by_us))));
+    let (slower, faster) = (moved(error_us)?, moved(-error_us)?);
+    Some(IntervalEstimate { low: slower.low, high: faster.high, ..share_good(&missed(slo, all.iter().copied()))? })
+}
+
 fn judge(stage: &mut StageFigures, all: &[&MeasuredRequest], question: &StageQuestion<'_>) {
     let Some(slo) = &question.slo else { return };
-    let judged: Vec<_> = all
-        .iter()
-        .filter(|request| request.end != RequestEnd::CutShort)
-        .filter_map(|request| slo.missed(request))
-        .collect();
+    let judged = missed(slo, all.iter().copied());
+    stage.attainment = share_good(&judged);
     if judged.is_empty() {
         return;
     }
-    let good: Vec<f64> = judged.iter().map(|missed| if missed.is_empty() { 1.0 } else { 0.0 }).collect();
-    let share = good.iter().sum::<f64>() / good.len() as f64;
-    stage.attainment = Some(statistics::share_estimate(share, statistics::effective_samples(&good)));
-    stage.goodput = Some(good.iter().sum::<f64>() / stage.seconds);
+    stage.goodput = Some(judged.iter().filter(|missed| missed.is_empty()).count() as f64 / stage.seconds);
     let mut missed: BTreeMap<SloTarget, usize> = BTreeMap::new();
     for target in judged.iter().flatten() {
         *missed.entry(*target).or_default() += 1;
@@ -344,7 +361,9 @@ pub struct StageFigures {
     pub answers_per_second: f64,
     /// Share of requests that met every target at once.
     pub attainment: Option<IntervalEstimate>,
-    /// The same per second.
+    /// The same, as far as the client may have moved it. None: no targets, or an older run.
+    pub attainment_within: Option<IntervalEstimate>,
+    /// Attainment per second.
     pub goodput: Option<f64>,
     /// The target that was missed most.
     pub first_missed: Option<SloTarget>,
@@ -431,7 +450,7 @@ const LITTLE: f64 = 0.02;
 pub fn notes(stage: &StageFigures, all: &[&MeasuredRequest], question: &StageQuestion<'_>) -> Vec<String> {
     let answered: Vec<&MeasuredRequest> = all.iter().copied().filter(|request| request.is_answered()).collect();
     let mut notes: Vec<String> = failures(stage).into_iter().collect();
-    let said = all.iter().find_map(|request| request.said.as_ref());
+    let said = all.iter().find_map(|request| request.said_too_long());
     notes.extend(said.map(|said| format!("the prompt is too long, in the server's words: {said}")));
     if answered.is_empty() {
         return notes;
@@ -617,7 +636,11 @@ mod notes_tests {
         let (unique, made, warm_up, slo, calibration_us) = (false, false, None, None, None);
         let question = StageQuestion { workload: &workload, unique, made, warm_up, slo, calibration_us };
         let short = StageFigures { input_tokens: Some(5_100.0), cached_share: Some(0.0), ..StageFigures::default() };
-        let refused = MeasuredRequest { said: Some(said), ..MeasuredRequest::default() };
+        let failure = Some("context_length");
+        let refused = MeasuredRequest { said: Some(said), failure, ..MeasuredRequest::default() };
+        // Other words of a server may quote the prompt, and a run is stored.
+        let other = MeasuredRequest { said: Some("planted".to_owned()), ..MeasuredRequest::default() };
+        assert!(!notes(&short, &[&answer(0), &other], &question).concat().contains("planted"));
         let told = notes(&short, &[&answer(0), &refused], &question);
         assert_eq!(told[0], "the prompt is too long, in the server's words: at most 4096 tokens");
         assert!(told[1].starts_with("prompts have 5100 tokens in the mean, not 27000: a stage sees"), "{told:?}");

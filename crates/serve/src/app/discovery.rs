@@ -158,7 +158,7 @@ impl Discovery {
         self.gateway.take_lists(|live| self.lists(live));
     }
 
-    async fn ask_all_due(&self) {
+    pub async fn ask_all_due(&self) {
         let live = self.gateway.live();
         let mut asked = Vec::new();
         self.known().retain(|name, _| live.config.providers.contains_key(name));
@@ -245,7 +245,7 @@ impl Discovery {
     }
 
     /// The lists that are of the providers of this configuration.
-    fn lists(&self, live: &LiveConfig) -> ProviderLists {
+    pub fn lists(&self, live: &LiveConfig) -> ProviderLists {
         let known = self.known();
         let of = |provider: &Arc<Provider>| {
             let (source, _) = ListSource::of(live, provider)?;

@@ -6,8 +6,9 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::discovery::Discovery;
 use super::{CANCEL_FOR, FLUSH_FOR, GatewayParts, Upstreams, open};
-use photofinish_config::config::Config;
+use photofinish_config::config::{Config, ProviderLists};
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::recorder::{RaceObserver, Recorder, WriterTask};
 use photofinish_lab::bench::{LoadClient, RowFeed};
@@ -28,10 +29,12 @@ impl LocalGateway {
     /// # Errors
     /// The store cannot be opened. The text is for an operator.
     pub async fn start(
-        config: Config,
+        mut config: Config,
         stored: bool,
         race_observer: Arc<dyn RaceObserver>,
     ) -> anyhow::Result<LocalGateway> {
+        // It listens nowhere, so a request to the gateway that does, on this machine, does not come back to it.
+        config.server.listen.clear();
         let (recorder, writer) = if stored {
             let (recorder, writer) = Recorder::start(open(&config.store.address, &config.source)?);
             (recorder, Some(writer))
@@ -48,6 +51,13 @@ impl LocalGateway {
 
     pub fn gateway(&self) -> &Arc<Gateway> {
         &self.parts.gateway
+    }
+
+    /// Asks each provider once for the list of its models. None of a provider that gives none.
+    pub async fn lists(&self) -> ProviderLists {
+        let discovery = Discovery::new(self.gateway().clone());
+        discovery.ask_all_due().await;
+        discovery.lists(&self.gateway().live())
     }
 
     pub fn recorder(&self) -> &Recorder {

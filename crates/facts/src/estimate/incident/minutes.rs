@@ -3,7 +3,7 @@
 //!
 //! Not for incidents that are known: see `incident`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::day::median;
 use super::usual::{EXPECTED_LEAST, IncidentAttempt, SHARES, Usual, share_of};
@@ -31,6 +31,13 @@ const FORGOTTEN_AFTER: usize = 360;
 /// Failures have ended after so many minutes and attempts without more of them than usual.
 const CALM_MINUTES: i64 = 5;
 const CALM_ATTEMPTS: u64 = 10;
+
+/// One caller's failures are its own where others were answered as usual that, had they failed as often, would all have gone well with
+/// this probability. A caller that always fails counts as one that fails three times in four: a few of others may be lucky.
+const OTHERS_WELL: f64 = 0.01;
+const CALLER_FAILS: f64 = 0.75;
+/// Callers, and upstreams that won races, of one minute.
+const NAMES_MAX: usize = 16;
 
 /// Windows in minutes; the shortest with enough attempts counts.
 const WINDOWS: [i64; 3] = [10, 30, 60];
@@ -70,6 +77,9 @@ struct FailureSlot {
     in_run: bool,
     /// An attempt waited much longer than usual.
     stalled: bool,
+    /// The first caller whose attempts failed, and how many of them did. None: it is not known.
+    caller: Option<u64>,
+    of_caller: u32,
 }
 
 /// One minute.
@@ -87,6 +97,10 @@ struct Minute {
     times: Vec<(Input, f64, bool)>,
     /// Microseconds.
     tpot: Vec<f64>,
+    /// Races that other upstreams won, by the upstream.
+    lost_to: Vec<(String, u64)>,
+    /// Attempts of known outcome of each caller, and those of them that failed.
+    callers: Vec<(Option<u64>, [u64; 2])>,
 }
 
 /// The minutes of one upstream, the newest last.
@@ -112,6 +126,10 @@ pub struct IncidentEvidence {
     pub saved: u64,
     pub seen: f64,
     pub expected: f64,
+    /// Races that other upstreams won, by the upstream.
+    pub lost_to: BTreeMap<String, u64>,
+    /// Whose attempts failed.
+    pub callers: BTreeSet<u64>,
     times: Times,
     classes: [u64; Input::COUNT],
     tpot: Spread,
@@ -143,6 +161,7 @@ impl Minutes {
         let Some(minute) = self.place(number).and_then(|place| self.ring.get_mut(place)) else { return };
         minute.attempts += 1;
         minute.refusals += u64::from(attempt.refused);
+        minute.name(attempt);
         let slot = &mut minute.slots[(attempt.at_us.rem_euclid(MINUTE_US) / SLOT_US) as usize];
         slot.add(attempt);
         minute.broke += u64::from(attempt.saved == Some(false));
@@ -176,9 +195,40 @@ impl Minutes {
     ///
     /// The running logarithm of the likelihoods never falls below 0. Failures in a row within 10 s count as one, however many they are: a
     /// hiccup of a second fails a hundred attempts at once. So do those of several rows little by little: they have much in common.
+    ///
+    /// What fails for one caller alone is no illness of the upstream: then the others decide, and say when it began for them.
     pub fn failing_since(&self, after_us: i64, usual_share: f64) -> Option<i64> {
+        let since_us = self.failing_without(None, after_us, usual_share)?;
+        let Some((caller, is_alone)) = self.worst_caller(since_us, usual_share) else { return Some(since_us) };
+        match self.failing_without(Some(caller), after_us, usual_share) {
+            Some(others_us) if others_us - since_us > CALM_MINUTES * MINUTE_US => Some(others_us),
+            None if is_alone => None,
+            _ => Some(since_us),
+        }
+    }
+
+    /// The caller with the most failures since then, and whether the others were answered as usual. None: it is not known.
+    fn worst_caller(&self, since_us: i64, usual_share: f64) -> Option<(u64, bool)> {
+        let mut of_callers: BTreeMap<Option<u64>, [u64; 2]> = BTreeMap::new();
+        let numbers = (self.oldest()..=self.newest).zip(&self.ring);
+        let since = numbers.filter(|(number, _)| (number + 1) * MINUTE_US > since_us);
+        for (caller, counts) in since.flat_map(|(_, minute)| &minute.callers) {
+            let sums = of_callers.entry(*caller).or_default();
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+        let (caller, [asked, own]) = of_callers.iter().max_by_key(|(_, [_, failed])| *failed)?;
+        let others = of_callers.iter().filter(|(other, _)| *other != caller).map(|(_, counts)| counts);
+        let [judged, failed] = others.fold([0, 0], |sums, counts| [sums[0] + counts[0], sums[1] + counts[1]]);
+        let share = (*own as f64 / (*asked).max(1) as f64).min(CALLER_FAILS);
+        let as_usual = failed as f64 <= shares(usual_share).0 * judged as f64;
+        Some(((*caller)?, as_usual && (1.0 - share).powf(judged as f64) <= OTHERS_WELL))
+    }
+
+    /// The same, without the failures of a caller.
+    fn failing_without(&self, caller: Option<u64>, after_us: i64, usual_share: f64) -> Option<i64> {
         let (mut sum, mut turn_us, mut empty) = (0.0_f64, after_us, 0);
-        for (at_us, slot) in self.slots().filter(|(at_us, _)| *at_us >= after_us) {
+        let slots = self.slots().map(|(at_us, slot)| (at_us, slot.without(caller)));
+        for (at_us, slot) in slots.filter(|(at_us, _)| *at_us >= after_us) {
             empty = if slot.judged == 0 { empty + 1 } else { 0 };
             if sum == 0.0 {
                 turn_us = at_us;
@@ -360,6 +410,29 @@ fn shares(usual: f64) -> (f64, f64) {
     (well, FAILING.max(2.0 * well))
 }
 
+impl Minute {
+    /// Whose attempts they are, and to whom they were lost.
+    fn name(&mut self, attempt: &IncidentAttempt) {
+        if let Some(races) = attempt.lost_to.as_ref().and_then(|upstream| of_name(&mut self.lost_to, upstream)) {
+            *races += 1;
+        }
+        let counts = [u64::from(attempt.outcome_known), u64::from(attempt.failed)];
+        if let Some(sums) = of_name(&mut self.callers, &attempt.caller).filter(|_| attempt.outcome_known) {
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+    }
+}
+
+/// What is counted of a name. None: there are too many of them.
+fn of_name<'l, K: Clone + PartialEq, V: Default>(list: &'l mut Vec<(K, V)>, name: &K) -> Option<&'l mut V> {
+    let known = list.iter().position(|(known, _)| known == name);
+    if known.is_none() && list.len() < NAMES_MAX {
+        list.push((name.clone(), V::default()));
+    }
+    let place = known.unwrap_or(list.len() - 1);
+    list.get_mut(place).filter(|(at, _)| at == name).map(|(_, value)| value)
+}
+
 impl FailureSlot {
     fn add(&mut self, attempt: &IncidentAttempt) {
         if !attempt.outcome_known {
@@ -369,6 +442,16 @@ impl FailureSlot {
         self.failed += u32::from(attempt.failed);
         self.runs += u32::from(attempt.failed && !self.in_run);
         self.in_run = attempt.failed;
+        if attempt.failed {
+            self.caller = if self.failed == 1 { attempt.caller } else { self.caller };
+            self.of_caller += u32::from(attempt.caller.is_some() && attempt.caller == self.caller);
+        }
+    }
+
+    fn without(self, caller: Option<u64>) -> FailureSlot {
+        let own = if caller.is_some() && caller == self.caller { self.of_caller } else { 0 };
+        let failed = self.failed - own;
+        FailureSlot { judged: self.judged - own, failed, runs: self.runs.min(failed), ..self }
     }
 
     /// How much it speaks for an upstream that fails.
@@ -391,6 +474,9 @@ impl IncidentEvidence {
         self.failures += minute.slots.iter().map(|slot| u64::from(slot.failed)).sum::<u64>();
         self.seen += minute.seen;
         self.expected += minute.expected;
+        minute.lost_to.iter().for_each(|(upstream, races)| *self.lost_to.entry(upstream.clone()).or_default() += races);
+        let failing = minute.callers.iter().filter(|(_, [_, failed])| *failed > 0);
+        self.callers.extend(failing.filter_map(|(caller, _)| *caller));
         for (class, relative, event) in &minute.times {
             self.classes[usize::from(class.place())] += 1;
             let observation = Observation { time_us: (relative * RELATIVE) as i64, event: *event, audit: None };
@@ -408,6 +494,8 @@ impl IncidentEvidence {
         self.saved += other.saved;
         self.seen += other.seen;
         self.expected += other.expected;
+        other.lost_to.into_iter().for_each(|(upstream, races)| *self.lost_to.entry(upstream).or_default() += races);
+        self.callers.extend(other.callers);
         self.times.merge(other.times);
         self.classes.iter_mut().zip(other.classes).for_each(|(mine, other)| *mine += other);
         self.tpot.merge(other.tpot);

@@ -157,6 +157,8 @@ fn well(at_us: i64) -> IncidentAttempt {
         outcome_known: true,
         ttft: None,
         tpot_us: None,
+        lost_to: None,
+        caller: None,
     }
 }
 

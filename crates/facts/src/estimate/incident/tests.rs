@@ -27,6 +27,8 @@ fn attempt(at_us: i64) -> IncidentAttempt {
         outcome_known: true,
         ttft,
         tpot_us: Some(10_000.0),
+        lost_to: None,
+        caller: None,
     }
 }
 
@@ -119,6 +121,62 @@ fn failures_begin_and_end_where_they_turn() {
     scene.minutes(50, "a/m", &WELL);
     let other = scene.minutes(2, "a/m", &FAILING);
     assert_ne!(other[0].incident.incident_id, ended.incident_id);
+}
+
+/// In a race that this upstream won.
+fn lost(at_us: i64, to: &str) -> IncidentAttempt {
+    IncidentAttempt { lost_to: Some(to.to_owned()), ..timed(at_us, 2_000_000, false) }
+}
+
+fn of(caller: i64, attempt: IncidentAttempt) -> IncidentAttempt {
+    IncidentAttempt { caller: Some(caller.unsigned_abs()), ..attempt }
+}
+
+#[test]
+fn the_failures_of_one_caller_are_no_illness_of_the_upstream() {
+    let broken: fn(i64) -> IncidentAttempt = |at_us| of(1, failed(at_us));
+    let other: fn(i64) -> IncidentAttempt = |at_us| of(2 + at_us / SECOND % 8, attempt(at_us));
+    let ill: fn(i64) -> IncidentAttempt = |at_us| of(2 + at_us / SECOND % 8, failed(at_us));
+    let begun = |warm: &[fn(i64) -> IncidentAttempt], each: &[fn(i64) -> IncidentAttempt]| {
+        let mut scene = Scene::new(&["a/m"]);
+        scene.minutes(60, "a/m", warm);
+        let changes = scene.minutes(20, "a/m", each);
+        changes.first().map(|change| change.incident.clone())
+    };
+    assert_eq!(begun(&[other; 6], &[broken, other, broken, other, broken, other]), None);
+    // Nobody else asks, or the others fail too: it is the upstream.
+    let alone: fn(i64) -> IncidentAttempt = |at_us| of(1, attempt(at_us));
+    assert!(begun(&[alone; 6], &[broken; 6]).is_some());
+    assert!(begun(&[alone; 6], &[broken, alone, broken, alone]).is_some());
+    let all = begun(&[other; 6], &[broken, ill, broken, ill, broken, ill]).unwrap();
+    assert!(all.callers > 1, "{all:?}");
+    // Without known callers it is told as before.
+    assert_eq!(begun(&WELL, &[failed, attempt, failed, attempt]).unwrap().callers, 0);
+    // An illness that begins while one caller's requests are broken is found, and where it began.
+    let mut scene = Scene::new(&["a/m"]);
+    scene.minutes(60, "a/m", &[broken, other, other, other, other, other]);
+    let began_at = scene.now_us;
+    let changes = scene.minutes(10, "a/m", &[broken, ill, ill, ill, ill, ill]);
+    assert!(changes[0].incident.began_at >= began_at && changes[0].incident.began_at < began_at + MINUTE_US);
+    assert!(changes[0].incident.updated_at <= began_at + 2 * MINUTE_US);
+}
+
+#[test]
+fn slowness_says_to_whom_its_races_were_lost() {
+    let mut scene = Scene::new(&["a/m"]);
+    scene.minutes(60, "a/m", &WELL);
+    let each: [fn(i64) -> IncidentAttempt; 6] = [
+        |at_us| lost(at_us, "b/m"),
+        |at_us| lost(at_us, "c/m"),
+        |at_us| lost(at_us, "c/m"),
+        |at_us| lost(at_us, "c/m"),
+        |at_us| timed(at_us, 2_000_000, true),
+        |at_us| lost(at_us, "b/m"),
+    ];
+    let changes = scene.minutes(6, "a/m", &each);
+    let incident = &changes.iter().rev().find(|change| change.incident.kind == IncidentKind::Slower).unwrap().incident;
+    assert_eq!(incident.traffic.as_deref(), Some("c/m"));
+    assert!(incident.lost > 0 && 6 * incident.lost == 5 * incident.attempts, "{incident:?}");
 }
 
 #[test]

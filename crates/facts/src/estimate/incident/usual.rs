@@ -4,6 +4,7 @@
 //! Not for what happens now: see `minutes`.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::day::DayCompared;
 use crate::estimate::class::Input;
@@ -45,6 +46,10 @@ pub struct IncidentAttempt {
     pub ttft: Option<Observation>,
     /// Microseconds for each token after the first.
     pub tpot_us: Option<f64>,
+    /// The upstream of another attempt that won its race.
+    pub lost_to: Option<String>,
+    /// A number for its user, or else for its key. None: it has neither.
+    pub caller: Option<u64>,
 }
 
 impl IncidentAttempt {
@@ -61,6 +66,8 @@ impl IncidentAttempt {
             outcome_known: failed || came,
             ttft: facts.ttft,
             tpot_us: facts.tpot_us.filter(|tpot_us| *tpot_us > 0.0),
+            lost_to: facts.lost_to.map(|(provider, model)| format!("{provider}/{model}")),
+            caller: facts.request.as_ref().and_then(|request| request.user.or(request.caller_key)).map(number),
         }
     }
 
@@ -71,6 +78,8 @@ impl IncidentAttempt {
         let came = attempt.seen || attempt.plain && attempt.outcome == Won;
         let is_left_out = attempt.plain || attempt.outcome == Lost && attempt.seen;
         let ttft = attempt.ttft_obs_us.filter(|_| !is_left_out);
+        let winner = request.attempts.iter().find(|other| Some(other.ordinal) == request.winner);
+        let winner = winner.filter(|winner| winner.ordinal != attempt.ordinal);
         IncidentAttempt {
             at_us: request.started_at,
             class: Input::of(request.input_tokens_estimate),
@@ -80,8 +89,18 @@ impl IncidentAttempt {
             outcome_known: failed || came,
             ttft: ttft.map(|time_us| Observation { time_us, event: attempt.seen, audit: None }),
             tpot_us: attempt.tpot_us.filter(|tpot_us| *tpot_us > 0.0),
+            lost_to: winner.map(|winner| format!("{}/{}", winner.provider, winner.model_sent)),
+            // It is not read back.
+            caller: None,
         }
     }
+}
+
+/// Equal for equal names.
+fn number(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn saved(failed: bool, of: RaceOutcome) -> Option<bool> {

@@ -28,6 +28,7 @@ fn served(race: u64) -> AttemptFacts<'static> {
         output_tokens: Some(40),
         cost: Cost::exactly(0.01),
         request: Some(request(Some(true), RaceOutcome::Ok, Some(101_000))),
+        lost_to: None,
     }
 }
 

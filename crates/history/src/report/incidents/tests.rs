@@ -11,7 +11,7 @@ const MINUTE: i64 = 60 * SECOND_US;
 
 #[test]
 fn what_clients_felt_in_words() {
-    let full = sample::incident(0);
+    let full = IncidentRecord { traffic: None, ..sample::incident(0) };
     for (broke, saved, expected) in [
         (0, 0, " UTC"),
         (0, 1, "; another upstream answered the 1 request"),
@@ -26,7 +26,7 @@ fn what_clients_felt_in_words() {
 
 #[test]
 fn what_happened_in_words() {
-    let full = IncidentRecord { broke: 0, saved: 0, ..sample::incident(0) };
+    let full = IncidentRecord { broke: 0, saved: 0, traffic: None, callers: 0, ..sample::incident(0) };
     let now_us = full.updated_at + MINUTE;
     let failing =
         IncidentRecord { kind: IncidentKind::Failures, factor: None, failures: 945, refusals: 0, ..full.clone() };
@@ -91,6 +91,23 @@ fn what_happened_in_words() {
     let object = object(&full, now_us);
     assert_eq!((&object["began"], &object["ended"]), (&json!("2026-01-02T03:04:05Z"), &json!("2026-01-02T04:19:05Z")));
     assert_eq!(object["words"], words(&full, now_us));
+}
+
+#[test]
+fn to_whom_it_happened_in_words() {
+    let lost = |lost| {
+        let slow = IncidentRecord { broke: 0, saved: 0, attempts: 72, lost, ..sample::incident(0) };
+        words(&IncidentRecord { traffic: Some("gamma/m".into()), ..slow }, 0)
+    };
+    assert!(lost(71).ends_with(" UTC; 71 of 72 attempts lost, most of them to gamma/m"), "{}", lost(71));
+    assert!(lost(35).ends_with(" UTC"), "{}", lost(35));
+    let failing = |callers| {
+        let kind = IncidentKind::Failures;
+        words(&IncidentRecord { kind, factor: None, failures: 945, refusals: 0, callers, ..sample::incident(0) }, 0)
+    };
+    assert!(failing(0).starts_with("945 of 1500 attempts failed (63 %; usually 0.5 %)"), "{}", failing(0));
+    assert!(failing(1).contains("(63 %, of one caller; usually 0.5 %)"), "{}", failing(1));
+    assert!(failing(3).contains("(63 %, of 3 callers; usually 0.5 %)"), "{}", failing(3));
 }
 
 /// How the identifier of a race begins.

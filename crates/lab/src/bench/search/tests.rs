@@ -98,7 +98,7 @@ fn served(times: &[i64], slots: usize, service_us: i64, until_us: i64) -> Vec<Me
 
 fn question(ttft_us: i64, horizon_us: i64) -> TrialQuestion {
     let slo = LoadSlo { ttft_us: Some(ttft_us), ..LoadSlo::default() };
-    TrialQuestion { slo, attain: ATTAIN, horizon_us, warm_up_us: None }
+    TrialQuestion { slo, attain: ATTAIN, horizon_us, warm_up_us: None, moved_us: 0.0 }
 }
 
 fn decided(rate: f64) -> TrialVerdict {
@@ -141,6 +141,36 @@ fn a_given_warm_up_is_left_out_of_a_trial() {
     assert_eq!(of(None), Some(TrialVerdict::Fail));
     assert_eq!(of(Some(30_000_000)), Some(TrialVerdict::Pass));
     assert_eq!(of(Some(0)), Some(TrialVerdict::Fail));
+}
+
+#[test]
+fn a_verdict_stands_where_the_error_of_the_client_could_not_change_it() {
+    // First tokens of 148 ms.
+    let times: Vec<i64> = (0..600).map(|at| at * 100_000).collect();
+    let request = |at: &i64| MeasuredRequest {
+        scheduled_us: *at,
+        sent_us: *at,
+        ended_us: *at + 200_000,
+        end: RequestEnd::Answered,
+        ttft_us: Some(148_000),
+        e2e_us: Some(200_000),
+        ..MeasuredRequest::default()
+    };
+    let ended: Vec<MeasuredRequest> = times.iter().map(request).collect();
+    let (pass, fail) = (Some(TrialVerdict::Pass), Some(TrialVerdict::Fail));
+    for (limit_us, error_us, stands) in [
+        (10_000_000, 12_000.0, pass),
+        (10_000_000, 9_000_000.0, pass),
+        (161_000, 12_000.0, pass),
+        (159_000, 12_000.0, None),
+        (140_000, 12_000.0, None),
+        (135_000, 12_000.0, fail),
+    ] {
+        let of = |question: &TrialQuestion| verdict(question, &ended, &times, 70_000_000, true);
+        assert_eq!(despite(error_us, &question(limit_us, 1_000_000), of), stands, "{limit_us} ± {error_us}");
+    }
+    let of = |_: &TrialQuestion| Some(TrialVerdict::Undecided);
+    assert_eq!(despite(0.0, &question(1, 1), of), None);
 }
 
 #[test]

@@ -35,18 +35,19 @@ export function cut(values) {
   return { high, beyond: sorted.filter((value) => value > high).length };
 }
 
-/** A step of 1, 2 or 5 times a power of ten, so that about so many fit. @param {number} most @param {number} about */
-export function ticks(most, about) {
-  if (!(most > 0)) return [0];
-  const rough = most / about;
+/** A step of 1, 2 or 5 times a power of ten, so that about so many fit between both. @param {number} most @param {number} about @param {number} [least] */
+export function ticks(most, about, least = 0) {
+  if (!(most > least)) return [least];
+  const rough = (most - least) / about;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough) ?? rough;
-  return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, place) => Number((place * step).toPrecision(12)));
+  const first = Math.ceil(least / step - 1e-9);
+  return Array.from({ length: Math.floor(most / step + 1e-9) + 1 - first }, (_, place) => Number(((first + place) * step).toPrecision(12)));
 }
 
 /** @param {Scale} of @param {number} about @returns {number[]} */
 export function steps(of, about) {
-  if (!of.log) return ticks(of.high, about).filter((at) => at >= of.low);
+  if (!of.log) return ticks(of.high, about, of.low);
   /** @type {number[]} */
   const all = [];
   for (let power = 10 ** Math.floor(Math.log10(of.low)); power <= of.high; power *= 10) all.push(power, power * 2, power * 5);

@@ -108,15 +108,12 @@ export function Marks() {
   return html`<p class="caption marks">~182: few samples. >240: later than 240 ms, because attempts were cut off before (a loser that was cancelled after 240 ms had not answered by then). –: not known. Between the bounds, or in the shaded band, lies the truth in 95 of 100 such cases.</p>`;
 }
 
-/** Looks of each upstream that a quantile needs. */
-const NEEDED = { p50: 6, p95: 72 };
-
 /** What racing gained over the best upstream alone, or why that is not known. @param {{ one: Api.ModelComparison, at: "p50" | "p95" }} props */
 export function Gained({ one, at }) {
   const [value, low, high] = [one[`gain_${at}_ms`], one[`gain_${at}_low_ms`], one[`gain_${at}_high_ms`]];
   if (value === null || low === null || high === null) {
     const least = [...one.upstreams].filter((upstream) => upstream[`ttft_${at}_ms`] === null).sort((a, b) => a.looks - b.looks)[0];
-    return html`<span class="quiet">cannot be told yet${least ? `: ${least.upstream} has ${least.looks} ${least.looks === 1 ? "look" : "looks"}, and ${NEEDED[at]} of each are needed` : ""}</span>`;
+    return html`<span class="quiet">cannot be told yet${least ? `: ${least.upstream} has ${least.looks} ${least.looks === 1 ? "look" : "looks"}, and ${one[`needed_${at}`]} of each are needed` : ""}</span>`;
   }
   const bounds = low < 0 === high < 0 ? `${short(Math.min(Math.abs(low), Math.abs(high)))} to ${short(Math.max(Math.abs(low), Math.abs(high)))} ms` : `between ${short(Math.abs(low))} ms lost and ${short(Math.abs(high))} ms gained`;
   if (one[`verdict_${at}`] === "unknown") return html`<span class="quiet">cannot be told yet: ${bounds}</span>`;

@@ -68,7 +68,7 @@ function Ranked({ model }) {
   const labels = shortened(all.map((one) => one.upstream));
   const known = all.filter((one) => one.ttft_p50_ms !== null);
   // A place among some of them is none: places are given once the median of each is known, but for those that could not be asked.
-  const few = all.filter((one) => one.ttft_p50_ms === null && (one.looks > 0 || one.failed + one.out < 6));
+  const few = all.filter((one) => one.ttft_p50_ms === null && !one.away);
   const ranks = new Map(all.map((one) => [one, few.length > 0 ? null : rank(all, one, "p50")]));
   const shared = (/** @type {number | null | undefined} */ place) => [...ranks.values()].filter((other) => other === place).length > 1;
   const first = known.filter((one) => ranks.get(one) === 1);
@@ -95,7 +95,7 @@ function Ranked({ model }) {
     { name: "looks", title: "Looks", number: true, cell: (/** @type {Looked} */ row) => html`<${Figure} value=${row.looks} />` },
     { name: "out", title: "Not started", number: true, cell: (/** @type {Looked} */ row) => html`<${Figure} value=${row.out} />` },
   ];
-  const said = best ? html`<strong>${labels.get(best.upstream)}</strong> is the fastest, beyond what chance explains.` : first.length > 1 ? html`Of <strong>${first.map((one) => labels.get(one.upstream)).join(", ")}</strong> none is surely the fastest: what they differ by may be chance.` : few.length > 0 ? `No places yet: ${few.map((one) => `${labels.get(one.upstream)} has ${one.looks} ${one.looks === 1 ? "look" : "looks"}`).join(", ")}, and each needs 6.` : "None of them could be asked by a look.";
+  const said = best ? html`<strong>${labels.get(best.upstream)}</strong> is the fastest, beyond what chance explains.` : first.length > 1 ? html`Of <strong>${first.map((one) => labels.get(one.upstream)).join(", ")}</strong> none is surely the fastest: what they differ by may be chance.` : few.length > 0 ? `No places yet: ${few.map((one) => `${labels.get(one.upstream)} has ${one.looks} ${one.looks === 1 ? "look" : "looks"}`).join(", ")}, and each needs ${model.needed_p50}.` : "None of them could be asked by a look.";
   return html`<p class="lead">${said}</p><${Table} of="UpstreamComparison" caption="For the requests that the model got, from looks; small: the bounds of 95 %. Upstreams share a place (=) where their bounds overlap." columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => row.upstream} />`;
 }
 

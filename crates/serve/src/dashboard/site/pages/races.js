@@ -40,7 +40,7 @@ function List() {
   ];
   const typed = (/** @type {string} */ name, /** @type {string} */ title, /** @type {string} */ example) => html`<label>${title}<input value=${choices.get(name) ?? ""} placeholder=${example} onChange=${(/** @type {any} */ event) => choose({ [name]: event.target.value.trim(), before: "" })} /></label>`;
   return html`<h1>Races</h1>
-    <${Filters}><${Choice} name="order" title="First" values=${ORDERS} usual="" />${typed("longer", "Longer than", "2s")}${typed("id", "Id", "of the race or the answer")}<${Choice} name="outcome" title="Outcome" values=${[["", "all"], ...namesOf(schemas, "RaceOutcome").map(([name]) => [name, name.replaceAll("_", " ")])]} usual="" />${typed("upstream", "Upstream", "PROVIDER/MODEL")}<//>
+    <${Filters}><${Choice} name="order" title="First" values=${ORDERS} usual="" />${typed("longer", "Longer than", "2s")}${typed("id", "Id", "race or answer")}<${Choice} name="outcome" title="Outcome" values=${[["", "all"], ...namesOf(schemas, "RaceOutcome").map(([name]) => [name, name.replaceAll("_", " ")])]} usual="" />${typed("upstream", "Upstream", "PROVIDER/MODEL")}<//>
     <${Answer} asked=${asked} empty=${races.length === 0} none=${before ? "There are no older races." : undefined}>
       <${Table} of="Race" caption=${order ? "The slowest of the range" : before ? "Older races" : "The newest races; read again every 10 seconds"} columns=${columns} rows=${races} id=${(/** @type {any} */ race) => race.race_id} />
     <//>

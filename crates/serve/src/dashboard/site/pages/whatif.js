@@ -99,8 +99,12 @@ export function WhatIf() {
 /** @typedef {{ budget: number, row: any, unit: string, recorded: any, counted: number }} Budgeted */
 /** @param {Budgeted} point @param {"p50" | "p99"} name */
 const took = (point, name) => /** @type {number | null} */ (point.row[`ttft_${name}_ms`]?.value ?? null);
-/** @param {Budgeted} point */
-const paid = (point) => /** @type {number | null} */ (point.row.cost?.value ?? null);
+/** For a thousand requests. @param {Budgeted} point */
+const paid = (point) => (point.row.cost?.value == null ? null : thousand(point, point.row.cost.value));
+/** @param {Budgeted} point @param {number} sum */
+const thousand = (point, sum) => (sum / Math.max(1, point.counted)) * 1000;
+/** @param {Budgeted} point @param {number} cost */
+const amount = (point, cost) => (point.unit === "usd" ? `$${dollars(cost)}` : `${short(cost)} tokens`);
 
 /** The cheapest, the quickest, and the least budget that has most of the gain. @param {{ points: Budgeted[], over: boolean }} props */
 function Suggestions({ points, over }) {
@@ -117,17 +121,15 @@ function Suggestions({ points, over }) {
 
 /** @param {{ point: Budgeted }} props */
 function Suggested({ point }) {
-  const money = point.unit === "usd";
-  const amount = (/** @type {number} */ cost) => (money ? `$${dollars(cost)}` : `${short(cost)} tokens`);
-  const before = { p50: point.recorded.ttft_p50_ms?.value ?? null, p99: point.recorded.ttft_p99_ms?.value ?? null, cost: point.recorded.cost?.value ?? null };
+  const before = { p50: point.recorded.ttft_p50_ms?.value ?? null, p99: point.recorded.ttft_p99_ms?.value ?? null };
+  const cost = paid(point) ?? 0;
+  const more = point.recorded.cost?.value == null ? null : cost - thousand(point, point.recorded.cost.value);
   const each = (/** @type {"p50" | "p99"} */ name) => {
     const now = took(point, name);
-    return now === null ? "–" : html`${point.row[`ttft_${name}_ms`].guess ? "~" : ""}${time(now)}${before[name] !== null ? html` <small class="quiet">${signed(now - before[name], "ms")}</small>` : ""}`;
+    return now === null ? "–" : html`${point.row[`ttft_${name}_ms`].guess ? "≈" : ""}${time(now)}${before[name] !== null ? html` <small class="quiet">${signed(now - before[name], "ms")}</small>` : ""}`;
   };
-  const cost = paid(point) ?? 0;
-  const thousand = (/** @type {number} */ sum) => (sum / Math.max(1, point.counted)) * 1000;
   return html`<dl class="facts"><div class="fact"><dt>Budget</dt><dd>${percent(point.budget)}</dd></div><div class="fact"><dt>TTFT p50</dt><dd>${each("p50")}</dd></div><div class="fact"><dt>p99</dt><dd>${each("p99")}</dd></div>
-    <div class="fact"><dt>1,000 requests</dt><dd>${amount(thousand(cost))}${before.cost !== null ? html` <small class="quiet">${cost >= before.cost ? "+" : "−"}${amount(thousand(Math.abs(cost - before.cost)))}</small>` : ""}</dd></div></dl>
+    <div class="fact"><dt>1,000 requests</dt><dd>${amount(point, cost)}${more !== null ? html` <small class="quiet">${more >= 0 ? "+" : "−"}${amount(point, Math.abs(more))}</small>` : ""}</dd></div></dl>
     <p class="caption">Small: against what was recorded.</p>`;
 }
 
@@ -142,7 +144,7 @@ function Answer({ answer }) {
   const figures = Object.keys(answer.rows[0]).filter((name) => typeof answer.rows[0][name] === "object");
   const cell = (/** @type {string} */ name) => (/** @type {any} */ row) => {
     const { value, low, high, guess, change } = row[name];
-    const sign = guess ? "~" : "";
+    const sign = guess ? "≈" : "";
     const unit = name.endsWith("_ms") ? "ms" : name === "cost" ? answer.cost_unit : "";
     if (name === "unanswered") return html`<div><data value=${String(value)} title=${`${value}; 90 %: ${low} to ${high}`}>${percent(value)}</data></div>${change ? html`<small class="quiet">${change > 0 ? "+" : ""}${short(change * 100)} points</small>` : ""}`;
     return html`<div>${name === "cost" && money && value !== null ? html`<data value=${String(value)} title=${`${value} USD; 90 %: ${low} to ${high}`}>${sign}$${dollars(value)}</data>` : html`<${Figure} value=${value} unit=${unit} sign=${sign} about=${`90 %: ${low} to ${high}`} />`}</div>
@@ -156,7 +158,7 @@ function Answer({ answer }) {
     answer.counted < 1000 && `p99 of ${answer.counted} requests rests on few of them.`,
     answer.stretches < 10 && "So few stretches of time make the intervals rough, and rather too narrow.",
     !money && "No upstream of this model has a price: cost is in tokens.",
-    answer.rows.some((/** @type {any} */ row) => figures.some((name) => row[name].guess)) && "~ a guess: longer than any attempt was watched.",
+    answer.rows.some((/** @type {any} */ row) => figures.some((name) => row[name].guess)) && "≈ a guess: longer than any attempt was watched.",
     answer.little_known.length > 0 && `Too little is known of ${answer.little_known.map((/** @type {any} */ one) => `${one.upstream} (${one.attempts} of 30 attempts)`).join(", ")}: a policy that would ask it often has no figure.`,
     "Not known to any replay: what an upstream does under more load than it had, and rate limits that it would have met.",
   ].filter(Boolean);
@@ -172,16 +174,15 @@ function Frontier({ points, choose }) {
   const known = points.filter((point) => paid(point) !== null).sort((a, b) => (paid(a) ?? 0) - (paid(b) ?? 0));
   const stops = known.map((point) => paid(point) ?? 0);
   const at = (/** @type {number} */ cost) => known[stops.indexOf(cost)];
-  const amount = (/** @type {number} */ cost) => (money ? `$${dollars(cost)}` : short(cost));
   const lines = names.map((name, place) => ({ name, label: name, hue: place, points: known.map((point) => /** @type {[number, number | null]} */ ([paid(point) ?? 0, took(point, name)])) }));
   const columns = [
     { name: "budget", title: "Budget", cell: (/** @type {Budgeted} */ point) => percent(point.budget) },
-    ...names.map((name) => ({ name, title: `TTFT ${name} (ms)`, number: true, cell: (/** @type {Budgeted} */ point) => html`<${Figure} value=${took(point, name)} unit="ms" sign=${point.row[`ttft_${name}_ms`]?.guess ? "~" : ""} />` })),
-    { name: "cost", title: money ? "Cost (USD)" : "Cost (tokens)", number: true, cell: (/** @type {Budgeted} */ point) => html`<${Figure} value=${point.row.cost?.value} unit=${point.unit} />` },
+    ...names.map((name) => ({ name, title: `TTFT ${name} (ms)`, number: true, cell: (/** @type {Budgeted} */ point) => html`<${Figure} value=${took(point, name)} unit="ms" sign=${point.row[`ttft_${name}_ms`]?.guess ? "≈" : ""} />` })),
+    { name: "cost", title: "1,000 requests", number: true, cell: (/** @type {Budgeted} */ point) => (paid(point) === null ? "–" : html`<data value=${String(paid(point))} title=${`${paid(point)} ${money ? "USD" : "tokens"}`}>${amount(point, paid(point) ?? 0)}</data>`) },
   ];
   const drawn = known.length > 1 && stops[0] < stops[stops.length - 1];
-  return html`<h2>The frontier of budgets</h2>${!drawn ? html`<p class="note">${known.length === 0 ? "Too little is known for a figure." : "Every budget that is known costs the same, so there is nothing to draw."}</p>` : html`<figure><${Plot} kind="plain" lines=${lines} stops=${stops} from=${Math.min(...stops)} to=${Math.max(...stops)} head=${(/** @type {number} */ cost) => `budget ${percent(at(cost)?.budget)}: ${amount(cost)}`}
-      tick=${amount} text=${time} about="TTFT against cost for each budget; the table below has the figures" open=${(/** @type {number} */ cost) => choose(at(cost).budget)} />
-      <figcaption>The clients' TTFT; across: cost of all attempts${money ? "" : ", in tokens"}; each point a budget. A click takes its budget for one policy below.</figcaption></figure>`}
+  return html`<h2>The frontier of budgets</h2>${!drawn ? html`<p class="note">${known.length === 0 ? "Too little is known for a figure." : "Every budget that is known costs the same, so there is nothing to draw."}</p>` : html`<figure><${Plot} kind="plain" lines=${lines} stops=${stops} from=${Math.min(...stops)} to=${Math.max(...stops)} head=${(/** @type {number} */ cost) => `budget ${percent(at(cost)?.budget)}: ${amount(points[0], cost)}`}
+      tick=${(/** @type {number} */ cost) => (money ? `$${dollars(cost)}` : short(cost))} text=${time} about="TTFT against cost for each budget; the table below has the figures" open=${(/** @type {number} */ cost) => choose(at(cost).budget)} />
+      <figcaption>Upwards the clients' TTFT, from 0. Across what 1,000 requests cost with all attempts, in ${money ? "USD" : "tokens"}, from ${amount(points[0], stops[0])} on and not from 0. Each point is a budget; a click takes its budget for one policy below.</figcaption></figure>`}
     <${Table} caption="Each budget" columns=${columns} rows=${points} id=${(/** @type {any} */ point) => String(point.budget)} />`;
 }
