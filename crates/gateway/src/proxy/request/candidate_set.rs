@@ -255,10 +255,7 @@ pub fn resolve(
 ) -> Result<CandidateSet, Rejection> {
     let (model, known) = (request.model.as_str(), live.config.model(&request.model));
     let asked = asked_for(live, known, request, (overrides, caller));
-    if asked.as_ref().is_err_and(|rejection| rejection.code() == UNKNOWN_MODEL.code) {
-        gateway.unknown_model().notify_one();
-    }
-    let (upstreams, settings, allowed) = asked?;
+    let (upstreams, settings, allowed) = asked.inspect_err(|rejection| tell_unknown(gateway, rejection))?;
     let within_budget = Some(allowed.budget).filter(|budget| overrides.are_bounded() && *budget > settings.budget);
     let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
     let caller_id = caller.id(live);
@@ -426,6 +423,13 @@ fn asked_for<'l>(
         }
     }
     Ok((upstreams, one_after_the_other(settings), allowed))
+}
+
+/// A provider may list by now what nobody knows.
+fn tell_unknown(gateway: &Gateway, rejection: &Rejection) {
+    if rejection.code() == UNKNOWN_MODEL.code {
+        gateway.unknown_model().notify_one();
+    }
 }
 
 fn named_or_listed<'l>(
