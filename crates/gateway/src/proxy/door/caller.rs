@@ -130,7 +130,7 @@ fn tell(wrong: &WrongToken, address: IpAddr) {
 /// The user whom [`check_token`] found, if they may ask models.
 ///
 /// # Errors
-/// As [`known`], and 403 for a user who may not.
+/// 401 and 429 as for a wrong or missing token, and 403 for a user who may not.
 pub fn authenticate(gateway: &Gateway, live: &LiveConfig, client: &Client) -> Result<Option<Arc<User>>, Rejection> {
     let user = known(gateway, live, client)?;
     reach(user.as_deref(), Right::Ask).map(|_| user)
