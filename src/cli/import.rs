@@ -21,7 +21,7 @@ use photofinish_config::config;
 /// Usage examples, after the help.
 pub const EXAMPLES: &str = include_str!("help/import.txt").trim_ascii_end();
 
-/// Bytes of a file.
+/// Bytes of a file that `import` reads.
 const FILE_MAX: u64 = 4 << 20;
 
 /// What the command takes.

@@ -171,7 +171,7 @@ fn most_usd(upstream: &UpstreamConfig) -> Option<f64> {
 fn one_of_each(config: &Config, lists: &ProviderLists, targets: Vec<LiveTarget>) -> Vec<LiveTarget> {
     let list = |target: &LiveTarget| lists.get(&target.provider.name);
     let lacks = |target: &LiveTarget| {
-        list(target).is_some_and(|list| !list.has(&config.catalogue, &target.provider.name, &target.sent))
+        list(target).is_some_and(|list| !list.has(&config.catalogue, &target.provider.vendor, &target.sent))
     };
     let mut unlisted: Vec<(String, String)> = Vec::new();
     let (lacking, mut asked): (Vec<_>, Vec<_>) = targets.into_iter().partition(lacks);
@@ -200,7 +200,7 @@ fn listed_chat(config: &Config, list: &ProviderList, provider: &Arc<Provider>) -
         LiveTarget { model: name.clone(), name, sent, provider, most_usd, unlisted: Vec::new() }
     };
     let chats = |id: &str| {
-        let known = config.catalogue.offering_or_undated(&provider.name, id);
+        let known = config.catalogue.offering_or_undated(&provider.vendor, id);
         // What makes no text has no price for it; what is free is often not to be had.
         known.is_some_and(|known| {
             !known.embedding && known.dialect.is_none() && known.output.is_some_and(|usd| usd > 0.0)

@@ -68,7 +68,7 @@ const MEMBERS: [&str; 18] = [
 ];
 
 /// Settings that need no equal, and what stands in their place.
-const ELSEWHERE: [(&str, &str); 30] = [
+const ELSEWHERE: [(&str, &str); 28] = [
     ("cache", "there is no cache of answers; the providers' caches of prompts are used"),
     ("cache_params", "there is no cache of answers"),
     ("callbacks", "every attempt is a row that you can query; [otlp] sends traces"),
@@ -85,7 +85,6 @@ const ELSEWHERE: [(&str, &str); 30] = [
     ("retry_policy", "`retries` of [race] is one number"),
     ("allowed_fails_policy", "`breaker` of [race] is one rule"),
     ("store_model_in_db", "models are in the file, which is read again when it changes"),
-    ("database_url_pool", "its connections are bounded"),
     ("alerting", "`webhook` of [incidents]"),
     ("alerting_threshold", "incidents are measured against the usual latency"),
     ("custom_auth", "callers are [users] with tokens, or have keys: see docs/keys.md"),
@@ -95,18 +94,23 @@ const ELSEWHERE: [(&str, &str); 30] = [
     ("tpm", "the provider's own limit is followed when it answers 429"),
     ("max_retries", "`retries` of [race]"),
     ("tags", "requests choose upstreams by name"),
-    ("json_logs", ""),
     ("routing_strategy_args", "`adaptive` learns by itself"),
     ("default_max_internal_user_budget", "[limits] of users"),
     ("ui_username", "the dashboard asks for an admin's token"),
 ];
 
+#[derive(Clone)]
+struct ImportedUpstream {
+    name: String,
+    /// What its table says, without its tier.
+    says: Vec<String>,
+    tier: u32,
+}
+
 /// One model name of LiteLLM.
 #[derive(Default)]
 struct ImportedModel {
-    /// Each with what its table says, without its tier.
-    upstreams: Vec<(String, Vec<String>)>,
-    tiers: Vec<u32>,
+    upstreams: Vec<ImportedUpstream>,
     aliases: Vec<String>,
     content_policy: bool,
     /// The longest timeout of its deployments, seconds.
@@ -159,7 +163,7 @@ impl LiteLlm<'_> {
         let Some(upstream) = self.providers.upstream(params, &keys(self.file, name, params), &mut self.notes) else {
             return;
         };
-        let (mut says, tier) = said(params, entry.get("model_info"));
+        let (says, tier) = said(params, entry.get("model_info"));
         let changes = self.changes(params);
         if !changes.is_empty() && !self.providers.request(&upstream, changes) {
             self.notes
@@ -174,10 +178,8 @@ impl LiteLlm<'_> {
         let model = self.models.entry(name.to_owned()).or_default();
         model.total = params.get("timeout").and_then(YamlValue::number).unwrap_or(0.0).max(model.total);
         // The same upstream with another key: the provider uses its keys in turn.
-        if !model.upstreams.iter().any(|(known, _)| *known == upstream) {
-            says.retain(|one| !one.is_empty());
-            model.upstreams.push((upstream, says));
-            model.tiers.push(tier);
+        if !model.upstreams.iter().any(|known| known.name == upstream) {
+            model.upstreams.push(ImportedUpstream { name: upstream, says, tier });
         }
     }
 
@@ -185,18 +187,17 @@ impl LiteLlm<'_> {
     fn changes(&mut self, params: &YamlValue) -> String {
         let pair = |(name, given): &(String, YamlValue)| Some(format!("{} = {}", key(name), value(given)?));
         let own = params.members().iter().filter(|(name, _)| MEMBERS.contains(&name.as_str())).filter_map(pair);
-        let extra = params.get("extra_body").map(YamlValue::members).unwrap_or_default().iter().filter_map(pair);
-        let default: Vec<String> = own.chain(extra).collect();
+        let mut default: Vec<String> = own.collect();
         let mut headers = Vec::new();
-        for (name, given) in params.get("extra_headers").map(YamlValue::members).unwrap_or_default() {
-            let is_secret =
-                ["authorization", "key", "token", "cookie"].iter().any(|word| name.to_lowercase().contains(word));
-            match given.text() {
-                Some(text) if is_secret && variable(text).is_none() => {
-                    self.notes.add(given.line, format!("the header {name} holds a secret, which is not copied"));
+        for extra in ["extra_body", "extra_headers"] {
+            for (name, given) in params.get(extra).map(YamlValue::members).unwrap_or_default() {
+                if holds_secret(name, given) {
+                    self.notes.add(given.line, format!("{name} of {extra} holds a secret, which is not copied"));
+                } else if extra == "extra_body" {
+                    default.extend(value(given).map(|text| format!("{} = {text}", key(name))));
+                } else if let Some(text) = given.text() {
+                    headers.push(format!("{} = {}", key(&name.to_lowercase()), reference(text)));
                 }
-                Some(text) => headers.push(format!("{} = {}", key(&name.to_lowercase()), reference(text))),
-                None => {}
             }
         }
         let organization = params.get("organization").and_then(YamlValue::text);
@@ -217,7 +218,7 @@ impl LiteLlm<'_> {
 
     /// Fallbacks become upstreams of higher tiers, and other names aliases.
     fn route(&mut self) {
-        let own: BTreeMap<String, Vec<(String, Vec<String>)>> =
+        let own: BTreeMap<String, Vec<ImportedUpstream>> =
             self.models.iter().map(|(name, model)| (name.clone(), model.upstreams.clone())).collect();
         for list in ["fallbacks", "context_window_fallbacks", "content_policy_fallbacks"] {
             let Some(rules) = self.setting(&["router_settings", "litellm_settings"], list).cloned() else { continue };
@@ -242,7 +243,7 @@ impl LiteLlm<'_> {
 
     fn fall_back(
         &mut self,
-        own: &BTreeMap<String, Vec<(String, Vec<String>)>>,
+        own: &BTreeMap<String, Vec<ImportedUpstream>>,
         (name, line): (&str, usize),
         others: &[&str],
         content_policy: bool,
@@ -257,11 +258,10 @@ impl LiteLlm<'_> {
                 self.notes.add(line, format!("the fallback {other} is no model of the list"));
                 continue;
             };
-            let tier = model.tiers.iter().max().map_or(1, |tier| tier + 1);
+            let tier = model.upstreams.iter().map(|known| known.tier + 1).max().unwrap_or(1);
             for upstream in upstreams {
-                if !model.upstreams.iter().any(|(known, _)| *known == upstream.0) {
-                    model.upstreams.push(upstream.clone());
-                    model.tiers.push(tier);
+                if !model.upstreams.iter().any(|known| known.name == upstream.name) {
+                    model.upstreams.push(ImportedUpstream { tier, ..upstream.clone() });
                 }
             }
         }
@@ -298,7 +298,7 @@ impl LiteLlm<'_> {
         let has_weights = self
             .models
             .values()
-            .any(|model| model.upstreams.iter().any(|(_, says)| says.iter().any(|one| one.starts_with("weight"))));
+            .any(|model| model.upstreams.iter().any(|known| known.says.iter().any(|one| one.starts_with("weight"))));
         match self.setting(&["router_settings"], "routing_strategy") {
             Some(strategy) if strategy.text() != Some("simple-shuffle") => {
                 let name = strategy.text().unwrap_or_default().to_owned();
@@ -327,15 +327,15 @@ impl LiteLlm<'_> {
     fn tables(&self) -> String {
         let mut text = String::new();
         for (name, model) in self.names.iter().filter_map(|name| Some((name, self.models.get(name)?))) {
-            let entry = |((upstream, says), tier): (&(String, Vec<String>), &u32)| {
+            let entry = |ImportedUpstream { name, says, tier }: &ImportedUpstream| {
                 let mut says = says.clone();
                 says.extend((*tier > 1).then(|| format!("tier = {tier}")));
                 match says.is_empty() {
-                    true => quoted(upstream),
-                    false => format!("{{ upstream = {}, {} }}", quoted(upstream), says.join(", ")),
+                    true => quoted(name),
+                    false => format!("{{ upstream = {}, {} }}", quoted(name), says.join(", ")),
                 }
             };
-            let entries: Vec<String> = model.upstreams.iter().zip(&model.tiers).map(entry).collect();
+            let entries: Vec<String> = model.upstreams.iter().map(entry).collect();
             let list = match entries.as_slice() {
                 [one] => format!("[{one}]"),
                 several => format!("[\n  {},\n]", several.join(",\n  ")),
@@ -410,15 +410,26 @@ impl LiteLlm<'_> {
             return;
         }
         match ELSEWHERE.iter().find(|(known, _)| *known == name) {
-            Some((_, "")) => {}
             Some((_, instead)) => self.notes.add(given.line, format!("`{name}`: {instead}")),
             None => self.notes.add(given.line, format!("`{name}` has no equal")),
         }
     }
 }
 
+/// A text that is no variable stands where secrets do.
+fn holds_secret(name: &str, given: &YamlValue) -> bool {
+    let name = name.to_lowercase();
+    let is_secret =
+        ["authorization", "secret", "password", "cookie", "credential"].iter().any(|word| name.contains(word))
+            || ["key", "token"].iter().any(|word| name.ends_with(word));
+    let is_inside = |(name, given): &(String, YamlValue)| holds_secret(name, given);
+    is_secret && given.text().is_some_and(|text| variable(text).is_none())
+        || given.members().iter().any(is_inside)
+        || given.list().iter().any(|given| holds_secret(&name, given))
+}
+
 /// Settings that are read.
-const SETTINGS: [&str; 20] = [
+const SETTINGS: [&str; 19] = [
     "routing_strategy",
     "num_retries",
     "timeout",
@@ -438,7 +449,6 @@ const SETTINGS: [&str; 20] = [
     "max_budget",
     "budget_duration",
     "json_logs",
-    "set_verbose",
 ];
 
 /// The keys of the model's deployments that differ in their keys alone: LiteLLM takes one of them for each request.

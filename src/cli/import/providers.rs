@@ -88,7 +88,7 @@ impl ImportedProviders {
             _ => base,
         });
         let mut variables: Vec<String> = keys.iter().filter_map(|key| self.key(&kind, key, notes)).collect();
-        let says = table_of(params, base.as_deref());
+        let says = table_of(params, base.as_deref(), notes);
         if variables.is_empty() && !says.iter().any(|line| line.starts_with("aws =") || line.starts_with("token =")) {
             variables.extend(catalogue::find(&kind).and_then(|entry| entry.key_variable.clone()));
         }
@@ -210,7 +210,7 @@ fn kind_of(params: &YamlValue, model: &str, base: Option<&str>) -> (String, Stri
 }
 
 /// What the file says of the provider.
-fn table_of(params: &YamlValue, base: Option<&str>) -> Vec<String> {
+fn table_of(params: &YamlValue, base: Option<&str>, notes: &mut ImportNotes) -> Vec<String> {
     let text = |name: &str| params.get(name).and_then(YamlValue::text).map(reference);
     let mut lines: Vec<String> = base.map(|base| format!("base_url = {}", reference(base))).into_iter().collect();
     for (theirs, ours) in [
@@ -221,9 +221,18 @@ fn table_of(params: &YamlValue, base: Option<&str>) -> Vec<String> {
     ] {
         lines.extend(text(theirs).map(|value| format!("{ours} = {value}")));
     }
-    if let (Some(id), Some(secret)) = (text("aws_access_key_id"), text("aws_secret_access_key")) {
-        let session = text("aws_session_token").map(|token| format!(", session_token = {token}")).unwrap_or_default();
-        lines.push(format!("aws = {{ access_key_id = {id}, secret_access_key = {secret}{session} }}"));
+    let mut secret = |name: &str| {
+        let given = params.get(name)?;
+        let usual = name.to_uppercase();
+        let variable = variable(given.text()?).unwrap_or_else(|| {
+            notes.add(given.line, format!("the file holds a secret, which is not copied: set {usual} to it"));
+            &usual
+        });
+        Some(reference(&format!("os.environ/{variable}")))
+    };
+    if let (Some(id), Some(key)) = (secret("aws_access_key_id"), secret("aws_secret_access_key")) {
+        let session = secret("aws_session_token").map(|token| format!(", session_token = {token}")).unwrap_or_default();
+        lines.push(format!("aws = {{ access_key_id = {id}, secret_access_key = {key}{session} }}"));
     }
     if params.get("vertex_project").is_some() {
         let command = "token = { command = [\"gcloud\", \"auth\", \"print-access-token\"], refresh = \"45m\" }";

@@ -133,6 +133,28 @@ fn no_key_is_copied_and_what_has_no_equal_is_said_by_line() {
 }
 
 #[test]
+fn no_secret_is_copied_wherever_it_stands() {
+    let places = [
+        "api_key: PLANTED",
+        "aws_region_name: us-east-1, aws_access_key_id: PLANTED, aws_secret_access_key: PLANTED, aws_session_token: PLANTED",
+        "extra_headers: { Authorization: Bearer PLANTED, X-Api-Key: PLANTED, x-title: app }",
+        "extra_body: { provider: { api_key: PLANTED }, tokens: 5 }",
+        "extra_body: { client_secret: [PLANTED] }",
+    ];
+    for place in places {
+        let model = if place.contains("aws") { "bedrock/m" } else { "openai/m" };
+        let file = format!("model_list:\n  - model_name: m\n    litellm_params: {{ model: {model}, {place} }}\n");
+        let ImportedConfig { text, notes, .. } = imported(&file);
+        assert!(!text.contains("PLANTED") && !notes.join(" ").contains("PLANTED"), "{place}: {text}");
+        assert!(
+            notes.iter().any(|note| note.starts_with("line 3:") && note.contains("not copied")),
+            "{place}: {notes:?}"
+        );
+        parsed(&text);
+    }
+}
+
+#[test]
 fn a_key_pays_for_its_own_model_alone() {
     let of = |user: &str| {
         format!(

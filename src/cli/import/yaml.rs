@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-/// Values in a document; more are refused. An alias counts as all that it repeats.
+/// Values in a YAML document; more are refused. An alias counts as all that it repeats.
 const VALUES_MAX: usize = 50_000;
-/// Lists and maps inside each other.
+/// Lists and maps inside each other in a YAML document.
 const DEPTH_MAX: usize = 64;
 
 #[derive(Clone, Debug)]

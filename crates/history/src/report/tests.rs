@@ -195,6 +195,19 @@ async fn what_losers_were_for_stays_known_when_hours_are_rolled_up() {
     told();
 }
 
+/// Above `exact_max` attempts it is read from roll-ups.
+fn usage_by(path: &Path, pairs: &[(&str, &str)], exact_max: u64, now_us: i64) -> usage::UsageAnswer {
+    let pairs: Vec<(String, String)> =
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let reader = StoreReader::open(path).unwrap().with_exact_max(exact_max);
+    usage::ask(&reader, &from_pairs(&pairs).unwrap(), now_us).unwrap()
+}
+
+fn roll_up(path: &Path, now_us: i64) {
+    let mut roller = Roller::new(path, || false);
+    while roller.step(now_us, None).unwrap() != RollupStep::Nothing {}
+}
+
 #[tokio::test]
 async fn usage_is_the_same_from_rows_and_from_roll_ups() {
     // Winners and losers of three models; every fifth race is one whose winner broke off.
@@ -212,12 +225,8 @@ async fn usage_is_the_same_from_rows_and_from_roll_ups() {
     };
     let (_directory, path) = store_with((0..120).flat_map(of).collect()).await;
     let now_us = THREE + 30 * HOUR_US;
-    let usage = |by: &str, exact_max: u64| {
-        let question = from_pairs(&[("by".to_owned(), by.to_owned())]).unwrap();
-        usage::ask(&StoreReader::open(&path).unwrap().with_exact_max(exact_max), &question, now_us).unwrap()
-    };
-    let mut roller = Roller::new(&path, || false);
-    while roller.step(now_us, None).unwrap() != RollupStep::Nothing {}
+    let usage = |by: &str, exact_max: u64| usage_by(&path, &[("by", by)], exact_max, now_us);
+    roll_up(&path, now_us);
     for by in ["user", "model", "user,model"] {
         let (rows, rolled) = (usage(by, u64::MAX), usage(by, 0));
         assert!(rows.rolled_until.is_none() && rolled.rolled_until.is_some(), "{by}");
@@ -241,23 +250,15 @@ async fn charge_back_is_the_same_from_rows_and_from_roll_ups() {
     };
     let (_directory, path) = store_with((0..120).flat_map(of).collect()).await;
     let now_us = THREE + 30 * HOUR_US;
-    let usage = |by: &str, exact_max: u64| {
-        let question = from_pairs(&[("by".to_owned(), by.to_owned())]).unwrap();
-        usage::ask(&StoreReader::open(&path).unwrap().with_exact_max(exact_max), &question, now_us).unwrap()
-    };
-    let mut roller = Roller::new(&path, || false);
-    while roller.step(now_us, None).unwrap() != RollupStep::Nothing {}
+    let usage = |by: &str, exact_max: u64| usage_by(&path, &[("by", by)], exact_max, now_us);
+    roll_up(&path, now_us);
     for by in ["team", "key", "tag", "day", "day,team,key,tag,user,model"] {
         let (rows, rolled) = (usage(by, u64::MAX), usage(by, 0));
         assert!(rows.rolled_until.is_none() && rolled.rolled_until.is_some(), "{by}");
         assert_eq!((&rows.groups, rows.total), (&rolled.groups, rolled.total), "{by}");
         assert_eq!(rows.total.attempts, 120, "{by}");
     }
-    let of_team = |exact_max: u64| {
-        let pairs = [("by", "user"), ("team", "ads")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let reader = StoreReader::open(&path).unwrap().with_exact_max(exact_max);
-        usage::ask(&reader, &from_pairs(&pairs).unwrap(), now_us).unwrap().total
-    };
+    let of_team = |exact_max: u64| usage_by(&path, &[("by", "user"), ("team", "ads")], exact_max, now_us).total;
     assert_eq!((of_team(u64::MAX), of_team(0).attempts), (of_team(0), 60));
     let tags = usage("tag", 0).groups;
     let of = |tag: Option<&str>| tags.iter().find(|(keys, _)| keys[0].as_deref() == tag).unwrap().1.attempts;

@@ -192,7 +192,7 @@ impl AttemptUse {
     }
 }
 
-/// Groups that are told apart while they are gathered: clients choose tags. Further ones share one.
+/// Groups of one answer on usage while it is gathered, since clients choose tags. Further ones share one.
 const GROUPS_MAX: usize = 100_000;
 
 #[derive(Default)]

@@ -131,7 +131,8 @@ fn runs(starts: &[i64], span_us: i64) -> impl Iterator<Item = (i64, i64)> {
 /// Combinations in the roll-up of one hour or day. Further ones share one per provider.
 const CELLS_MAX: usize = 10_000;
 
-/// Sets of tags in one of them. Clients choose them, and further ones share one, so that they take no room of models and users.
+/// Sets of tags in the roll-up of one hour or day. Clients choose them, and further ones share one, so that they take no room of models
+/// and users.
 const TAG_SETS_MAX: usize = 200;
 
 /// `model_sent` or `tags` of such a shared cell.

@@ -29,9 +29,9 @@ const KEPT_FOR: Duration = Duration::from_secs(3_600);
 const AGAIN_AFTER: Duration = Duration::from_secs(600);
 /// A provider whose first list failed may be well again in seconds, as may the network of a machine that has just started.
 const AGAIN_FIRST: Duration = Duration::from_secs(2);
-/// How often names that nobody knows may make all providers be asked again, within [`UNKNOWN_FOR`].
+/// Times that requests for unknown models may make all providers be asked again within [`UNKNOWN_FOR`].
 const UNKNOWN_MAX: usize = 3;
-/// See [`UNKNOWN_MAX`].
+/// The time in which [`UNKNOWN_MAX`] counts.
 const UNKNOWN_FOR: Duration = Duration::from_secs(180);
 /// Names that a warning has; of more it has the number.
 const NAMED: usize = 3;
