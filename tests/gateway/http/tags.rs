@@ -13,7 +13,7 @@ async fn served() -> (RunningGateway, FakeProvider) {
             .await;
     let mut config = provider("p", &fake);
     config += "[models.m]\nupstreams = [{ upstream = \"p/m\", input_price = 1.0, output_price = 10.0 }]\n";
-    config += "[teams.search]\n[users.ann]\ntoken = \"token-of-ann-0123456789\"\nteam = \"search\"\n";
+    config += "[teams.search]\n[users.ann]\ntoken = \"token-of-ann-0123456789\"\nteam = \"search\"\noverrides = true\n";
     (Setup::new(&config).serve().await, fake)
 }
 
@@ -67,4 +67,10 @@ async fn a_request_is_charged_to_its_tags() {
     let csv = served.setup.run(&["usage", "--by", "user,tag", "--csv"]).await.out;
     assert!(csv.starts_with("user,tag,answers,attempts,input_tokens,output_tokens,cost_usd_min,"), "{csv}");
     assert!(csv.contains("\r\nann,project=search,2,2,2000,200,0.004,0.004,"), "{csv}");
+    let passed = served.send("GET", "/providers/p/files", &[ANN, tagged], String::new()).await;
+    assert_eq!(passed.status, 200);
+    let of_path = "SELECT coalesce(tags, '-') FROM race WHERE api NOT IN ('chat')";
+    let written = async { while served.setup.texts(of_path).await.is_empty() {} };
+    soon("the row of the path is written", written).await;
+    assert_eq!(served.setup.texts(of_path).await, ["job=nightly project=search"], "a path of a provider");
 }

@@ -22,6 +22,7 @@ use crate::attempt::{ExchangeSpec, PassSpec, PassedStream};
 use crate::proxy::body::{discard, is_awaited};
 use crate::proxy::door::admission::{self, NotAdmitted};
 use crate::proxy::door::caller::{Caller, Client};
+use crate::proxy::door::overrides;
 use crate::proxy::refusals::rejection::{FailedUpstream, Rejection};
 use crate::proxy::run::answer;
 use crate::proxy::run::gate::{AnswerKind, enter};
@@ -148,6 +149,7 @@ impl Passing {
         let target = live.route(&provider.name).and_then(|route| Target::of(provider, route, &asked, uri));
         let read_at = guard.passes(target.as_ref().map_or("other", |target| &target.word));
         let caller = Caller::new(live, user, headers)?;
+        guard.charge_to(overrides::charged_to(headers, None)?);
         let target = target.ok_or_else(|| unknown(live, uri.path()))?;
         if !asked.stays() {
             let why = "the path has a part that is empty or only dots: write it as the provider has it";

@@ -255,6 +255,11 @@ impl RaceGuard {
         }
     }
 
+    /// Its tags.
+    pub fn charge_to(&mut self, tags: Option<String>) {
+        self.record.tags = tags;
+    }
+
     /// When it began: microseconds since 1970.
     pub fn started_at(&self) -> i64 {
         self.record.started_at
@@ -435,9 +440,9 @@ impl<'g> ParsedRace<'g> {
         self.0.admitted(gateway, admission, of);
     }
 
-    /// Its tags.
+    /// See [`RaceGuard::charge_to`].
     pub fn charge_to(&mut self, tags: Option<String>) {
-        self.0.record.tags = tags;
+        self.0.charge_to(tags);
     }
 
     /// See [`Keeper`].
