@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 
-use photofinish_config::config::{Budget, Config, IssuedKey, Limits, Permit, Rate, Team, User, UserRole, parse};
+use photofinish_config::{Budget, Config, IssuedKey, Limits, Permit, Rate, Team, User, UserRole, parse};
 use photofinish_limits::{AttemptCost, LimitClock, UsageBook, admit};
 use photofinish_routing::forecast::{LatencyForecast, SendConditions};
 use photofinish_routing::policy::adaptive;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use photofinish_config::config::parse;
+use photofinish_config::parse;
 use photofinish_dialects::openai;
 use photofinish_routing::policy::plan::{PlannedStart, RacePlan};
 use photofinish_translation::ApiRequest;

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use photofinish_base::telemetry::LOG_VARIABLE;
-use photofinish_config::config::{Config, Policy, Server, Simulation, parse};
 use photofinish_config::offerings::{ModelCatalogue, Offering};
+use photofinish_config::{Config, Policy, Server, Simulation, parse};
 
 const ARCHITECTURE: &str = include_str!("../docs/architecture.md");
 const CONFIG: &str = include_str!("../config.toml");

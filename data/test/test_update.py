@@ -152,7 +152,7 @@ class Committed(unittest.TestCase):
         self.assertEqual(sum(line.startswith("[") for line in self.text.splitlines()), count, "one row a line")
 
     def test_every_hosted_provider_has_rows(self):
-        known = tomllib.loads((DATA.parent / "crates/config/src/config/catalogue.toml").read_text())["provider"]
+        known = tomllib.loads((DATA.parent / "crates/config/src/catalogue.toml").read_text())["provider"]
         hosted = {provider["name"] for provider in known if "key_variable" in provider}
         self.assertEqual({provider for provider, rows in self.file["rows"].items() if rows}, hosted)
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Parser;
-use photofinish_config::config::{StoreAddress, parse};
+use photofinish_config::{StoreAddress, parse};
 use photofinish_facts::record::Record;
 use photofinish_history::report::compare;
 use photofinish_history::report::question::from_pairs;

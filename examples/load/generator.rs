@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 
-use photofinish_config::config;
+use photofinish_config as config;
 use photofinish_lab::bench::prompt::{PromptMaker, Workload};
 use photofinish_lab::bench::spend::Spend;
 use photofinish_lab::bench::{BlockPlan, Generator, Load, LoadTarget, RowFeed};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::{Policy, SimulatedFailure, Simulation};
+use photofinish_config::{Policy, SimulatedFailure, Simulation};
 use tempfile::TempDir;
 
 use crate::drive::{Clients, Requests, Seen};

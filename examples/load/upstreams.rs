@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::Simulation;
+use photofinish_config::Simulation;
 use photofinish_lab::simulate::{FinishedRequest, Simulator};
 use tokio::net::TcpListener;
 

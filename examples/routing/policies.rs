@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use photofinish_config::config::{RaceSettings, parse};
+use photofinish_config::{RaceSettings, parse};
 use photofinish_lab::rehearse::{Baseline, PlayedRace, Rehearsal, SimulatedRequest};
 
 use crate::baselines::{Ewma, Fixed, LeastOfTwo, Oracle, TwoChoices};

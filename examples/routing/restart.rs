@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::RaceSettings;
+use photofinish_config::RaceSettings;
 use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_facts::record::{AttemptOutcome, RaceOutcome, RaceSource};
 use photofinish_lab::rehearse::{AttemptEnd, PlayedAttempt, PlayedRace, Rehearsal};

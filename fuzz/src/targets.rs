@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
-use photofinish_config::config;
+use photofinish_config as config;
 use photofinish_config::offerings::{CatalogueChange, ModelCatalogue};
 use photofinish_translation::adapt;
 use photofinish_translation::{ApiRequest, RequestTranslation};

@@ -14,7 +14,7 @@ use super::routing::GatewayAddress;
 use super::routing::ask::{self, NoGateway};
 use super::text::{aligned, write_lines, write_paragraph};
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::{Config, UserRole};
+use photofinish_config::{Config, UserRole};
 use photofinish_history::report::question::choice;
 use photofinish_history::store::{AccountKind, Author, Store};
 use photofinish_serve::accounts::{AccountAction, AccountRefusal, AccountRequest, AccountScope};

@@ -25,7 +25,7 @@ use super::outcome::CommandOutcome;
 use super::screen::ScreenSettings;
 use super::signals;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::Config;
+use photofinish_config::Config;
 use photofinish_lab::bench::result::{self, RunResult};
 
 pub use options::BenchOptions;

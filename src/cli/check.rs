@@ -15,7 +15,7 @@ use super::screen::ScreenSettings;
 use super::text::{ShadedRow, YELLOW, brief_bytes, write_folded, write_section, write_shaded};
 use photofinish_base::clock::{Instant, micros, wall_micros};
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::{Config, Keys, Permit, Provider, Simulation, Token, User, today, units};
+use photofinish_config::{Config, Keys, Permit, Provider, Simulation, Token, User, today, units};
 use photofinish_facts::record::AttemptOutcome;
 use photofinish_history::store::{RecordedFilter, StoreReader};
 use photofinish_routing::health::{Refusals, RefusedKind, RequestFeatures};
@@ -210,8 +210,8 @@ mod tests {
 
     use super::*;
     use crate::cli::screen::PIPED;
-    use photofinish_config::config::parse;
     use photofinish_config::offerings::ModelCatalogue;
+    use photofinish_config::parse;
 
     fn rendered(text: &str) -> String {
         let env = |name: &str| (name == "SET").then(|| "planted-secret".to_owned());

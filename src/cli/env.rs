@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::outcome::WrongUse;
 use super::routing::{GatewayAddress, ask};
-use photofinish_config::config::names::names;
+use photofinish_config::names::names;
 use photofinish_history::report::question::choice;
 
 names! {

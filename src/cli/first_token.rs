@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::no_keys::NoKeys;
-use photofinish_config::config::{self, ConfigSource, Listen, TOKEN_VARIABLE};
+use photofinish_config::{self as config, ConfigSource, Listen, TOKEN_VARIABLE};
 
 /// Makes the token, if one is needed and there is none yet. `is_bare`: it also serves without a key.
 ///

@@ -13,7 +13,7 @@ use super::screen::ScreenSettings;
 use super::stats::notes::write_nothing;
 use super::text::{write_folded, write_paragraphs};
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 use photofinish_facts::estimate::class::Concurrency;
 use photofinish_history::report::members::{write_json, write_rows};
 use photofinish_history::report::question::RaceWindow;

@@ -16,7 +16,7 @@ use anyhow::{Context as _, bail};
 
 use super::init::{refuse_to_replace, write_new};
 use super::text::{counted, folded};
-use photofinish_config::config;
+use photofinish_config as config;
 
 /// Usage examples, after the help.
 pub const EXAMPLES: &str = include_str!("help/import.txt").trim_ascii_end();

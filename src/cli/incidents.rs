@@ -3,7 +3,7 @@
 use std::io;
 
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 use photofinish_history::report::incidents::{Incidents, IncidentsQuestion, ask, is_part, name, words};
 use photofinish_history::store::StoreReader;
 

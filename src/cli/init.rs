@@ -12,8 +12,8 @@ use anyhow::{Context as _, bail};
 use proposal::{FirstConfig, LocalServer, Surroundings};
 
 use super::text::{folded, write_columns};
-use photofinish_config::config::catalogue::{self, CatalogueEntry};
-use photofinish_config::config::{self, Config};
+use photofinish_config::catalogue::{self, CatalogueEntry};
+use photofinish_config::{self as config, Config};
 
 /// Usage examples, after the help.
 pub const EXAMPLES: &str = include_str!("help/init.txt").trim_ascii_end();

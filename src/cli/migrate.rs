@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::anyhow;
 use clap::Args;
-use photofinish_config::config::{Config, StoreAddress, store_at};
+use photofinish_config::{Config, StoreAddress, store_at};
 use photofinish_history::report::question::time;
 use photofinish_history::store::{CopyProgress, Store, copy_history};
 

@@ -55,7 +55,7 @@ use photofinish_base::machine;
 use photofinish_base::printable::printable_lines;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_base::telemetry::{self, LogFormat};
-use photofinish_config::config::{self, Config, ConfigSource, LoadError};
+use photofinish_config::{self as config, Config, ConfigSource, LoadError};
 use photofinish_history::report::series::SeriesError;
 use photofinish_history::store::AccountKind;
 use photofinish_serve::accounts::AccountRequest;

@@ -17,10 +17,8 @@ use super::routing::{self, GatewayAddress};
 use super::screen::ScreenSettings;
 use super::text::{GREEN, GREY, ShadedRow, YELLOW, write_columns, write_folded, write_shaded};
 use super::verify;
-use photofinish_config::config::{
-    Config, ModelConfig, Objective, Price, PriceSource, RaceSettings, UpstreamConfig, units,
-};
 use photofinish_config::offerings::{Offering, OfferingStatus};
+use photofinish_config::{Config, ModelConfig, Objective, Price, PriceSource, RaceSettings, UpstreamConfig, units};
 use photofinish_routing::policy::{PolicySetting, rules};
 use photofinish_routing::status::RoutingReport;
 
@@ -478,7 +476,7 @@ mod tests {
     "#;
 
     fn printed(text: &str, json: bool, colour: bool) -> String {
-        let config = photofinish_config::config::parse(text, Path::new("config.toml"), &|_| None).unwrap();
+        let config = photofinish_config::parse(text, Path::new("config.toml"), &|_| None).unwrap();
         let mut out = Vec::new();
         let screen = ScreenSettings { colour, ..PIPED };
         run(&config, &ModelsOptions { json, ..ModelsOptions::default() }, None, screen, &mut out).unwrap();

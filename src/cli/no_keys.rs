@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use photofinish_config::config::catalogue;
+use photofinish_config::catalogue;
 
 /// Columns of the list of variables.
 const WIDTH: usize = 76;

@@ -8,7 +8,7 @@ use clap::Command;
 use clap_complete::Shell;
 
 use super::routing::{GatewayAddress, ask};
-use photofinish_config::config::{self, ConfigSource, LISTEN_VARIABLE, Listen};
+use photofinish_config::{self as config, ConfigSource, LISTEN_VARIABLE, Listen};
 
 /// What the command `healthcheck` takes.
 #[derive(clap::Args, Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Whether a provider can be asked in this configuration, in a word. Not for the running gateway: see `routing`.
 
 use super::text::{GREEN, GREY, YELLOW};
-use photofinish_config::config::names::names;
-use photofinish_config::config::{Config, Keys, Provider};
+use photofinish_config::names::names;
+use photofinish_config::{Config, Keys, Provider};
 
 names! {
     /// What `check`, `models` and `providers` say of a provider.

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::outcome::WrongUse;
 use super::provider_state::ProviderState;
 use super::text::{aligned, clean, columns, fitted, write_columns, write_folded, write_lines};
-use photofinish_config::config::catalogue::{self, CatalogueEntry, ServedDialect};
-use photofinish_config::config::{Auth, CancelBilling, Config, Keys, Provider, ProviderDialect};
+use photofinish_config::catalogue::{self, CatalogueEntry, ServedDialect};
+use photofinish_config::{Auth, CancelBilling, Config, Keys, Provider, ProviderDialect};
 use photofinish_wire::{Dialect, Surface};
 
 pub const EXAMPLES: &str = include_str!("help/providers.txt").trim_ascii_end();
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     fn printed(config: &str, name: Option<&str>, json: bool) -> anyhow::Result<String> {
-        let config = photofinish_config::config::parse(config, Path::new("x"), &|_| None).unwrap();
+        let config = photofinish_config::parse(config, Path::new("x"), &|_| None).unwrap();
         let mut out = Vec::new();
         run(Some(&config), &ProvidersOptions { name: name.map(str::to_owned), json }, 1_000, &mut out)?;
         Ok(String::from_utf8(out).unwrap())
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_gets_fewer_columns() {
-        let config = photofinish_config::config::parse("", Path::new("x"), &|_| None).unwrap();
+        let config = photofinish_config::parse("", Path::new("x"), &|_| None).unwrap();
         for (width, columns) in [(80, 4), (160, 6)] {
             let (mut out, options) = (Vec::new(), ProvidersOptions { name: None, json: false });
             run(Some(&config), &options, width, &mut out).unwrap();

@@ -18,7 +18,7 @@ use session::RaceSession;
 
 use super::outcome::{CommandOutcome, WrongUse};
 use super::screen::ScreenSettings;
-use photofinish_config::config::Config;
+use photofinish_config::Config;
 
 pub use request_template::RaceOptions;
 

@@ -9,7 +9,7 @@ mod table;
 use std::io;
 
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::Config;
+use photofinish_config::Config;
 use photofinish_history::report::question::time;
 use photofinish_history::store::StoreReader;
 use photofinish_lab::replay::{self, ReplayQuestion, ReplayedHistory, object};

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 use photofinish_history::report::replicas::ask;
 use photofinish_history::store::StoreReader;
 

@@ -8,7 +8,7 @@ mod words;
 use std::io;
 
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::Config;
+use photofinish_config::Config;
 use photofinish_history::report::probes::{self, ProbesQuestion};
 use photofinish_history::report::verdicts;
 use photofinish_history::store::StoreReader;

@@ -6,7 +6,7 @@ use crate::cli::screen::ScreenSettings;
 use crate::cli::signals::Signals;
 use crate::cli::text::write_folded;
 use photofinish_base::machine::{self, ServiceState};
-use photofinish_config::config::{Config, Listen, ModelConfig, Policy};
+use photofinish_config::{Config, Listen, ModelConfig, Policy};
 use photofinish_serve::app::{App, Listening, ReloadWatch};
 use photofinish_transport::upstream::system_resolver;
 
@@ -125,7 +125,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use photofinish_config::config::parse;
+    use photofinish_config::parse;
 
     #[test]
     fn four_lines_say_what_it_does_and_costs() {

@@ -8,8 +8,8 @@ use clap::Args;
 
 use photofinish_base::machine;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::units::{duration_within, within};
-use photofinish_config::config::{HostFact, ServerStall, SimulatedFailure, Simulation};
+use photofinish_config::units::{duration_within, within};
+use photofinish_config::{HostFact, ServerStall, SimulatedFailure, Simulation};
 use photofinish_lab::simulate::{Simulator, TruthFile};
 
 /// How long running streams may continue after the first signal.

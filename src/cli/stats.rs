@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::io;
 
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::Config;
+use photofinish_config::Config;
 use photofinish_history::report::compare as of_looks;
 use photofinish_history::report::dimension::Dimension;
 use photofinish_history::report::figures::{FIGURES, GroupFigures, names, objects};

@@ -11,7 +11,7 @@ use super::sheet::{Sheet, SheetCell};
 use super::text::{counted, write_paragraph, write_paragraphs};
 use photofinish_base::clock::wall_micros;
 use photofinish_base::printable::printable;
-use photofinish_config::config::{Config, StoreAddress};
+use photofinish_config::{Config, StoreAddress};
 use photofinish_history::report::members::write_rows;
 use photofinish_history::report::question::time;
 use photofinish_history::report::usage::{AttemptUse, UsageDimension, UsageQuestion, ask};

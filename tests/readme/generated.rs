@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use photofinish_config::config::names::NamedChoice;
-use photofinish_config::config::{self, Policy, catalogue};
+use photofinish_config::names::NamedChoice;
+use photofinish_config::{self as config, Policy, catalogue};
 use photofinish_facts::reason::DecisionReason;
 use photofinish_gateway::proxy::{CODES, ErrorCode};
 

@@ -164,7 +164,7 @@ async fn replaying(recordings: Arc<Vec<Recording>>) -> FakeProvider {
     .await
 }
 
-fn config(provider: &FakeProvider, database: &Path) -> photofinish_config::config::Config {
+fn config(provider: &FakeProvider, database: &Path) -> photofinish_config::Config {
     let mut text = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"sqlite:{}\"\n[race]\nretries = 0\nlossy = \"drop\"\nbreaker = {{ failures = 0 }}\n",
         database.display()
@@ -176,7 +176,7 @@ fn config(provider: &FakeProvider, database: &Path) -> photofinish_config::confi
         ));
     }
     text.push_str("[models.any]\nupstreams = [\"of-openai/0\"]\n");
-    photofinish_config::config::parse(&text, Path::new("config.toml"), &|_| None)
+    photofinish_config::parse(&text, Path::new("config.toml"), &|_| None)
         .map_err(|problems| problems.to_string())
         .unwrap()
 }

@@ -141,7 +141,7 @@ async fn replaying(recordings: Arc<Vec<Recording>>) -> FakeProvider {
     .await
 }
 
-fn config(provider: &FakeProvider, database: &Path) -> photofinish_config::config::Config {
+fn config(provider: &FakeProvider, database: &Path) -> photofinish_config::Config {
     let text = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"sqlite:{}\"\n\
          [race]\nretries = 0\n[providers.recorded]\nbase_url = \"{}\"\ndialect = \"openai\"\napi_key = \"sk-recorded\"\n\
@@ -149,7 +149,7 @@ fn config(provider: &FakeProvider, database: &Path) -> photofinish_config::confi
         database.display(),
         provider.base_url()
     );
-    photofinish_config::config::parse(&text, Path::new("config.toml"), &|_| None)
+    photofinish_config::parse(&text, Path::new("config.toml"), &|_| None)
         .map_err(|problems| problems.to_string())
         .unwrap()
 }

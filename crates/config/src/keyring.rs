@@ -11,7 +11,7 @@ use ring::digest::{SHA256, digest};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::scrub::without;
-use crate::config::{Keys, Provider, Token};
+use crate::{Keys, Provider, Token};
 
 /// A key with its short hash. Cheap to clone: a configured one is hashed once, not with every request.
 #[derive(Clone)]
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_token_is_the_key_as_soon_as_it_is_there() {
-        let source = crate::config::CredentialSource::File("/run/token".into());
+        let source = crate::CredentialSource::File("/run/token".into());
         let token = Arc::new(Token::new(source, std::time::Duration::from_secs(60)));
         let shared = SharedKeys::Token(token.clone());
         assert!(matches!(*shared.ring(), KeyOrder::Off));

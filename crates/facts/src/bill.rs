@@ -8,7 +8,7 @@ mod tier;
 
 use crate::record::{AttemptOutcome, AttemptRecord, RaceRecord, TokenSource};
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::{CancelBilling, Price, TokenCounts};
+use photofinish_config::{CancelBilling, Price, TokenCounts};
 use photofinish_wire::{PayloadKind, Surface};
 
 /// Tokens per second that a stopped loser may have generated. No model is faster: a faster stream was buffered by its

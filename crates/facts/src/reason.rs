@@ -1,6 +1,6 @@
 //! The reasons of a decision: short codes for a race's row. Not for the plan itself.
 
-use photofinish_config::config::names::names;
+use photofinish_config::names::names;
 
 names! {
     /// The reason of one decision.

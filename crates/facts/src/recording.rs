@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::bill::BillBounds;
 use crate::record::{AttemptRecord, LeftOutReason, RaceRecord, RaceSource, Record};
-use photofinish_config::config::Config;
+use photofinish_config::Config;
 
 /// Users with metrics of their own, those of the configuration first, each by name; further ones share `other`.
 pub const USERS_MAX: usize = 64;

@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use crate::store::{OpenError, Store, StoreReader, stray_rows};
 pub use live::{LiveWatcher, WATCHERS_MAX};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{Config, StoreAddress};
+use photofinish_config::{Config, StoreAddress};
 use photofinish_facts::estimate::incident::usual::IncidentAttempt;
 use photofinish_facts::record::recorded::Recorded;
 use photofinish_facts::record::{IncidentRecord, RaceSource, Record, RunRecord};

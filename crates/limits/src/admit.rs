@@ -6,7 +6,7 @@ use super::book::{BudgetRoom, LimitLevel, LimitLevels, PERIODS, Used};
 use super::hold::{Admission, AttemptCost, FirstHeld, Hold, LimitsLeft};
 use super::level::LevelName;
 use super::window::{Calendar, LimitClock};
-use photofinish_config::config::Reserve;
+use photofinish_config::Reserve;
 
 /// Why a request may not begin now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::near_end::{BudgetWarning, NearEnd};
 use super::parts::Others;
 use super::rate::RateUse;
 use super::window::{BudgetWindow, Calendar, LimitClock, Period, Sharing};
-use photofinish_config::config::{Config, Limits, ModelPattern, User};
+use photofinish_config::{Config, Limits, ModelPattern, User};
 
 /// The kinds of levels after everybody.
 const NAMED: [fn(Arc<str>) -> LevelName; 4] = [LevelName::Team, LevelName::User, LevelName::Key, LevelName::Models];

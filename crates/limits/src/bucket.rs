@@ -2,7 +2,7 @@
 //!
 //! Not for money: a budget that refills all the time is never reached.
 
-use photofinish_config::config::Rate;
+use photofinish_config::Rate;
 
 /// Parts of one unit: with the microseconds of a minute all of it is exact.
 const PARTS: i128 = 60_000_000;

@@ -7,7 +7,7 @@ use super::book::{BudgetRoom, LimitLevel, LimitLevels, PERIODS, Used};
 use super::bucket::RateLeft;
 use super::near_end::NearEnd;
 use super::rate::RateUse;
-use photofinish_config::config::{Limits, OwnKeys, Rate, Reserve, Unpriced, nano_usd};
+use photofinish_config::{Limits, OwnKeys, Rate, Reserve, Unpriced, nano_usd};
 use photofinish_facts::record::AttemptRecord;
 
 /// Tokens of an answer beyond those that have come that are reserved while it grows.

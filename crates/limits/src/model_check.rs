@@ -9,7 +9,7 @@ use super::book::{LimitLevels, UsageBook};
 use super::hold::{Admission, AttemptCost, AttemptReservation, KnownCost, Written};
 use super::level::LevelName;
 use super::{Calendar, LimitClock, LimitRefusal, RefusedBy, admit};
-use photofinish_config::config::{Budget, Limits, OwnKeys, Rate, Reserve, Unpriced};
+use photofinish_config::{Budget, Limits, OwnKeys, Rate, Reserve, Unpriced};
 
 const HISTORIES: u64 = 100_000;
 const STEPS: usize = 24;

@@ -4,7 +4,7 @@
 //! of the limit, so that what is not heard yet cannot add up to more than the limit. Not for how the parts are found: see `replicas`.
 
 use super::bucket::{Bucket, RateLeft};
-use photofinish_config::config::Rate;
+use photofinish_config::Rate;
 
 /// The whole, in the unit of shares.
 pub(super) const WHOLE: u32 = 1_000_000;

@@ -8,7 +8,7 @@ use fastrand::Rng;
 
 use super::{Admission, AttemptCost, BudgetChange, KnownCost, LevelName, LimitClock, LimitLevels, UsageBook, admit};
 use super::{Heard, ReplicaUse, SubjectUse};
-use photofinish_config::config::{Budget, Limits, Rate};
+use photofinish_config::{Budget, Limits, Rate};
 use photofinish_history::store::Attendance;
 
 /// Unless the environment says.

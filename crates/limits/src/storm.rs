@@ -8,7 +8,7 @@ use fastrand::Rng;
 use super::book::{LimitLevels, UsageBook};
 use super::level::LevelName;
 use super::{AttemptCost, KnownCost, LimitClock, RefusedBy, Written, admit};
-use photofinish_config::config::{Budget, Limits};
+use photofinish_config::{Budget, Limits};
 
 /// Unless the environment says.
 const REQUESTS: usize = 100_000;

@@ -22,8 +22,8 @@ use arc_swap::ArcSwap;
 use costs::{BOUNDS, ModelCosts};
 use gen_ai::GenAi;
 use histogram::{MetricHistogram, micros};
-use photofinish_config::config::Config;
-use photofinish_config::config::names::names;
+use photofinish_config::Config;
+use photofinish_config::names::names;
 use photofinish_facts::estimate::cost::{Cost, CostSum};
 use photofinish_facts::estimate::facts;
 use photofinish_facts::estimate::speed::Decoding;
@@ -526,7 +526,7 @@ mod incidents_tests {
     use std::path::Path;
 
     use super::*;
-    use photofinish_config::config::parse;
+    use photofinish_config::parse;
 
     fn page(metrics: &Metrics) -> Vec<String> {
         let page = metrics.render(MetricsFormat::Text, &BTreeSet::new(), |_| {});

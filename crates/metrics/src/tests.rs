@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::*;
-use photofinish_config::config::parse;
+use photofinish_config::parse;
 use photofinish_facts::record::{StartReason, sample};
 
 fn config(models: &str) -> Config {

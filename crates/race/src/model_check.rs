@@ -14,7 +14,7 @@ use super::{Race, RaceFinish};
 use fakes::{Decide, Fakes, Log};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::ContentPolicy;
+use photofinish_config::ContentPolicy;
 use photofinish_routing::policy::plan::{PlannedStart, RacePlan, StartRule};
 use world::{Behaviour, Course, World};
 

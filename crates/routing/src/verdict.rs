@@ -2,7 +2,7 @@
 //! out.
 
 use photofinish_base::failure::{Failure, FailureKind, Phase};
-use photofinish_config::config::ContentPolicy;
+use photofinish_config::ContentPolicy;
 
 /// Why a key or upstream cools down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, ValueEnum};
 
-use photofinish_config::config::units::{duration_within, within};
+use photofinish_config::units::{duration_within, within};
 use photofinish_lab::bench::block::Arrivals;
 use photofinish_lab::bench::condition::FailIf;
 use photofinish_lab::bench::measured::LoadSlo;

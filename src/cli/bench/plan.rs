@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::options::BenchOptions;
 use super::target::BenchTargets;
 use photofinish_base::machine;
-use photofinish_config::config::Config;
+use photofinish_config::Config;
 use photofinish_lab::bench::block::{ARRIVALS_MAX, Arrivals};
 use photofinish_lab::bench::client::{ANSWER_BOUNDS, CHOICES};
 use photofinish_lab::bench::conversation::ConversationReader;

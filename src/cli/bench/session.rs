@@ -17,7 +17,7 @@ use crate::cli::outcome::WrongUse;
 use photofinish_base::clock::{Instant, SECOND_US, micros_between};
 use photofinish_base::failure::FailureKind;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{self, Keys, UpstreamConfig};
+use photofinish_config::{self as config, Keys, UpstreamConfig};
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_lab::bench::block::ARRIVALS_MAX;
 use photofinish_lab::bench::measured::{MeasuredRequest, RequestEnd};

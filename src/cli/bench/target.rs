@@ -6,8 +6,8 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue};
 
 use super::options::BenchOptions;
-use photofinish_config::config::{
-    self, BreakerSettings, Config, ModelConfig, Policy, Price, UpstreamConfig, UpstreamOrder, catalogue,
+use photofinish_config::{
+    self as config, BreakerSettings, Config, ModelConfig, Policy, Price, UpstreamConfig, UpstreamOrder, catalogue,
 };
 use photofinish_lab::bench::LoadTarget;
 

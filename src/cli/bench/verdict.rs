@@ -10,7 +10,7 @@ use super::options::BenchOptions;
 use crate::cli::outcome::{CommandOutcome, WrongUse};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{clean, or_dash, write_columns, write_folded};
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_history::report::question::time;
 use photofinish_history::report::runs::{self, RunError, RunsQuestion};

@@ -7,7 +7,7 @@ use std::io;
 
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{YELLOW, brief_bytes, write_section};
-use photofinish_config::config::{self, Retention, StoreAddress, units};
+use photofinish_config::{self as config, Retention, StoreAddress, units};
 use photofinish_history::report::question::time;
 use photofinish_history::store::{Extent, OpenError, ReadError, StoreReader, set_aside_files};
 

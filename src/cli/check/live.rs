@@ -21,7 +21,7 @@ use crate::cli::screen::ScreenSettings;
 use crate::cli::signals::Signals;
 use crate::cli::text::{GREEN, RED, clean, counted, millis, write_folded, write_shaded};
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::{Config, Keys, Provider, ProviderList, ProviderLists, UpstreamConfig, units};
+use photofinish_config::{Config, Keys, Provider, ProviderList, ProviderLists, UpstreamConfig, units};
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_facts::record::{AttemptOutcome, AttemptRecord, Record};
 use photofinish_facts::recording::AttemptStep;
@@ -479,7 +479,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use photofinish_config::config::parse;
+    use photofinish_config::parse;
 
     #[test]
     fn the_cost_is_told_before() {

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::ControlFlow;
 
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 use photofinish_facts::record::table::Table;
 use photofinish_facts::record::{AttemptRecord, RaceRecord};
 use photofinish_history::report::members::{write_names, write_row};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::cli::screen::ScreenSettings;
 use crate::cli::stats::notes::{list, moved, only, targets, wanted};
 use crate::cli::text::{counted, write_paragraphs};
-use photofinish_config::config::names::NamedChoice as _;
-use photofinish_config::config::units::format_duration;
+use photofinish_config::names::NamedChoice as _;
+use photofinish_config::units::format_duration;
 use photofinish_history::report::dimension::Dimension;
 use photofinish_history::report::question::time;
 use photofinish_history::report::series::{

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use http::Uri;
-use photofinish_config::config::catalogue::{self, CatalogueEntry};
+use photofinish_config::catalogue::{self, CatalogueEntry};
 
 use super::text::{ImportNotes, key, quoted, reference, variable};
 use super::yaml::YamlValue;

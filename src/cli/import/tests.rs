@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::litellm::ImportedConfig;
 use super::*;
-use photofinish_config::config::{Config, Policy};
+use photofinish_config::{Config, Policy};
 
 /// Every part that has an equal, and some that have none.
 const FILE: &str = r#"

@@ -10,8 +10,8 @@ use anyhow::Context as _;
 use futures_util::future::join_all;
 use http::{HeaderMap, StatusCode};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::catalogue::{self, CatalogueEntry};
-use photofinish_config::config::{ModelConfig, UpstreamConfig, parse};
+use photofinish_config::catalogue::{self, CatalogueEntry};
+use photofinish_config::{ModelConfig, UpstreamConfig, parse};
 use photofinish_transport::upstream::{Endpoint, GetLimits, UpstreamClient};
 use photofinish_wire::Dialect;
 use serde_json::Value;
@@ -184,8 +184,8 @@ fn usable(list: &Value) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use photofinish_config::config::{Config, catalogue};
     use photofinish_config::offerings::ModelCatalogue;
+    use photofinish_config::{Config, catalogue};
 
     fn server(name: &str, models: &[&str]) -> LocalServer {
         let models = models.iter().map(|model| (*model).to_owned()).collect();
@@ -269,7 +269,7 @@ mod local_servers_tests {
 
     use super::*;
     use photofinish_base::machine;
-    use photofinish_config::config::Simulation;
+    use photofinish_config::Simulation;
     use photofinish_lab::simulate::Simulator;
 
     #[tokio::test]

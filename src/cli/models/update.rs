@@ -12,8 +12,8 @@ use crate::cli::outcome::WrongUse;
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{counted, write_folded};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{Config, HttpAddress};
 use photofinish_config::offerings::PriceMove;
+use photofinish_config::{Config, HttpAddress};
 use photofinish_transport::refresh::{self, CatalogueSigner, CatalogueUpdate, UpdateOrigin, UpdateOutcome};
 use photofinish_transport::upstream::UpstreamClient;
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::cli::screen::PIPED;
-use photofinish_config::config::parse;
+use photofinish_config::parse;
 use photofinish_history::store::StoreReader;
 
 const PROVIDERS: &str = "

@@ -10,7 +10,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use serde_json::json;
 
-use photofinish_config::config::{Config, ModelConfig, UpstreamConfig, User};
+use photofinish_config::{Config, ModelConfig, UpstreamConfig, User};
 
 /// Options that become headers, so that the gateway reads them like a client's.
 const AS_HEADERS: [(&str, &str); 4] = [

@@ -2,7 +2,7 @@
 //! for the figures.
 
 use super::table::share;
-use photofinish_config::config::ModelConfig;
+use photofinish_config::ModelConfig;
 use photofinish_history::report::question::{span, time};
 use photofinish_lab::replay::{ENOUGH, FIGURES, PastCounts, PastRequests, PlayedHistory};
 

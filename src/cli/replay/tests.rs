@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::cli::text::joined;
-use photofinish_config::config;
+use photofinish_config as config;
 use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, Record, StartReason, sample};
 use photofinish_history::store::Store;
 use photofinish_lab::replay::PastRequests;

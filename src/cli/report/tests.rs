@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::cli::text::columns;
 use photofinish_base::clock::{DAY_US, HOUR_US};
-use photofinish_config::config;
+use photofinish_config as config;
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_facts::estimate::interval::insufficient_for_p99;
 use photofinish_facts::record::{AttemptRecord, RaceRecord, RaceSource, Record, RunKind, RunRecord, sample};

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use photofinish_base::failure::{Failure, FailureKind};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::Listen;
+use photofinish_config::Listen;
 use photofinish_transport::upstream::{Endpoint, Outgoing, Response, UpstreamClient};
 
 /// How long a command waits until a gateway takes its connection, or is taken for none.

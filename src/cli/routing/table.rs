@@ -6,7 +6,7 @@ use std::io;
 use crate::cli::text::{
     GREEN, RED, YELLOW, clean, hanging, in_columns, or_dash, painted, room, write_paragraphs, write_wrapped,
 };
-use photofinish_config::config::{Policy, UpstreamOrder};
+use photofinish_config::{Policy, UpstreamOrder};
 use photofinish_routing::status::{
     BreakerReport, CostUnit, ModelReport, PredictionReport, RoutingReport, StatusReason, UpstreamReport,
 };

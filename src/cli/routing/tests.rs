@@ -4,7 +4,7 @@ use clap::Parser as _;
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use photofinish_config::config::Listen;
+use photofinish_config::Listen;
 use photofinish_routing::status::{
     BreakerReport, CostUnit, ModelReport, PredictionReport, StatusReason, UpstreamReport,
 };

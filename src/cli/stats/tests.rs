@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::cli::screen::PIPED;
 use crate::cli::text::joined;
-use photofinish_config::config::parse;
+use photofinish_config::parse;
 use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, Record, sample};
 use photofinish_history::store::{Roller, RollupStep, Store};
 

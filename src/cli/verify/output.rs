@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{RED, write_columns, write_folded, write_shaded};
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::{HostFact, StoreAddress};
+use photofinish_config::{HostFact, StoreAddress};
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_history::report::verdicts::{age, verdict};
 use photofinish_history::store::{StoreReader, VerdictRow};

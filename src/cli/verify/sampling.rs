@@ -7,7 +7,7 @@ use std::io;
 use crate::cli::outcome::{CommandOutcome, WrongUse};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::write_folded;
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 use photofinish_history::report::verdicts::age;
 use photofinish_history::store::{OpenError, SampleRow, Store, StoreReader, VerdictRow};
 use photofinish_lab::verify::{SampleVerdict, SampledAnswer, compare_samples};

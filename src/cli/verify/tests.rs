@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
-use photofinish_config::config::{HostFact, parse};
+use photofinish_config::{HostFact, parse};
 use photofinish_lab::verify::FactAnswer;
 
 /// Obedient hosts a/m, b/m, c/m and for each of `wrong` one with its name.
@@ -154,7 +154,7 @@ async fn wrong_use_is_told_before_anything_is_sent() {
 /// Five hosts at 0.15 and 0.6 US dollars per million tokens.
 #[test]
 fn five_hosts_cost_less_than_five_cents() {
-    let price = photofinish_config::config::Price { input: 0.15, cached: 0.15, written: 0.15, output: 0.6, long: None };
+    let price = photofinish_config::Price { input: 0.15, cached: 0.15, written: 0.15, output: 0.6, long: None };
     let host =
         VerifiedHost { name: "a/m".into(), model: "m".into(), context: None, is_hosted: true, price: Some(price) };
     let usd = 5.0 * host.most_usd(&questions(None)).unwrap();

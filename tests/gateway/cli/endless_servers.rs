@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::harness::answer::advance_clock_until;
 use crate::support::{FakeProvider, Script};
-use photofinish_config::config::{self, Config};
+use photofinish_config::{self as config, Config};
 use photofinish_lab::bench::measured::RequestEnd;
 use photofinish_lab::bench::prompt::{PromptMaker, Workload};
 use photofinish_lab::bench::spend::Spend;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{HttpAddress, tomorrow};
+use photofinish_config::{HttpAddress, tomorrow};
 use photofinish_transport::refresh::{CatalogueSigner, LIMITS, UpdateOrigin, receive};
 use photofinish_transport::upstream::{GetLimits, UpstreamClient};
 use serde_json::{Value, json};

@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use photofinish_config::config::{self, Listen};
+use photofinish_config::{self as config, Listen};
 use photofinish_facts::record::Record;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::recorder::Recorder;

@@ -1,6 +1,6 @@
 //! Keys, users and teams that are made at run time: over `/api` and by command, and what a running gateway makes of them.
 
-use photofinish_config::config::token_hash;
+use photofinish_config::token_hash;
 use serde_json::{Value, json};
 
 use crate::harness::answer::{Response, first_text, stream_after};

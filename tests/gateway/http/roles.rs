@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::harness::answer::{Response, read_rest};
 use crate::harness::process::{RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
-use photofinish_config::config::{Reach, UserRole};
+use photofinish_config::{Reach, UserRole};
 use photofinish_serve::server::{paths, right_of};
 
 /// `ann` leads `search`, of which `bob` is a plain user, `vic` a viewer and `adm` an admin; `eve` is of another team.

@@ -13,7 +13,7 @@ mod stored;
 mod storms;
 mod surfaces;
 
-use photofinish_config::config::Limits;
+use photofinish_config::Limits;
 use photofinish_limits::{LevelName, LevelUse, LimitClock};
 use serde_json::{Value, json};
 

@@ -19,7 +19,7 @@ use photofinish_base::clock::Instant;
 use photofinish_base::failure::{FailureKind, Phase};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_base::telemetry::LogContext;
-use photofinish_config::config;
+use photofinish_config as config;
 use photofinish_facts::record::{RaceSource, StartReason};
 use photofinish_facts::recording::RaceRecorder as _;
 use photofinish_gateway::attempt::{AttemptSpec, EventStream, ExchangeSpec, ItemKind, ReadyAttempt, StreamItem, start};

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use photofinish_config::config::Policy;
+use photofinish_config::Policy;
 use serde_json::{Value, json};
 
 use crate::harness::answer::Response;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use photofinish_config::config::Policy;
+use photofinish_config::Policy;
 use serde_json::json;
 use tokio::net::TcpListener;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use photofinish_config::config::Policy;
+use photofinish_config::Policy;
 use serde_json::json;
 
 use crate::harness::answer::{

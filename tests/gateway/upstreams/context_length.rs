@@ -1,6 +1,6 @@
 //! A prompt that is too long for one upstream is sent to those with larger contexts.
 
-use photofinish_config::config::Policy;
+use photofinish_config::Policy;
 use serde_json::json;
 
 use crate::harness::answer::{Response, read_response};

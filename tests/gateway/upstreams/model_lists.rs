@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config;
+use photofinish_config as config;
 use photofinish_gateway::attempt::ModelListRequest;
 use photofinish_transport::upstream::{Endpoint, UpstreamClient};
 use serde_json::json;

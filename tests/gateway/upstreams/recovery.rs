@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use photofinish_config::config::Policy;
+use photofinish_config::Policy;
 use serde_json::json;
 
 use crate::harness::answer::{advance_clock, error_and_close, read_response, silent, stream_after};

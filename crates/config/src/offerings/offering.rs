@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::config::names::names;
+use crate::names::names;
 use photofinish_base::printable::printable;
 
 /// What one provider says of one of its models.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::record::sample;
-use photofinish_config::config::LongPromptPrice;
+use photofinish_config::LongPromptPrice;
 
 const PRICE: Price = Price { input: 1.0, cached: 0.25, written: 1.0, output: 10.0, long: None };
 

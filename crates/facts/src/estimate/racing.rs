@@ -3,7 +3,7 @@
 //! Pure. Not for what they cost: see `cost`.
 
 use crate::record::names::{AttemptOutcome, RaceSource, StartReason};
-use photofinish_config::config::names::names;
+use photofinish_config::names::names;
 
 /// What racing cost is the cost of these attempts. The API says it with its figures.
 pub const RACING: &str = "every attempt that was not the answer: of a request that was answered all others, also those that failed; \

@@ -4,7 +4,7 @@
 
 use super::table::{CellValue, FromCell, SqlType, ToCell, cell};
 use photofinish_base::clock::Instant;
-use photofinish_config::config::names::names;
+use photofinish_config::names::names;
 
 /// A value that is stored by its name. When read back, an unknown name (for example from a newer version) becomes `$unknown`.
 macro_rules! stored {

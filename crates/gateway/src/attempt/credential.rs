@@ -6,7 +6,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::SecretString;
 
-use photofinish_config::config::{Auth, ProviderDialect};
+use photofinish_config::{Auth, ProviderDialect};
 use photofinish_transport::upstream::{Credentials, Outgoing, sign};
 
 /// AWS's name of the service that serves models.
@@ -61,7 +61,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use photofinish_config::config::Transport;
+    use photofinish_config::Transport;
     use photofinish_transport::upstream::Endpoint;
     use photofinish_wire::Dialect;
 

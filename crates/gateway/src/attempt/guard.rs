@@ -15,7 +15,7 @@ use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_base::telemetry::LogContext;
-use photofinish_config::config::{FirstToken, Provider, Timeouts, UpstreamConfig};
+use photofinish_config::{FirstToken, Provider, Timeouts, UpstreamConfig};
 use photofinish_facts::bill::BillBounds;
 use photofinish_facts::estimate::speed::Decoding;
 use photofinish_facts::record::table::Subset as _;

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use super::credential;
 use photofinish_base::pace::aside;
 use photofinish_base::parts::BodyParts;
-use photofinish_config::config::ProviderDialect;
+use photofinish_config::ProviderDialect;
 use photofinish_config::keyring::HashedKey;
 use photofinish_dialects::model_list::NoModelList;
 use photofinish_transport::upstream::{Endpoint, GetError, GetLimits, Outgoing, UpstreamClient};

@@ -27,7 +27,7 @@ use crate::proxy::state::holders::Holders;
 use crate::proxy::state::load::AdmissionRoom;
 use crate::proxy::stored::calls::UpstreamCall;
 use crate::proxy::stored::recall::{Recalled, recall, recalled_bytes};
-use photofinish_config::config::User;
+use photofinish_config::User;
 use photofinish_facts::record::{LeftOutReason, RequestOrigin};
 use photofinish_limits::LimitLevels;
 use photofinish_race::Race;

@@ -13,7 +13,7 @@ use crate::proxy::prepare::AskedBy;
 use crate::proxy::run::race_guard::RaceGuard;
 use crate::proxy::run::running::PreparedRace;
 use crate::proxy::state::gateway::Gateway;
-use photofinish_config::config::{Limits, UpstreamConfig};
+use photofinish_config::{Limits, UpstreamConfig};
 use photofinish_facts::record::{RaceSource, RequestOrigin};
 use photofinish_routing::health::LiveConfig;
 use photofinish_wire::PathCall;

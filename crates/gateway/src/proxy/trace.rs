@@ -5,7 +5,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use photofinish_config::config::{Config, TraceSampler};
+use photofinish_config::{Config, TraceSampler};
 use photofinish_facts::recording::EndedRace;
 
 /// Bytes of a `traceparent`; a longer one is no trace.
@@ -159,7 +159,7 @@ mod tests {
 
     fn begin(all: &[(&'static str, &str)]) -> RaceTrace {
         let variables = |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| "http://collector".to_owned());
-        let config = photofinish_config::config::parse("", Path::new("config.toml"), &variables).unwrap();
+        let config = photofinish_config::parse("", Path::new("config.toml"), &variables).unwrap();
         RaceTrace::begin(config.otlp.unwrap().sampler, &headers(all))
     }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::attempt_feed::AttemptFeed;
 use crate::store::{Taken, WriteError};
 use photofinish_base::clock::micros_between;
-use photofinish_config::config::names::names;
+use photofinish_config::names::names;
 
 names! {
     /// The condition of the store.

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use super::members::members;
 use super::question::RaceWindow;
 use crate::store::{AttemptFilter, ClientRow, LookRow, LookSeen, ReadError, StoreReader};
-use photofinish_config::config::names::names;
-use photofinish_config::config::{Config, Price, TokenCounts, UpstreamConfig};
+use photofinish_config::names::names;
+use photofinish_config::{Config, Price, TokenCounts, UpstreamConfig};
 use photofinish_facts::estimate::interval::{RankedQuantile, values_needed, weighted_quantile};
 use photofinish_facts::estimate::mix::{SizeMix, SizedTime, mix_quantile, slopes};
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use photofinish_config::config::names::names;
+use photofinish_config::names::names;
 use photofinish_facts::estimate::class::{Concurrency, Input};
 
 names! {

@@ -13,9 +13,9 @@ use jiff::tz::TimeZone;
 
 use crate::store::{AttemptFilter, SourceFilter};
 use photofinish_base::clock::micros;
-use photofinish_config::config::Config;
-use photofinish_config::config::names::NamedChoice;
-use photofinish_config::config::units::parse_duration;
+use photofinish_config::Config;
+use photofinish_config::names::NamedChoice;
+use photofinish_config::units::parse_duration;
 use photofinish_facts::estimate::goodput::SloTargets;
 
 /// The races of a question.

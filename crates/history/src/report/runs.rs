@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::members::{MemberField, members, text};
 use super::races::{limit, race_id};
 use crate::store::{ExportRow, ReadError, RunFilter, RunSearch, StoreReader};
-use photofinish_config::config::nearest;
+use photofinish_config::nearest;
 use photofinish_facts::estimate::cost::Cost;
 
 const RUNS_BY_DEFAULT: u16 = 50;

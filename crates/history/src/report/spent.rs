@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::store::{AttemptFilter, Coverage, Gather, ReadError, RollupCell, Selection, SourceFilter, StoreReader};
-use photofinish_config::config::{CancelBilling, Config};
+use photofinish_config::{CancelBilling, Config};
 use photofinish_facts::estimate::ShortBytes;
 use photofinish_facts::estimate::cost::CostSum;
 use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
@@ -118,7 +118,7 @@ mod tests {
         let toml = "[providers.a]\nbase_url = \"http://127.0.0.1:1/v1\"\ncancel_billing = \"unknown\"\n\
                     [providers.b]\nbase_url = \"http://127.0.0.1:1/v1\"\ncancel_billing = \"unknown\"\n\
                     [providers.c]\nbase_url = \"http://127.0.0.1:1/v1\"\ncancel_billing = \"bills_full\"\n";
-        let config = photofinish_config::config::parse(toml, "config.toml".as_ref(), &|_| None).unwrap();
+        let config = photofinish_config::parse(toml, "config.toml".as_ref(), &|_| None).unwrap();
         let about = |parts: &[(&str, Cost)]| {
             let (mut cancelled, mut all) = (CancelledCosts::default(), CostSum::of([Cost::exactly(1.0)]));
             for (provider, cost) in parts {

@@ -9,7 +9,7 @@ use super::question::from_pairs;
 use super::stats::{Stats, ask};
 use super::{costs, distribution, usage};
 use crate::store::{Roller, RollupStep, Store, StoreReader};
-use photofinish_config::config::Config;
+use photofinish_config::Config;
 use photofinish_facts::estimate::survival::Estimate;
 use photofinish_facts::record::sample::{self, STARTED_AT};
 use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, Record, StartReason};
@@ -21,7 +21,7 @@ const MINUTE: i64 = 60_000;
 const THREE: i64 = STARTED_AT.div_euclid(HOUR_US) * HOUR_US;
 
 fn no_providers() -> Config {
-    photofinish_config::config::parse("", "config.toml".as_ref(), &|_| None).unwrap()
+    photofinish_config::parse("", "config.toml".as_ref(), &|_| None).unwrap()
 }
 
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf) {

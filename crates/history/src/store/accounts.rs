@@ -11,7 +11,7 @@ use crate::store::database::{AnswerRow, Connection, Result, params};
 use crate::store::postgres;
 use crate::store::reader::{ReadError, StoreReader};
 use crate::store::write::WriteError;
-use photofinish_config::config::names::names;
+use photofinish_config::names::names;
 
 names! {
     /// What can be made at run time.

@@ -17,7 +17,7 @@ use crate::store::spill::{self, WaitingRow};
 use crate::store::write::{CAME, RowTable, WriteError};
 use crate::store::{Store, Taken};
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 
 /// Races of one transaction.
 const RACES_MAX: i64 = 1_000;

@@ -7,7 +7,7 @@ use crate::store::columns::first_race_id;
 use crate::store::database::{AnswerRow, Connection, Id, Result, params};
 use crate::store::reader::{ReadError, StoreReader};
 use crate::store::selection::AttemptFilter;
-use photofinish_config::config::TokenCounts;
+use photofinish_config::TokenCounts;
 use photofinish_facts::record::{AttemptOutcome, CensorCause};
 
 /// Looks of one comparison. Of more, every second one counts, or every third, and so on, so that they are of the whole

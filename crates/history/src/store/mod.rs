@@ -57,7 +57,7 @@ pub use incidents::IncidentFilter;
 pub(crate) use looks::LOOKS_MAX;
 pub use looks::{ClientRow, LookRow, LookSeen};
 pub use open::OpenError;
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 use photofinish_facts::record::Record;
 use postgres::ServerStore;
 pub use postgres::stray_rows;

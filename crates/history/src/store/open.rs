@@ -13,7 +13,7 @@ use crate::store::header::PHOTOFINISH;
 use crate::store::migrations::{Edition, migrate, migrator};
 use crate::store::symptom::{Symptom, of_file};
 use photofinish_base::clock::Instant;
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 
 /// Why a database cannot be used, and what to do. For the operator.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,7 @@ use crate::store::database::session::PostgresSession;
 use crate::store::database::{Connection, Result};
 use crate::store::open::{self, OpenError};
 use crate::store::{postgres, space};
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 
 /// Threads that read rows for one question.
 const THREADS_MAX: usize = 4;

@@ -12,7 +12,7 @@ use crate::store::columns::{self, first_race_id, whole};
 use crate::store::database::{Connection, Id, Result, Value as Parameter, params};
 use crate::store::reader::{ReadError, StoreReader};
 use crate::store::selection::{AttemptFilter, SourceFilter};
-use photofinish_config::config::names::names;
+use photofinish_config::names::names;
 use photofinish_facts::record::table::{Table, json};
 use photofinish_facts::record::{AttemptRecord, LeftOutReason, RaceOutcome, RaceRecord, left_out};
 

@@ -17,7 +17,7 @@ use crate::store::plan::{self, ReadPlan, RowStretch};
 use crate::store::selection::{Coverage, Gather, Selection, SourceFilter};
 use crate::store::symptom::symptom;
 use crate::store::{cells, scan};
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 
 /// How long one question to the history may take.
 const QUERY_FOR: Duration = Duration::from_secs(30);

@@ -14,8 +14,8 @@ use crate::store::reader::{ReadError, StoreReader};
 use crate::store::recorded;
 use crate::store::write::WriteError;
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::PostgresServer;
-use photofinish_config::config::StoreAddress;
+use photofinish_config::PostgresServer;
+use photofinish_config::StoreAddress;
 use photofinish_facts::record::recorded::Recorded;
 
 /// How long one exchange with the other gateways may take: longer, and these miss this gateway.

@@ -21,7 +21,7 @@ use crate::store::scan;
 use crate::store::selection::AttemptFilter;
 use crate::store::symptom::symptom;
 use photofinish_base::clock::micros;
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 
 /// How long races of an hour have to end before the hour is rolled up for the first time.
 const SETTLE_FOR: Duration = Duration::from_secs(300);

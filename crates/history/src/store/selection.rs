@@ -4,7 +4,7 @@
 //! The index `race_apart` has the races of probes and benchmarks only. A condition must name both of its terms to be
 //! served by it. Not for reading: see `reader`.
 
-use photofinish_config::config::names::names;
+use photofinish_config::names::names;
 use photofinish_facts::estimate::ShortBytes;
 use photofinish_facts::estimate::class::{Concurrency, Input};
 use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};

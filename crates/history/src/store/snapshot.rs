@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::store::accounts::{AccountEntry, AccountKind};
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 
 /// Bytes of the file of known keys that is read: about a hundred thousand keys.
 const BYTES_MAX: u64 = 64 << 20;

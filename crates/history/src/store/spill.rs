@@ -18,7 +18,7 @@ use crate::store::header::Header;
 use crate::store::narrow::{self, Narrow};
 use crate::store::write::{RowTable, TableRow, WriteError, file_of};
 use crate::store::{ReadBack, Store, Taken};
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 use photofinish_facts::record::table::{CellValue, Column, Table as _};
 use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, Record, RunRecord};
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::measured::{MeasuredRequest, RequestEnd};
 use super::trust::ClientLoad;
-use photofinish_config::config::Price;
+use photofinish_config::Price;
 
 /// Where the requests of a block go.
 #[derive(Clone, Debug)]

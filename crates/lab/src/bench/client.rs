@@ -455,7 +455,7 @@ mod estimate_tests {
     use serde_json::json;
 
     use super::*;
-    use photofinish_config::config::Price;
+    use photofinish_config::Price;
 
     #[test]
     fn the_longest_answer_counts_as_often_as_it_is_asked_for() {

@@ -321,7 +321,7 @@ mod tests {
     use crate::bench::stage::quantiles;
     use crate::bench::statistics::share_estimate;
     use crate::bench::trust::ClientLoad;
-    use photofinish_config::config::units::parse_duration;
+    use photofinish_config::units::parse_duration;
 
     fn read(text: &str) -> Result<FailIf, String> {
         FailIf::parse(text, |text| parse_duration(text).map_err(|error| error.to_string()))

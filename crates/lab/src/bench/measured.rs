@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::names::names;
+use photofinish_config::names::names;
 use photofinish_facts::estimate::cost::CostSum;
 
 /// How a request of a stage ended.
@@ -203,7 +203,7 @@ impl fmt::Display for LoadSlo {
 mod tests {
     use super::RequestEnd;
     use super::*;
-    use photofinish_config::config::units::parse_duration;
+    use photofinish_config::units::parse_duration;
 
     fn read(text: &str) -> Result<LoadSlo, String> {
         LoadSlo::parse(text, |text| parse_duration(text).map_err(|error| error.to_string()))

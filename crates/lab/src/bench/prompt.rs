@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::conversation::{AddedMessages, LoadConversation, LoadTurn, agent};
-use photofinish_config::config::{Config, OF_BENCHMARKS, ProbeWorkload, nearest};
+use photofinish_config::{Config, OF_BENCHMARKS, ProbeWorkload, nearest};
 
 /// Bytes of a token before the server has counted a prompt: the mean of this word list with three tokenizers.
 const BYTES_PER_TOKEN: f64 = 5.6;
@@ -532,7 +532,7 @@ mod workload_tests {
     use std::path::Path;
 
     use super::*;
-    use photofinish_config::config;
+    use photofinish_config as config;
 
     #[test]
     fn workloads_are_the_configurations_the_probes_and_two_more() {

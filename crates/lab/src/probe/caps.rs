@@ -8,7 +8,7 @@ use crate::bench::prompt::INPUT_MARGIN;
 use crate::bench::spend::{Reservation, Spend};
 use photofinish_base::clock::DAY_US;
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::{PING, ProbeSettings, ProbeWorkload, UpstreamConfig};
+use photofinish_config::{PING, ProbeSettings, ProbeWorkload, UpstreamConfig};
 
 /// The caps of the days. Thread-safe.
 #[derive(Debug, Default)]

@@ -19,9 +19,7 @@ use crate::bench::{LoadClient, patience};
 use crate::verify::fingerprint;
 use photofinish_base::clock::{DAY_US, Instant, micros, wall_micros};
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::{
-    Config, FINGERPRINT, PING, ProbeSettings, ProbeWorkload, StoreAddress, UpstreamConfig,
-};
+use photofinish_config::{Config, FINGERPRINT, PING, ProbeSettings, ProbeWorkload, StoreAddress, UpstreamConfig};
 use photofinish_facts::estimate::cost::{Cost, CostSum};
 use photofinish_facts::estimate::fingerprint::{FirstTokens, changed_now};
 use photofinish_facts::estimate::incident;

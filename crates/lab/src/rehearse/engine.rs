@@ -11,7 +11,7 @@ use super::stage::{EngineBuffers, SharedStage, SimulatedCandidate, Wake, WakeTar
 use super::world::{Baseline, PlayedLook, PlayedRace, SimulatedRequest, SimulatedWorld};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::{QualityRule, RaceSettings};
+use photofinish_config::{QualityRule, RaceSettings};
 use photofinish_race::retries::Retries;
 use photofinish_race::{Race, RaceFinish};
 use photofinish_routing::learning::Learning;

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::tests::upstreams;
 use super::{Dispatch, PlayedRace, Rehearsal, SimulatedRequest, SimulatedResponse, SimulatedUpstream, SimulatedWorld};
 use photofinish_base::clock::SECOND_US;
-use photofinish_config::config::{RaceSettings, parse};
+use photofinish_config::{RaceSettings, parse};
 use photofinish_facts::estimate::interval::{RankedQuantile, quantile};
 use photofinish_facts::estimate::mix::SizeMix;
 use photofinish_history::report::compare::{self, UpstreamComparison};

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use crate::rehearse::{AttemptEnd, PlayedRace, Rehearsal, SimulatedRequest, SimulatedResponse};
 use photofinish_base::clock::SECOND_US;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::Policy;
+use photofinish_config::Policy;
 use photofinish_facts::record::{AttemptOutcome, Record, StartReason};
 use photofinish_facts::recording::AttemptStep;
 use photofinish_gateway::proxy::{Client, Gateway, serve};

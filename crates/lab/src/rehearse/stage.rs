@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::world::{Baseline, OpeningView, Shown, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
 use photofinish_base::clock::{Instant, micros_between};
-use photofinish_config::config::{BreakerSettings, RaceSettings};
+use photofinish_config::{BreakerSettings, RaceSettings};
 use photofinish_routing::health::breaker::{BreakerScope, BreakerStatus, Breakers, TrialScope};
 use photofinish_routing::health::cooldown::{CooldownTarget, Cooldowns};
 use photofinish_routing::learning::{Learning, UpstreamStats};

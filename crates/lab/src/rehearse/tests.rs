@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::*;
 use photofinish_base::clock::{HOUR_US, SECOND_US};
-use photofinish_config::config::{Policy, RaceSettings, parse};
+use photofinish_config::{Policy, RaceSettings, parse};
 use photofinish_routing::money::tariff::{PromptTokens, Tariff};
 use photofinish_routing::policy::plan::StartRule;
 

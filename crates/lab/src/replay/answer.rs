@@ -7,7 +7,7 @@ use super::past_requests::{KnownOutcome, PastCounts, PastRequests};
 use super::upstream_model::{Imputation, UpstreamModel};
 use crate::rehearse::{PlayedRace, Rehearsal, SimulatedRequest};
 use photofinish_base::clock::{HOUR_US, SECOND_US};
-use photofinish_config::config::RaceSettings;
+use photofinish_config::RaceSettings;
 
 /// Imputations at most, and at least; a long history gets fewer.
 const DRAWS: usize = 20;

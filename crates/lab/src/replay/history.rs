@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::answer::{FIGURES, Interval, ProgressReport, ReplayFigure, ReplayFigures, ReplayReport, ReplayRow, replay};
 use super::past_requests::PastRequests;
 use super::question::ReplayQuestion;
-use photofinish_config::config::{Config, ModelConfig};
+use photofinish_config::{Config, ModelConfig};
 use photofinish_history::report::question::time;
 use photofinish_history::store::{ReadError, RecordedFilter, StoreReader};
 

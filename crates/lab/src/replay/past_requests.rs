@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::rehearse::SimulatedUpstream;
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::{ModelConfig, UpstreamConfig};
+use photofinish_config::{ModelConfig, UpstreamConfig};
 use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_facts::record::{AttemptOutcome, RaceOutcome};
 use photofinish_routing::money::tariff::{PromptTokens, Tariff, tariffs};

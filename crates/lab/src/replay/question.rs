@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::answer::ReplayedPlan;
 use super::past_requests::{PastRequests, REQUESTS_MAX};
-use photofinish_config::config::units::{bounded, duration_within, format_duration, within};
-use photofinish_config::config::{Config, ModelConfig, Objective, Policy, RaceSettings, SloSettings};
+use photofinish_config::units::{bounded, duration_within, format_duration, within};
+use photofinish_config::{Config, ModelConfig, Objective, Policy, RaceSettings, SloSettings};
 use photofinish_facts::estimate::goodput;
 use photofinish_history::report::question::{RaceWindow, TimePoint, choice, moment, slo, whole_number};
 use photofinish_history::store::SourceFilter;

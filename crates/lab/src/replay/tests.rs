@@ -11,7 +11,7 @@ use crate::rehearse::{
 };
 use photofinish_base::clock::SECOND_US;
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::{self, ModelConfig, Policy, RaceSettings};
+use photofinish_config::{self as config, ModelConfig, Policy, RaceSettings};
 use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_facts::record::{AttemptOutcome, RaceOutcome, RaceSource};
 use photofinish_routing::money::tariff::{PromptTokens, Tariff};

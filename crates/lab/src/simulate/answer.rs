@@ -22,7 +22,7 @@ use super::service::{RandomDraws, Service, SharedServer};
 use super::stream::{AnswerWire, AnswerWords, BodyScript, TokenStream, error_json};
 use super::tally::{RequestOutcome, Tally, Ticket, request_id};
 use photofinish_base::clock::Instant;
-use photofinish_config::config::{SimulatedFailure, Simulation};
+use photofinish_config::{SimulatedFailure, Simulation};
 use photofinish_wire::PassedCall;
 
 /// Bytes of a request's body.

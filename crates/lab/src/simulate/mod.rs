@@ -29,7 +29,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{SimulatedFailure, Simulation};
+use photofinish_config::{SimulatedFailure, Simulation};
 
 pub use tally::{FinishedRequest, RequestOutcome, TallyCounts, TruthFile};
 

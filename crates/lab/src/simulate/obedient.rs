@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::request::tokens_of;
 use super::source::WordSource;
 use photofinish_base::clock::{DAY_US, wall_micros};
-use photofinish_config::config::{HostFact, Simulation};
+use photofinish_config::{HostFact, Simulation};
 
 /// Choices of one answer.
 const CHOICES_MAX: u64 = 8;

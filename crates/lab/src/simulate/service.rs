@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::call::SimulatedCall;
 use super::request::tokens_of;
 use photofinish_base::clock::Instant;
-use photofinish_config::config::{ServerStall, SimulatedFailure, Simulation};
+use photofinish_config::{ServerStall, SimulatedFailure, Simulation};
 
 /// The parts of a simulator that its requests compete for.
 pub(super) struct SharedServer {

@@ -4,7 +4,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use fastrand::Rng;
-use photofinish_config::config::Simulation;
+use photofinish_config::Simulation;
 
 /// The words, none of which begins another.
 const WORDS: [&str; 16] = [

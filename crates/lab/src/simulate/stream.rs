@@ -394,7 +394,7 @@ mod tests {
     use http_body_util::BodyExt;
     use serde_json::Value;
 
-    use photofinish_config::config::Simulation;
+    use photofinish_config::Simulation;
 
     use super::super::request::{RequestKind, ValidRequest};
     use super::super::service::RandomDraws;

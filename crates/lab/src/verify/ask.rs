@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use photofinish_config::config::HostFact;
+use photofinish_config::HostFact;
 
 /// The tools, ours: nested and enum arguments, no remote reference.
 const TOOLS: &str = include_str!("tools.json");

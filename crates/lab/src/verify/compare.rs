@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::judge::{FactFinding, Findings};
-use photofinish_config::config::HostFact;
-use photofinish_config::config::names::names;
+use photofinish_config::HostFact;
+use photofinish_config::names::names;
 
 names! {
     /// What is shown of a fact of a host.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::ask::{FactQuestion, LENGTH_TOKENS, LONG_TOKENS, REASONING_TOKENS, SIGNS, SYSTEM_WORDS, Topic, fact_of};
-use photofinish_config::config::HostFact;
+use photofinish_config::HostFact;
 
 /// Each answer with more reasoning takes so many times as long as the longest with less.
 const LONGER: u32 = 2;

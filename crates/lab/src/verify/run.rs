@@ -15,7 +15,7 @@ use super::sample::{SampledAnswer, letters};
 use crate::bench::{LoadClient, patience};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::Price;
+use photofinish_config::Price;
 use photofinish_facts::estimate::cost::CostSum;
 use photofinish_facts::record::{RaceSource, RequestOrigin};
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{Admission, AttemptCost, KnownCost, admit};
-use photofinish_config::config::Budget;
+use photofinish_config::Budget;
 
 const NOW: LimitClock = LimitClock { us: 1, wall_us: 1_796_000_000_000_000 };
 

@@ -12,7 +12,7 @@ use super::world::{Behaviour, Course, World};
 use crate::{Race, RaceFinish, Replan};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::ContentPolicy;
+use photofinish_config::ContentPolicy;
 use photofinish_facts::record::StartReason;
 use photofinish_routing::policy::plan::{PlannedStart, RacePlan, StartRule};
 

@@ -11,7 +11,7 @@ use crate::money::lock;
 use crate::verdict::CooldownReason;
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
-use photofinish_config::config::{BreakerSettings, RaceSettings};
+use photofinish_config::{BreakerSettings, RaceSettings};
 use photofinish_translation::RequestTranslation;
 
 /// Permission to test an upstream whose breaker is open; returned on drop. Not `Clone`: one trial at a time.

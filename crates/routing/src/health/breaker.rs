@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use photofinish_base::clock::Instant;
-use photofinish_config::config::BreakerSettings as Settings;
+use photofinish_config::BreakerSettings as Settings;
 use photofinish_wire::Surface;
 
 /// Maximum breakers per surface for upstreams that callers named. Beyond it, closed breakers are forgotten first.

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use photofinish_config::config::{Config, IssuedKey, Team, User, token_hash};
 use photofinish_config::issued::TokenForm;
+use photofinish_config::{Config, IssuedKey, Team, User, token_hash};
 
 /// All of them.
 #[derive(Default)]
@@ -183,8 +183,8 @@ mod tests {
     use secrecy::ExposeSecret as _;
 
     use super::*;
-    use photofinish_config::config::{Permit, UserRole, parse};
     use photofinish_config::issued::new_token;
+    use photofinish_config::{Permit, UserRole, parse};
 
     /// With these users, of the team of their name if there is one.
     fn config(users: &[(&str, &str)], teams: &str) -> Config {

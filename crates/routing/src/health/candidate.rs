@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::breaker::BreakerScope;
 use super::cooldown::{CooldownPeriod, CooldownTarget};
 use crate::verdict::CooldownReason;
-use photofinish_config::config::UpstreamConfig;
+use photofinish_config::UpstreamConfig;
 use photofinish_config::keyring::HashedKey;
 use photofinish_facts::record::LeftOutReason;
 use photofinish_transport::upstream::Endpoint;

@@ -9,10 +9,8 @@ use super::callers::Callers;
 use crate::learning::{CostBudgetKey, Learning};
 use crate::money::tariff::Basis;
 use photofinish_base::printable::quoted;
-use photofinish_config::config::{
-    Config, Keys, ModelConfig, Provider, ProviderLists, RaceSettings, UpstreamConfig, User,
-};
 use photofinish_config::keyring::{HashedKey, KeyOrder, SharedKeys};
+use photofinish_config::{Config, Keys, ModelConfig, Provider, ProviderLists, RaceSettings, UpstreamConfig, User};
 use photofinish_transport::upstream::{Endpoint, InvalidUrl, WarmEndpoint};
 use photofinish_wire::Dialect;
 
@@ -253,8 +251,7 @@ mod tests {
     fn a_request_may_name_a_provider_of_the_catalogue_whose_key_is_set() {
         let env = |name: &str| (name == "GROQ_API_KEY").then(|| "k".to_owned());
         let live =
-            LiveConfig::new(photofinish_config::config::parse("", Path::new("x"), &env).unwrap(), &HashMap::new())
-                .unwrap();
+            LiveConfig::new(photofinish_config::parse("", Path::new("x"), &env).unwrap(), &HashMap::new()).unwrap();
         let named = |names: &str| named(&live, None, names, &live.config.race).map(|upstreams| upstreams[0].name());
         assert_eq!(named("groq/llama-3.3-70b"), Ok("groq/llama-3.3-70b".to_owned()));
         assert!(live.route("groq").is_some());
@@ -277,7 +274,7 @@ mod tests {
     fn a_request_that_names_the_gateway_itself_is_refused() {
         let text = "server.listen = \"127.0.0.1:8080\"\nproviders.me.base_url = \"http://localhost:8080/v1\"\n\
                     providers.other.base_url = \"http://localhost:8081/v1\"";
-        let config = photofinish_config::config::parse(text, Path::new("x"), &|_| None).unwrap();
+        let config = photofinish_config::parse(text, Path::new("x"), &|_| None).unwrap();
         let live = LiveConfig::new(config, &HashMap::new()).unwrap();
         let named = |names: &str| named(&live, None, names, &live.config.race).map(|upstreams| upstreams.len());
         assert_eq!(named("other/m"), Ok(1));

@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 use memchr::memmem;
 
 use super::windows::PromptLength;
-use photofinish_config::config::UpstreamConfig;
+use photofinish_config::UpstreamConfig;
 use photofinish_config::offerings::{InputKind, Offering};
 use photofinish_facts::record::LeftOutReason;
 use photofinish_translation::ApiRequest;
@@ -106,8 +106,7 @@ mod tests {
     /// An upstream that the catalogue knows this of.
     fn upstream(offering: Offering) -> UpstreamConfig {
         let config =
-            photofinish_config::config::parse("models.m.upstreams = [\"ollama/m\"]", Path::new("x"), &|_| None)
-                .unwrap();
+            photofinish_config::parse("models.m.upstreams = [\"ollama/m\"]", Path::new("x"), &|_| None).unwrap();
         let known = config.model("m").unwrap().upstreams[0].clone();
         UpstreamConfig { context: offering.context, offering: Some(Arc::new(offering)), ..known }
     }

@@ -16,8 +16,8 @@ use crate::verdict::{BreakerEffect, Verdict, is_shared_by_all, is_the_requests_f
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::telemetry::LogContext;
-use photofinish_config::config::{BreakerSettings, UpstreamStream};
 use photofinish_config::keyring::HashedKey;
+use photofinish_config::{BreakerSettings, UpstreamStream};
 use photofinish_translation::ApiRequest;
 use photofinish_translation::adapt::Lesson;
 use photofinish_wire::answer::error::{in_short, too_long};

@@ -17,8 +17,8 @@ use crate::learning::Learning;
 use crate::money::lock;
 use crate::verdict::CooldownReason;
 use photofinish_base::clock::Instant;
-use photofinish_config::config::{Config, Keys, UpstreamStream};
 use photofinish_config::keyring::HashedKey;
+use photofinish_config::{Config, Keys, UpstreamStream};
 use photofinish_translation::ApiRequest;
 use photofinish_translation::adapt::Lesson;
 use photofinish_translation::request::MemberSet;
@@ -366,7 +366,7 @@ mod tests {
     async fn a_token_is_read_again_when_it_is_refused_and_not_a_caller_s_own_key() {
         let text =
             "models.m.upstreams = [\"a/m\"]\n[providers.a]\nbase_url = \"http://a.test\"\ntoken = { file = \"t\" }";
-        let config = photofinish_config::config::parse(text, Path::new("x"), &|_| None).unwrap();
+        let config = photofinish_config::parse(text, Path::new("x"), &|_| None).unwrap();
         let live = LiveConfig::new(config, &HashMap::new()).unwrap();
         let candidate = Candidate {
             upstream: live.config.models["m"].upstreams[0].clone(),
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn callers_cannot_make_up_more_sets_of_members_than_are_remembered() {
-        let config = photofinish_config::config::parse(
+        let config = photofinish_config::parse(
             "models.m.upstreams = [\"a/m\"]\n[providers.a]\nbase_url = \"http://a.test\"",
             Path::new("x"),
             &|_| None,

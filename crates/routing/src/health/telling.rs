@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::health::breaker::{BreakerStatus, TrialScope};
     use crate::health::hints::HINTS_MAX;
-    use photofinish_config::config::BreakerSettings;
+    use photofinish_config::BreakerSettings;
     use photofinish_wire::Surface;
 
     const SETTINGS: BreakerSettings =
@@ -116,7 +116,7 @@ mod tests {
             "models.m.upstreams = [\"a/m\"]\nrace.breaker = {{ failures = {failures}, open = \"5s\" }}\n\
              providers.a.base_url = \"http://a.test\""
         );
-        let config = photofinish_config::config::parse(&text, Path::new("x"), &|_| None).unwrap();
+        let config = photofinish_config::parse(&text, Path::new("x"), &|_| None).unwrap();
         LiveConfig::new(config, &HashMap::new()).unwrap()
     }
 

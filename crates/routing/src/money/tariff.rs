@@ -2,7 +2,7 @@
 //!
 //! Not for rows, which hold known costs and no estimate.
 
-use photofinish_config::config::{Price, UpstreamConfig, dearest};
+use photofinish_config::{Price, UpstreamConfig, dearest};
 
 /// Prices of one upstream, per token.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -12,7 +12,7 @@ use super::rules::{ExtraStarts, PolicyRules, PolicySetting};
 use super::state::PolicyState;
 use super::value::{self, AttemptForecast, CandidateScores, SurvivalWeights, share_of_mean};
 use crate::forecast::grid::{self, GridRow, TIMES, grid};
-use photofinish_config::config::RaceSettings;
+use photofinish_config::RaceSettings;
 use photofinish_facts::reason::DecisionReason;
 
 /// Primaries that are tried at arrival.

@@ -14,7 +14,7 @@ use super::{hold, rules, value};
 use crate::learning::{LatencyClock, Learning, ObserverSpec, PrefixBlocks};
 use crate::money::RaceBudget;
 use photofinish_base::clock::micros;
-use photofinish_config::config::{Objective, Policy, UpstreamOrder};
+use photofinish_config::{Objective, Policy, UpstreamOrder};
 use photofinish_facts::reason::DecisionReason;
 use photofinish_facts::record::StartReason;
 use photofinish_wire::answer::error::ContextOverflow;

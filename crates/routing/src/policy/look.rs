@@ -10,7 +10,7 @@ use super::draw::{LookDraw, LookTicket};
 use super::plan::{PlannedStart, RacePlan, StartRule};
 use super::state::PolicyState;
 use crate::learning::LatencyClock;
-use photofinish_config::config::Policy;
+use photofinish_config::Policy;
 use photofinish_facts::reason::DecisionReason;
 
 /// Policies that draw unless `look` is set. The others were chosen to ask one upstream.

@@ -32,7 +32,7 @@ pub use hold::PACE_TOKENS;
 pub use rules::{ExtraStarts, PolicyRules, PolicySetting};
 pub use state::{DecisionReasons, PolicyDriverParts, PolicyState};
 
-use photofinish_config::config::Policy;
+use photofinish_config::Policy;
 
 /// What is known of a policy.
 pub fn rules(policy: Policy) -> &'static dyn PolicyRules {

@@ -9,7 +9,7 @@
 use super::candidate::CandidateTurn;
 use super::question::AttemptView;
 use super::state::PolicyState;
-use photofinish_config::config::Policy;
+use photofinish_config::Policy;
 
 impl PolicyState {
     /// How long the running attempts are still waited for before one of `waiting` starts, µs; none: for ever. After the first each

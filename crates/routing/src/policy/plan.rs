@@ -4,7 +4,7 @@
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use photofinish_config::config::{ContentPolicy, RaceSettings};
+use photofinish_config::{ContentPolicy, RaceSettings};
 
 /// The longest text of a plan, characters.
 pub const TEXT_MAX: usize = 512;
@@ -137,7 +137,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn settings() -> RaceSettings {
-        photofinish_config::config::parse("", std::path::Path::new("x"), &|_| None).unwrap().race
+        photofinish_config::parse("", std::path::Path::new("x"), &|_| None).unwrap().race
     }
 
     fn listed(count: usize) -> RacePlan {

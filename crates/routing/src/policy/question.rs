@@ -3,7 +3,7 @@
 use crate::forecast::{LatencyForecast, SendConditions};
 use crate::money::BudgetSnapshot;
 use photofinish_base::clock::micros;
-use photofinish_config::config::{Objective, RaceSettings};
+use photofinish_config::{Objective, RaceSettings};
 use photofinish_facts::reason::DecisionReason;
 
 /// Candidates of one decision; more are not looked at.

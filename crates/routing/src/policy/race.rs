@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::plan::{RacePlan, StartRule};
 use super::rules::{ExtraStarts, PolicyRules};
 use super::state::PolicyState;
-use photofinish_config::config::RaceSettings;
+use photofinish_config::RaceSettings;
 use photofinish_facts::reason::DecisionReason;
 
 pub struct All;

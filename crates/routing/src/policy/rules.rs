@@ -3,7 +3,7 @@
 use super::plan::RacePlan;
 use super::question::{AdaptiveQuestion, AttemptView, NextDecision};
 use super::state::PolicyState;
-use photofinish_config::config::RaceSettings;
+use photofinish_config::RaceSettings;
 use photofinish_facts::reason::DecisionReason;
 
 /// All that is known of one policy, besides its name, its order and whether it spends a budget: see `Policy`.

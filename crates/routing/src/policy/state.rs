@@ -19,7 +19,7 @@ use super::value;
 use crate::forecast::LatencyForecast;
 use crate::learning::LatencyClock;
 use crate::money::RaceBudget;
-use photofinish_config::config::RaceSettings;
+use photofinish_config::RaceSettings;
 use photofinish_facts::reason::DecisionReason;
 
 /// Attempts that may wait for a first token at once under policies with a budget.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{JudgedAnswer, Quality};
 use photofinish_base::clock::micros;
-use photofinish_config::config::{Config, UpstreamConfig};
+use photofinish_config::{Config, UpstreamConfig};
 use photofinish_facts::record::recorded::{QualityHistory, Recorded, RecordedAttempt};
 
 /// Attempts of an upstream that are read, the newest. Older ones would have almost no weight.

@@ -22,8 +22,8 @@ use crate::money::tariff::{Basis, PromptTokens};
 use crate::money::{BudgetSnapshot, CostBudget, SpentLately, lock};
 use crate::quality::HostQuality;
 use photofinish_base::clock::Instant;
-use photofinish_config::config::{RaceSettings, UpstreamConfig};
 use photofinish_config::keyring::{HashedKey, KeyOrder};
+use photofinish_config::{RaceSettings, UpstreamConfig};
 use ranking::{Obstacles, RankedUpstream, rank};
 
 /// Upstreams in one answer of `/api/routing`.

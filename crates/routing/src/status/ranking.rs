@@ -13,7 +13,7 @@ use crate::policy::question::{
 };
 use crate::policy::{adaptive, rules};
 use photofinish_base::clock::micros;
-use photofinish_config::config::{Objective, Policy, RaceSettings};
+use photofinish_config::{Objective, Policy, RaceSettings};
 
 /// From this share on broken answers are the reason.
 const BREAKS: f64 = 0.03;

@@ -26,9 +26,9 @@ use serde_json::{Map, Value, json};
 use settings::{is_expired, lead_has_team, micros, role_of};
 
 use photofinish_base::printable::quoted;
-use photofinish_config::config::units::parse_duration;
-use photofinish_config::config::{Config, IssuedKey, Limits, Permit, Team, User, UserRole, limits_of, token_hash};
 use photofinish_config::issued::new_token;
+use photofinish_config::units::parse_duration;
+use photofinish_config::{Config, IssuedKey, Limits, Permit, Team, User, UserRole, limits_of, token_hash};
 use photofinish_history::report::question::{TimePoint, moment, time};
 use photofinish_history::store::{
     AccountChange, AccountEntry, AccountKind, Author, ChangeError, ReadError, Store, StoreReader,

@@ -11,7 +11,7 @@ use super::members::{AccountAction, MEMBERS};
 use super::refusal::AccountRefusal::{self, Conflict, Forbidden};
 use super::settings::{is_expired, micros, role_of};
 use photofinish_base::printable::quoted;
-use photofinish_config::config::{Config, Reach, UserRole};
+use photofinish_config::{Config, Reach, UserRole};
 use photofinish_gateway::proxy::Asker;
 use photofinish_history::report::question::time;
 use photofinish_history::store::{AccountEntry, AccountKind, StoreReader};

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::refusal::AccountRefusal::{self, Wrong};
-use photofinish_config::config::UserRole;
+use photofinish_config::UserRole;
 use photofinish_history::report::question::{TimePoint, moment};
 
 /// A time among the settings; microseconds since 1970, UTC.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use photofinish_base::clock::{Instant, micros, wall_micros};
-use photofinish_config::config::{Config, HttpAddress, today};
+use photofinish_config::{Config, HttpAddress, today};
 use photofinish_gateway::proxy::Gateway;
 use photofinish_transport::refresh::{self, CatalogueSigner, CatalogueUpdate, UpdateError, UpdateOutcome};
 
@@ -124,7 +124,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use photofinish_config::config::parse;
+    use photofinish_config::parse;
 
     #[tokio::test(start_paused = true)]
     async fn an_old_catalogue_is_a_warning_once_a_day() {

@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 
 use super::startup_log::shortened;
 use photofinish_base::clock::{Instant, wall_micros};
-use photofinish_config::config::{Keys, Provider, ProviderDialect, ProviderList, ProviderLists, UnlistedUpstreams};
 use photofinish_config::keyring::KeyOrder;
+use photofinish_config::{Keys, Provider, ProviderDialect, ProviderList, ProviderLists, UnlistedUpstreams};
 use photofinish_gateway::attempt::{ModelListError, ModelListRequest};
 use photofinish_gateway::proxy::Gateway;
 use photofinish_routing::health::LiveConfig;

@@ -1,7 +1,7 @@
 //! What one of several gateways on a database does for all: the store says whose duty it is.
 
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 use photofinish_history::store::Store;
 
 /// Whether it is this gateway's. None: the database does not say now. A gateway with a file of its own does everything.

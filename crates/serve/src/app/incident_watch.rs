@@ -12,7 +12,7 @@ use super::duty;
 use super::webhook::{self, Webhook};
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::StoreAddress;
+use photofinish_config::StoreAddress;
 use photofinish_facts::estimate::incident::{IncidentChange, IncidentStep, IncidentWatch};
 use photofinish_gateway::proxy::{Gateway, LimitedCounts};
 use photofinish_history::recorder::Recorder;

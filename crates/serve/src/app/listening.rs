@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::server::Listener;
 use photofinish_base::machine::{self, PassedListener};
-use photofinish_config::config::{Config, Listen};
+use photofinish_config::{Config, Listen};
 
 /// Where a gateway gets its listeners.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::discovery::Discovery;
 use super::{CANCEL_FOR, FLUSH_FOR, GatewayParts, Upstreams, open};
-use photofinish_config::config::{Config, ProviderLists};
+use photofinish_config::{Config, ProviderLists};
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::recorder::{RaceObserver, Recorder, WriterTask};
 use photofinish_lab::bench::{LoadClient, RowFeed};

@@ -30,7 +30,7 @@ pub use listening::Listening;
 pub use local_gateway::LocalGateway;
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{Config, ConfigSource, Listen, StoreAddress};
+use photofinish_config::{Config, ConfigSource, Listen, StoreAddress};
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::recorder::{Condition, Recorder, WriterTask};
 use photofinish_history::store::{OpenError, Store};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::duty;
 use photofinish_base::clock::{Instant, SECOND_US, wall_micros};
-use photofinish_config::config::{Config, ProbeSettings, ProbeWorkload, StoreAddress, UpstreamConfig};
+use photofinish_config::{Config, ProbeSettings, ProbeWorkload, StoreAddress, UpstreamConfig};
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_lab::bench::LoadClient;
 use photofinish_lab::probe::{

@@ -14,7 +14,7 @@ use crate::server::ReloadCall;
 use photofinish_base::files::FileLimits;
 use photofinish_base::printable::quoted;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{Config, ConfigText, Listen, load_text};
+use photofinish_config::{Config, ConfigText, Listen, load_text};
 use photofinish_gateway::proxy::{Acceptance, Gateway, RefusedConfiguration};
 use photofinish_routing::health::LiveConfig;
 
@@ -283,7 +283,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use photofinish_config::config::parse;
+    use photofinish_config::parse;
 
     const SIM: &str = "[providers.sim]\nsimulate = {}\n";
 

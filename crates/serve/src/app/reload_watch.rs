@@ -13,7 +13,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::reload::{ReloadOrder, Reloading};
 use photofinish_base::files::{FileLimits, FileStamp};
-use photofinish_config::config::{Config, ConfigText, Fingerprint};
+use photofinish_config::{Config, ConfigText, Fingerprint};
 use photofinish_gateway::proxy::RefusedConfiguration;
 use photofinish_routing::health::LiveConfig;
 

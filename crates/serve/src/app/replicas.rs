@@ -16,7 +16,7 @@ use crate::server;
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::machine;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::Config;
+use photofinish_config::Config;
 use photofinish_facts::record::recorded::Recorded;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::recorder::Recorder;
@@ -365,7 +365,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use photofinish_config::config::parse;
+    use photofinish_config::parse;
     use photofinish_transport::upstream::{UpstreamClient, system_resolver};
 
     /// Of a gateway whose database is never asked.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Gateway;
 use photofinish_base::clock::{Instant, micros, micros_between, wall_micros};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{Retention, StoreAddress};
+use photofinish_config::{Retention, StoreAddress};
 use photofinish_history::recorder::{Condition, Recorder};
 use photofinish_history::report::question::time;
 use photofinish_history::store::{Roller, RollupError, RollupStep};

@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use photofinish_base::machine;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{Config, Simulation};
+use photofinish_config::{Config, Simulation};
 use photofinish_lab::simulate::Simulator;
 
 /// The running simulators, by provider. Cheap to clone; all clones share one state.
@@ -108,7 +108,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use photofinish_config::config::parse;
+    use photofinish_config::parse;
 
     fn config(text: &str) -> Config {
         parse(text, Path::new("config.toml"), &|_| None).unwrap()

@@ -1,7 +1,7 @@
 //! Logs a summary of a configuration: which file, what is on, and why the rest is off. Uses the same texts as
 //! `photofinish check`.
 
-use photofinish_config::config::{Config, Keys, today};
+use photofinish_config::{Config, Keys, today};
 
 pub(super) fn configuration(config: &Config) {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), config = %config.source, "photofinish");

@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 
 use photofinish_base::files::{self, FileLimits};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{Config, CredentialSource, Keys, Token};
+use photofinish_config::{Config, CredentialSource, Keys, Token};
 
 /// How long a command may take to print a token before it is killed.
 const COMMAND_FOR: Duration = Duration::from_secs(10);
@@ -218,7 +218,7 @@ mod tests {
 
     fn config(token: &str) -> Config {
         let text = format!("[providers.x]\nbase_url = \"http://h\"\ntoken = {token}");
-        photofinish_config::config::parse(&text, Path::new("x"), &|_| None).unwrap()
+        photofinish_config::parse(&text, Path::new("x"), &|_| None).unwrap()
     }
 
     fn current(config: &Config) -> Option<String> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use photofinish_base::clock::{Instant, wall_micros};
-use photofinish_config::config::{Config, StoreAddress, UpstreamConfig};
+use photofinish_config::{Config, StoreAddress, UpstreamConfig};
 use photofinish_facts::record::RaceSource;
 use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_gateway::proxy::Gateway;

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use photofinish_config::config::HttpAddress;
+use photofinish_config::HttpAddress;
 use photofinish_facts::record::IncidentRecord;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::report::incidents::{name, object, words};

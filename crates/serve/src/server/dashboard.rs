@@ -15,7 +15,7 @@ use super::api::is_account_path;
 use super::reads::json as json_answer;
 use super::served_paths::ServedPaths;
 use crate::dashboard::{self, SiteFile};
-use photofinish_config::config::UserRole;
+use photofinish_config::UserRole;
 use photofinish_gateway::proxy::{self, Asker, COOKIE_NAME, Client, Rejection, SESSION_FOR};
 
 /// Where a session begins and ends.

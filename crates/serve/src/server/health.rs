@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::served_paths::ServedPaths;
 use photofinish_base::machine;
-use photofinish_config::config::{Keys, Provider, Right};
+use photofinish_config::{Keys, Provider, Right};
 use photofinish_gateway::proxy::{self, Client, Gateway};
 use photofinish_history::recorder::{Condition, Recorder};
 use photofinish_metrics::{MetricsFormat, MetricsText};

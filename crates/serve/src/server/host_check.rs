@@ -12,7 +12,7 @@ use http::header::{ACCESS_CONTROL_REQUEST_METHOD, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version};
 
 use super::dashboard;
-use photofinish_config::config::{Config, Cors};
+use photofinish_config::{Config, Cors};
 use photofinish_gateway::proxy::{Rejection, sends_token};
 
 /// The relation between the page that sent a request and the gateway, as its browser reports it.

@@ -19,7 +19,7 @@ use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::{AllowCredentials, AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::host_check::{self, RequestSender};
-use photofinish_config::config::Cors;
+use photofinish_config::Cors;
 use photofinish_gateway::proxy::{self, Gateway, Rejection};
 use photofinish_wire::Surface;
 use photofinish_wire::dialect::key_in;
@@ -234,7 +234,7 @@ mod tests {
     use crate::server::routes::edge;
     use crate::server::served_paths::ServedPaths;
     use photofinish_base::shutdown::Shutdown;
-    use photofinish_config::config::{StoreAddress, parse};
+    use photofinish_config::{StoreAddress, parse};
     use photofinish_history::recorder::Recorder;
     use photofinish_routing::health::LiveConfig;
     use photofinish_transport::upstream::{UpstreamClient, system_resolver};

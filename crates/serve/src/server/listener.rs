@@ -13,7 +13,7 @@ use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use photofinish_base::machine::{self, PassedListener};
-use photofinish_config::config::Listen;
+use photofinish_config::Listen;
 
 /// The mode of a socket file: owner and group may connect.
 const MODE: u32 = 0o660;

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use photofinish_base::clock::wall_micros;
 use photofinish_base::printable::quoted;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{Config, Reach, StoreAddress};
+use photofinish_config::{Config, Reach, StoreAddress};
 use photofinish_gateway::proxy::{Asker, Rejection};
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::members::write_json;

@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::middleware::Next;
 use http::{Method, Request, Response};
 
-use photofinish_config::config::Right;
+use photofinish_config::Right;
 use photofinish_gateway::proxy::{self, Client, Gateway};
 use photofinish_wire::Surface;
 

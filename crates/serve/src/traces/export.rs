@@ -21,7 +21,7 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::ClientTlsConfig;
 
 use super::names;
-use photofinish_config::config::{Otlp, OtlpProtocol};
+use photofinish_config::{Otlp, OtlpProtocol};
 use photofinish_transport::upstream::{Endpoint, GetLimits, UpstreamClient};
 
 /// What one call may take.

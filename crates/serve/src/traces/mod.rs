@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use export::Collector;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::Config;
+use photofinish_config::Config;
 use photofinish_facts::recording::EndedRace;
 use photofinish_gateway::proxy::{Gateway, RaceTrace, SpanSink};
 

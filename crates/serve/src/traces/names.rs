@@ -3,7 +3,7 @@
 //! Of generative AI: <https://github.com/open-telemetry/semantic-conventions-genai>, `docs/gen-ai/client-inference.md` as of commit
 //! 024a4f94; they are still in development, so a later version may name them anew. The others are of the stable conventions, 1.44.
 
-use photofinish_config::config::Provider;
+use photofinish_config::Provider;
 
 pub const OPERATION: &str = "gen_ai.operation.name";
 pub const PROVIDER: &str = "gen_ai.provider.name";
@@ -116,7 +116,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use photofinish_config::config::parse;
+    use photofinish_config::parse;
 
     #[test]
     fn a_provider_has_its_well_known_name_and_its_host() {

@@ -10,7 +10,7 @@ use opentelemetry::{Array, InstrumentationScope, Key, KeyValue, StringValue, Val
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::names;
-use photofinish_config::config::Config;
+use photofinish_config::Config;
 use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, Record};
 use photofinish_facts::recording::EndedRace;
 use photofinish_gateway::proxy::RaceTrace;

@@ -13,7 +13,7 @@ use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_sc
 use prost::Message as _;
 
 use super::*;
-use photofinish_config::config::{CancelBilling, parse};
+use photofinish_config::{CancelBilling, parse};
 use photofinish_facts::bill::BillBounds;
 use photofinish_facts::record::sample::{self, STARTED_AT};
 use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord, RaceSource};

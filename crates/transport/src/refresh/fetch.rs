@@ -13,7 +13,7 @@ use super::replace::{self, UpdateError};
 use crate::upstream::{Endpoint, GetError, GetLimits, UpstreamClient, WholeAnswer};
 use photofinish_base::clock::{micros, wall_micros};
 use photofinish_base::files::{self, FileLimits, FileStamp};
-use photofinish_config::config::HttpAddress;
+use photofinish_config::HttpAddress;
 
 /// Redirects that are followed: a release's address has one or two.
 const REDIRECTS_MAX: usize = 3;

@@ -16,10 +16,10 @@ pub use fetch::ReceivedFile;
 use fetch::{FetchMemory, UntakenFile};
 use photofinish_base::files::{self, FileLimits};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{
+use photofinish_config::offerings::{CatalogueChange, ModelCatalogue, PriceMove};
+use photofinish_config::{
     CATALOGUE_MAX, Config, HttpAddress, PriceSource, UpstreamConfig, read_catalogue_text, today, tomorrow,
 };
-use photofinish_config::offerings::{CatalogueChange, ModelCatalogue, PriceMove};
 pub use replace::UpdateError;
 pub use signature::CatalogueSigner;
 use signature::{ENDING, SIGNATURE_MAX, verify};

@@ -3,7 +3,7 @@
 use minisign_verify::{Error, PublicKey, Signature};
 
 use super::replace::UpdateError;
-use photofinish_config::config::Config;
+use photofinish_config::Config;
 
 /// What the name of a signature's file adds to that of the catalogue.
 pub(super) const ENDING: &str = ".minisig";

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use photofinish_config::config::{CataloguePlace, ConfigSource, load};
+use photofinish_config::{CataloguePlace, ConfigSource, load};
 
 const BUILT_IN: &[u8] = include_bytes!("../../../../data/catalogue.json");
 const IN_USE: (&str, &str) = ("groq", "openai/gpt-oss-120b");

@@ -35,7 +35,7 @@ use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::files::{self, FileLimits};
 use photofinish_base::machine::{self, Descriptors};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{Authorities, Proxy};
+use photofinish_config::{Authorities, Proxy};
 
 /// Pings are sent only while streams are open; servers close a connection with too many.
 const PING_EVERY: Duration = Duration::from_secs(25);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Uri, Version};
 
-use photofinish_config::config::Transport;
+use photofinish_config::Transport;
 
 /// Why a `base_url` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

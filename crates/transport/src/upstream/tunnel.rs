@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use super::endpoint::Origin;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
-use photofinish_config::config::Proxy;
+use photofinish_config::Proxy;
 
 /// Bytes of the head of a proxy's answer.
 const TUNNEL_HEAD_MAX: usize = 16 * 1024;

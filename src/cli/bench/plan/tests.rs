@@ -65,8 +65,7 @@ pub(in crate::cli::bench) fn plan(arguments: &[&str]) -> Result<BenchPlan, Strin
         [models.m]
         upstreams = [{ upstream = "far/y", input_price = 1.0, output_price = 10.0 }, "near/x"]
     "#;
-    let config =
-        photofinish_config::config::parse(config, Path::new("test"), &|_| None).map_err(|why| why.to_string())?;
+    let config = photofinish_config::parse(config, Path::new("test"), &|_| None).map_err(|why| why.to_string())?;
     let options = typed(arguments)?;
     let config = super::super::target::with_url(config, &options)?;
     let targets = BenchTargets::new(config, &options)?;

@@ -6,7 +6,7 @@ use clap::Parser as _;
 use serde_json::Value;
 
 use super::*;
-use photofinish_config::config::parse;
+use photofinish_config::parse;
 
 #[derive(clap::Parser)]
 struct Line {

@@ -12,7 +12,7 @@ use crate::proxy::refusals::shed::ShedReason;
 use crate::proxy::state::gateway::Gateway;
 use crate::proxy::state::load::AdmissionRoom;
 use crate::proxy::state::places::RequestPlace;
-use photofinish_config::config::User;
+use photofinish_config::User;
 use photofinish_routing::health::LiveConfig;
 use photofinish_wire::Surface;
 

@@ -22,8 +22,8 @@ use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::state::gateway::Gateway;
 use crate::proxy::state::wrong_tokens::{SlowedAnswer, WrongToken};
 use photofinish_base::clock::{Instant, wall_micros};
-use photofinish_config::config::{Reach, Right, User};
 use photofinish_config::keyring::HashedKey;
+use photofinish_config::{Reach, Right, User};
 use photofinish_routing::health::{CallerId, FoundCaller, LiveConfig};
 
 /// Provider keys that one request may bring; more are refused.
@@ -309,7 +309,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use photofinish_config::config::parse;
+    use photofinish_config::parse;
 
     fn live(text: &str) -> LiveConfig {
         LiveConfig::new(parse(text, Path::new("config.toml"), &|_| None).unwrap(), &HashMap::new()).unwrap()

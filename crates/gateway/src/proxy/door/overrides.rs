@@ -8,11 +8,11 @@ use http::HeaderMap;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::state::holders::Holders;
 use photofinish_base::printable::quoted;
-use photofinish_config::config::units::{format_duration, parse_duration};
-use photofinish_config::config::{
+use photofinish_config::keyring::HashedKey;
+use photofinish_config::units::{format_duration, parse_duration};
+use photofinish_config::{
     Lossy, MAX_ATTEMPTS, Objective, Override, Permit, Policy, RaceSettings, SloSettings, User, nearest,
 };
-use photofinish_config::keyring::HashedKey;
 use photofinish_routing::policy::{ExtraStarts, rules};
 use photofinish_translation::request::session_hash;
 use photofinish_translation::request::tags::{TAG_BYTES_MAX, TAGS_MAX, is_tag, joined};
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn good_values_are_laid_over_the_models() {
-        let config = photofinish_config::config::parse("", std::path::Path::new("x"), &|_| None).unwrap();
+        let config = photofinish_config::parse("", std::path::Path::new("x"), &|_| None).unwrap();
         let applied = |pairs: &[(&'static str, &'static str)]| read(&headers(pairs), None).unwrap().apply(&config.race);
         assert_eq!(applied(&[]), config.race);
         let all = [
@@ -452,9 +452,7 @@ mod override_cost_tests {
     /// The settings of these keys of `[race]`.
     fn settings(keys: &str) -> RaceSettings {
         let text = format!("[race]\n{}", keys.replace("; ", "\n"));
-        photofinish_config::config::parse(&text, Path::new("x"), &|_| None)
-            .unwrap_or_else(|problems| panic!("{problems}"))
-            .race
+        photofinish_config::parse(&text, Path::new("x"), &|_| None).unwrap_or_else(|problems| panic!("{problems}")).race
     }
 
     #[test]

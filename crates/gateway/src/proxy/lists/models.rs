@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::proxy::door::caller::{Caller, Client, authenticate};
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::state::gateway::Gateway;
-use photofinish_config::config::{Config, ModelConfig, UpstreamConfig};
 use photofinish_config::offerings::{InputKind, Offering};
+use photofinish_config::{Config, ModelConfig, UpstreamConfig};
 
 /// All models of the caller.
 ///

@@ -13,7 +13,7 @@ use crate::proxy::door::caller::{Client, authenticate};
 use crate::proxy::lists::models::{ability, context_window, input_kinds, json_response, usable_model, usable_models};
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::state::gateway::Gateway;
-use photofinish_config::config::ModelConfig;
+use photofinish_config::ModelConfig;
 use photofinish_config::offerings::InputKind;
 use photofinish_translation::ApiRequest;
 use photofinish_translation::request::InvalidRequest;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::Uri;
 use percent_encoding::percent_decode_str;
 
-use photofinish_config::config::{Provider, ProviderDialect};
+use photofinish_config::{Provider, ProviderDialect};
 use photofinish_routing::health::ProviderRoute;
 use photofinish_transport::upstream::Endpoint;
 use photofinish_wire::Dialect;
@@ -124,7 +124,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use photofinish_config::config::parse;
+    use photofinish_config::parse;
     use photofinish_routing::health::LiveConfig;
 
     /// The whole URL of a path, how its key is sent, and its word.

@@ -8,7 +8,7 @@ use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::state::blocking::translation_bytes;
 use photofinish_base::memory::{Lease, Memory, MemoryFull};
 use photofinish_base::pace::aside;
-use photofinish_config::config::{Lossy, Provider, ProviderDialect, UpstreamConfig};
+use photofinish_config::{Lossy, Provider, ProviderDialect, UpstreamConfig};
 use photofinish_facts::record::{LeftOutReason, LeftOutUpstream};
 use photofinish_translation::adapt;
 use photofinish_translation::adapt::Lesson;

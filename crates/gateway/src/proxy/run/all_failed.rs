@@ -14,7 +14,7 @@ use crate::proxy::run::answer::{passed_on, whole_type};
 use crate::proxy::run::launcher::Launcher;
 use crate::relay::without_usage;
 use photofinish_base::failure::{Failure, FailureKind, RawAnswer};
-use photofinish_config::config::ContentPolicy;
+use photofinish_config::ContentPolicy;
 use photofinish_race::Race;
 use photofinish_routing::verdict::{NextStep, is_the_requests_fault, next};
 use photofinish_translation::ApiRequest;

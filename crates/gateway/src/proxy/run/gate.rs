@@ -9,7 +9,7 @@ use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::candidate_set::CandidateSet;
 use crate::proxy::state::gateway::Gateway;
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::{CancelBilling, ModelPattern, UpstreamConfig, nano_usd};
+use photofinish_config::{CancelBilling, ModelPattern, UpstreamConfig, nano_usd};
 use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord, Record};
 use photofinish_facts::recording::RacePayer;
 use photofinish_limits::{

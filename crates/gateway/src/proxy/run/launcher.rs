@@ -21,10 +21,8 @@ use crate::proxy::trace::RaceTrace;
 use photofinish_base::clock::{Instant, micros};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::telemetry::{LogContext, WithLogContext};
-use photofinish_config::config::{
-    BreakerSettings, CancelBilling, Drains, Objective, Price, RaceSettings, UpstreamStream,
-};
 use photofinish_config::keyring::HashedKey;
+use photofinish_config::{BreakerSettings, CancelBilling, Drains, Objective, Price, RaceSettings, UpstreamStream};
 use photofinish_facts::record::StartReason;
 use photofinish_facts::recording::RaceSink;
 use photofinish_limits::AttemptReservation;

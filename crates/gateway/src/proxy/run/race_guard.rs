@@ -28,7 +28,7 @@ use photofinish_base::clock::{Instant, micros_between, signed_micros_between, wa
 use photofinish_base::failure::Failure;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_base::telemetry::LogContext;
-use photofinish_config::config::{RaceSettings, User};
+use photofinish_config::{RaceSettings, User};
 use photofinish_facts::reason::DecisionReason;
 use photofinish_facts::record::{
     LeftOutReason, LeftOutUpstream, RaceOutcome, RaceRecord, RaceSource, RequestOrigin, left_out,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::proxy::request::candidate_set::CandidateSet;
 use photofinish_base::clock::Instant;
-use photofinish_config::config::{Objective, QualityRule};
+use photofinish_config::{Objective, QualityRule};
 use photofinish_race::AttemptStart;
 use photofinish_routing::health::{Candidate, UpstreamHealth, prompt_length};
 use photofinish_routing::learning::{Learning, ObserverSpec, PrefixBlocks};

@@ -11,7 +11,7 @@ use crate::proxy::run::launcher::Launcher;
 use crate::relay::{Continuation, RescueCandidates};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::Failure;
-use photofinish_config::config::RescuePolicy;
+use photofinish_config::RescuePolicy;
 use photofinish_facts::record::StartReason;
 use photofinish_race::{AttemptStart, Race};
 use photofinish_routing::verdict::{NextStep, is_the_requests_fault, next};

@@ -23,7 +23,7 @@ use crate::proxy::state::gateway::Gateway;
 use crate::proxy::state::kept::StateOwner;
 use crate::relay::{RESCUED, RelayBody, RelayObserver as _, RescuedBody};
 use photofinish_base::clock::Instant;
-use photofinish_config::config::RescuePolicy;
+use photofinish_config::RescuePolicy;
 use photofinish_race::{Race, RaceFinish};
 use photofinish_routing::health::OutcomeReporter;
 use photofinish_translation::ApiRequest;

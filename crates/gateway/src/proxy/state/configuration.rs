@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
-use photofinish_config::config::Fingerprint;
+use photofinish_config::Fingerprint;
 use photofinish_routing::health::LiveConfig;
 
 pub(super) struct ConfigurationInForce {

@@ -26,7 +26,7 @@ use crate::proxy::trace::SpanSink;
 use photofinish_base::clock::wall_micros;
 use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{ProviderLists, User};
+use photofinish_config::{ProviderLists, User};
 use photofinish_facts::record::RaceSource;
 use photofinish_facts::recording::{RaceRecorder, RaceSink, USERS_MAX};
 use photofinish_limits::{LevelName, UsageBook};

@@ -3,7 +3,7 @@
 use crate::attempt::JobCost;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::state::kept::{Found, StateOwner};
-use photofinish_config::config::UpstreamConfig;
+use photofinish_config::UpstreamConfig;
 use photofinish_config::keyring::HashedKey;
 use photofinish_routing::health::LiveConfig;
 use photofinish_wire::{Dialect, Surface};

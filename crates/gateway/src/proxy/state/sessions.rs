@@ -15,7 +15,7 @@ use http::header::COOKIE;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use photofinish_base::clock::Instant;
-use photofinish_config::config::{User, token_hash};
+use photofinish_config::{User, token_hash};
 
 /// The name of the cookie.
 pub const COOKIE_NAME: &str = "photofinish-session";
@@ -119,7 +119,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use photofinish_config::config::parse;
+    use photofinish_config::parse;
 
     fn users(text: &str) -> Vec<Arc<User>> {
         parse(text, Path::new("config.toml"), &|_| None).unwrap().users

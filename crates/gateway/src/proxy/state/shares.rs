@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::proxy::refusals::shed::ShedReason;
 use photofinish_base::clock::Instant;
-use photofinish_config::config::User;
+use photofinish_config::User;
 
 /// How long a caller that was refused counts as waiting: longer than clients wait before they ask again.
 const WAITS_FOR: Duration = Duration::from_secs(10);
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn a_caller_is_a_user_or_else_an_address() {
         let config = "[users.ann]\ntoken = \"t\"\n[users.bob]\ntoken = \"u\"";
-        let config = photofinish_config::config::parse(config, std::path::Path::new("x"), &|_| None).unwrap();
+        let config = photofinish_config::parse(config, std::path::Path::new("x"), &|_| None).unwrap();
         let of = |user: Option<usize>, last: u8| {
             ShareHolder::of(user.map(|user| &*config.users[user]), [192, 0, 2, last].into())
         };

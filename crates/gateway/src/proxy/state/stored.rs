@@ -10,7 +10,7 @@ use crate::proxy::state::kept::{Found, Kept, StateOwner, StoredResponse};
 use crate::proxy::state::table::{BoundedTable, TableLimits};
 use photofinish_base::clock::Instant;
 use photofinish_base::memory::{Lease, Memory};
-use photofinish_config::config::StoredLimits;
+use photofinish_config::StoredLimits;
 use photofinish_dialects::responses::stored::StoredAnswer;
 
 /// Which upstream made what: at most these bytes, some 25,000 ids.

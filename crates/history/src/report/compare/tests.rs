@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::{LOOKS_MAX, Store};
-use photofinish_config::config::parse;
+use photofinish_config::parse;
 use photofinish_facts::record::{AttemptOutcome, AttemptRecord, CensorCause, RaceRecord, Record, sample};
 use std::path::Path;
 

@@ -16,7 +16,7 @@ use super::question::{TimePoint, moment, time};
 use crate::store::{ProbeRow, ReadError, StoreReader};
 pub use loads::{FoundGoodput, LoadLevel, MeasuredLoad};
 use photofinish_base::clock::{DAY_US, HOUR_US, SECOND_US};
-use photofinish_config::config::{Config, PING};
+use photofinish_config::{Config, PING};
 use photofinish_facts::estimate::cost::{Cost, CostSum};
 use photofinish_facts::estimate::facts::MeasuredAttempt;
 use photofinish_facts::estimate::interval::{quantile, quantile_ranks};

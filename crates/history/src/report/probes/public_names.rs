@@ -1,7 +1,7 @@
 //! Names that anyone may read. What vendors call themselves and their models stays; what the operator named gets a number.
 
-use photofinish_config::config::{catalogue, is_built_in_workload};
 use photofinish_config::offerings::ModelCatalogue;
+use photofinish_config::{catalogue, is_built_in_workload};
 
 /// A run through the policy of a model has the target `model NAME` or `model NAME, POLICY`.
 const BY_POLICY: &str = "model ";
@@ -88,7 +88,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use photofinish_config::config;
+    use photofinish_config as config;
 
     #[test]
     fn what_the_catalogue_has_stays_and_the_rest_gets_numbers() {

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::store::Store;
 use photofinish_base::clock::SECOND_US;
-use photofinish_config::config;
+use photofinish_config as config;
 use photofinish_facts::record::sample::{self, STARTED_AT};
 use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, Record, RunKind, RunRecord};
 

@@ -21,7 +21,7 @@ use crate::store::database::decoded::{DecodedRow, oid};
 use crate::store::database::error::PostgresError;
 use crate::store::database::waiting::wait;
 use crate::store::value::{Kind, Value};
-use photofinish_config::config::PostgresServer;
+use photofinish_config::PostgresServer;
 
 /// How a transaction begins that only reads. Cursors are planned for all of their rows.
 pub(in crate::store) const READING: &str = "\

@@ -12,7 +12,7 @@ use crate::store::database::session::PostgresSession;
 use crate::store::database::{AnswerRow, Connection, DatabaseError};
 use crate::store::migrations::{self, Edition};
 use crate::store::postgres::partitions::make_ahead;
-use photofinish_config::config::PostgresServer;
+use photofinish_config::PostgresServer;
 
 static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
     let initial = concat!(

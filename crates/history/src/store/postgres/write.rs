@@ -16,7 +16,7 @@ use crate::store::database::{self, Connection, DatabaseError, Value, params};
 use crate::store::engine::{Change, StoreEngine};
 use crate::store::postgres::{duties, open, partitions, replica_number, tables};
 use crate::store::write::{CAME, RefusedRow, RowTable, TableRow, WriteError, apart, spans};
-use photofinish_config::config::PostgresServer;
+use photofinish_config::PostgresServer;
 use photofinish_facts::record::table::{CellValue, Column, Table};
 use photofinish_facts::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 

@@ -64,7 +64,7 @@ pub(super) fn answers(path: &Path, more: &str) -> Vec<(String, String)> {
             let of_series = question::<series::SeriesQuestion>(&asked);
             let lines = series::ask(reader, &of_series, NOW_US).unwrap();
             answers.push((format!("series {asked}"), format!("{:?}", series::objects(&of_series, &lines))));
-            let config = photofinish_config::config::parse("", "config.toml".as_ref(), &|_| None).unwrap();
+            let config = photofinish_config::parse("", "config.toml".as_ref(), &|_| None).unwrap();
             let cost = costs::ask(reader, &question(&asked), NOW_US).unwrap().json(&config);
             answers.push((format!("costs {asked}"), cost.to_string()));
             let spread = distribution::ask(reader, &question(&asked), NOW_US).unwrap().json();

@@ -23,7 +23,7 @@ fn answer(at_ms: i64) -> MeasuredRequest {
 fn measured(load: Load, requests: Vec<MeasuredRequest>, issued_ms: i64, slo: Option<&str>) -> StageFigures {
     let block = BlockResult { load, requests, issued_us: issued_ms * 1_000, stop: None, client: ClientLoad::default() };
     let workload = Workload::new("w", 40, 10);
-    let parse = |text: &str| photofinish_config::config::units::parse_duration(text).map_err(|error| error.to_string());
+    let parse = |text: &str| photofinish_config::units::parse_duration(text).map_err(|error| error.to_string());
     let question = StageQuestion {
         workload: &workload,
         unique: true,

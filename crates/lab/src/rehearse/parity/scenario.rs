@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::rehearse::{Dispatch, SimulatedRequest, SimulatedResponse, SimulatedUpstream, SimulatedWorld};
 use photofinish_base::clock::SECOND_US;
-use photofinish_config::config::{Config, parse};
+use photofinish_config::{Config, parse};
 use photofinish_routing::money::tariff::{PromptTokens, Tariff};
 
 const REQUESTS: usize = 40;

@@ -9,7 +9,7 @@ use tokio::time::sleep_until;
 use super::super::request::{RequestKind, ValidRequest};
 use super::*;
 use photofinish_base::clock::{Instant, micros};
-use photofinish_config::config::ServerStall;
+use photofinish_config::ServerStall;
 
 const MS: Duration = Duration::from_millis(1);
 

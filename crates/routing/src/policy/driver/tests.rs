@@ -135,8 +135,7 @@ fn taught(teach: Teach) -> Arc<Learning> {
 
 /// `others`: upstreams of which nothing is known. `plain`: whether they never stream.
 fn driver(learning: &Arc<Learning>, race: &str, others: &[&str], plain: bool) -> PolicyDriver {
-    let settings =
-        photofinish_config::config::parse(&format!("[race]\n{race}\n"), Path::new("x"), &|_| None).unwrap().race;
+    let settings = photofinish_config::parse(&format!("[race]\n{race}\n"), Path::new("x"), &|_| None).unwrap().race;
     let names = UPSTREAMS.map(|(name, ..)| name);
     let state = |name: &&str| CandidateState {
         known: learning.upstream(name),

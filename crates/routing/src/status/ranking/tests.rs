@@ -35,7 +35,7 @@ fn contender(name: &str, learner: &Learner) -> RankedUpstream {
 }
 
 fn ranked(contenders: &[RankedUpstream], race: &str) -> (Vec<String>, Vec<(String, String, String)>) {
-    let config = photofinish_config::config::parse(&format!("[race]\n{race}\n"), Path::new("x"), &|_| None).unwrap();
+    let config = photofinish_config::parse(&format!("[race]\n{race}\n"), Path::new("x"), &|_| None).unwrap();
     let mut cost_budget = CostBudget::new(config.race.budget);
     cost_budget.settle(1.0, 0.0, 0.0);
     cost_budget.finished(Some(300_000), Some(200));

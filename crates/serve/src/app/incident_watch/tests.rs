@@ -1,7 +1,7 @@
 //! From the recorder's rows to the table, the metrics and the log; and when nothing can be read.
 
 use super::*;
-use photofinish_config::config::{Budget, Limits, StoreAddress};
+use photofinish_config::{Budget, Limits, StoreAddress};
 use photofinish_facts::record::recorded::Recorded;
 use photofinish_facts::record::{AttemptRecord, IncidentState, RaceRecord, RaceSource, sample};
 use photofinish_facts::recording::RaceRecorder as _;

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::*;
 use photofinish_base::clock::{DAY_US, HOUR_US, micros, signed_micros_between};
-use photofinish_config::config::{ProbeWorkload, UpstreamConfig, parse};
+use photofinish_config::{ProbeWorkload, UpstreamConfig, parse};
 use photofinish_facts::estimate::cost::Cost;
 use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, Record, sample};
 use photofinish_history::store::{Store, StoreReader};

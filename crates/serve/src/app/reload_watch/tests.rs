@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::app::App;
-use photofinish_config::config::{ConfigSource, load};
+use photofinish_config::{ConfigSource, load};
 use photofinish_gateway::proxy::Acceptance;
 
 const MODELS: &str =
@@ -222,9 +222,7 @@ fn two_equal_looks_that_differ_from_what_is_in_force_ask_for_a_reload_once() {
         text: match text {
             "none" => SeenText::Unwatched,
             "away" => SeenText::Unread("away".to_owned()),
-            text => SeenText::Read(
-                photofinish_config::config::parse(text, Path::new("x"), &|_| None).unwrap().text.unwrap(),
-            ),
+            text => SeenText::Read(photofinish_config::parse(text, Path::new("x"), &|_| None).unwrap().text.unwrap()),
         },
         beside: BTreeMap::new(),
     };

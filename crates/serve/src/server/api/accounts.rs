@@ -18,7 +18,7 @@ use crate::accounts::{AccountAction, AccountAnswer, AccountRefusal, AccountReque
 use crate::server::reads::{json as json_answer, pairs, refused, unread, with_source};
 use crate::server::served_paths::ServedPaths;
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::{Limits, ModelPattern, User, UserRole, limits_of};
+use photofinish_config::{Limits, ModelPattern, User, UserRole, limits_of};
 use photofinish_gateway::proxy::{Asker, Client, Rejection};
 use photofinish_history::report::members::members;
 use photofinish_history::report::question::{RaceWindow, moment, time};

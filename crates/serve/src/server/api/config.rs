@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use crate::server::reads::json as json_answer;
 use crate::server::served_paths::ServedPaths;
-use photofinish_config::config::units::format_duration;
-use photofinish_config::config::{
+use photofinish_config::offerings::InputKind;
+use photofinish_config::units::format_duration;
+use photofinish_config::{
     Config, Cors, Keys, ModelConfig, Permit, Price, Provider, Retention, Server, UpstreamConfig, User, today,
 };
-use photofinish_config::offerings::InputKind;
 use photofinish_history::report::members::members;
 
 /// Models in an answer of `/api/config`; with a catalogue there may be thousands.

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use crate::server::reads::{question, unread};
 use crate::server::served_paths::ServedPaths;
 use photofinish_base::clock::{Instant, wall_micros};
-use photofinish_config::config::Right;
+use photofinish_config::Right;
 use photofinish_gateway::proxy::{self, Rejection};
 use photofinish_history::recorder::{LiveWatcher, WATCHERS_MAX};
 use photofinish_history::store::StoreReader;

@@ -13,7 +13,7 @@ use crate::server::reads::{
     as_printed, json, json as json_answer, leaving_out, question, question_of_rows, refused, unread, with_source,
 };
 use crate::server::served_paths::ServedPaths;
-use photofinish_config::config::Reach;
+use photofinish_config::Reach;
 use photofinish_gateway::proxy::{Asker, Rejection};
 use photofinish_history::report::costs::{self, CostsQuestion};
 use photofinish_history::report::distribution::{self, DistributionQuestion};

@@ -213,8 +213,8 @@ async fn answers_are_as_the_document_says() {
     described("Attempt", &whole["attempts"][0]);
 }
 
-fn no_providers() -> photofinish_config::config::Config {
-    photofinish_config::config::parse("", "config.toml".as_ref(), &|_| None).unwrap()
+fn no_providers() -> photofinish_config::Config {
+    photofinish_config::parse("", "config.toml".as_ref(), &|_| None).unwrap()
 }
 
 #[tokio::test]
@@ -232,7 +232,7 @@ async fn usage_keys_and_their_audit_are_as_the_document_says() {
         assert_fits(&document, answer_of(&document, "/api/usage"), &answer, by);
     }
     let users = "[users.root]\ntoken = \"root-token\"\nrole = \"admin\"";
-    let config = photofinish_config::config::parse(users, "config.toml".as_ref(), &|_| None).unwrap();
+    let config = photofinish_config::parse(users, "config.toml".as_ref(), &|_| None).unwrap();
     let by = Author { who: "root".into(), origin: "127.0.0.1".into() };
     let store = Store::open(&path).unwrap();
     let done = |kind, action, members: Value| {
@@ -302,7 +302,7 @@ fn the_configuration_is_as_the_document_says() {
                 [providers.two]\nbase_url = \"https://two.example/v1\"\napi_key = \"${ABSENT}\"\n\
                 [models.m]\naliases = [\"n\"]\nupstreams = [{ upstream = \"one/x\", input_price = 1.0, output_price = 2.0, context = 8192 }, \"two/y\"]\n\
                 [users.ann]\ntoken = \"t\"\nrole = \"admin\"\noverrides = [\"policy\"]\n[users.bob]\ntoken = \"u\"\n";
-    let config = photofinish_config::config::parse(text, std::path::Path::new("config.toml"), &|_| None).unwrap();
+    let config = photofinish_config::parse(text, std::path::Path::new("config.toml"), &|_| None).unwrap();
     let (document, mut told) = (openapi(), Value::from(config::configuration(&config, None, None)));
     assert!(told["providers"].as_array().unwrap().len() >= 2 && told["users"].as_array().unwrap().len() == 2);
     for problems in [Value::Null, "config.toml:1:1: what".into()] {

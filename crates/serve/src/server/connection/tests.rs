@@ -25,7 +25,7 @@ use super::super::listener::Listener;
 use super::*;
 use photofinish_base::clock::Instant;
 use photofinish_base::memory::Memory;
-use photofinish_config::config::{Listen, parse};
+use photofinish_config::{Listen, parse};
 
 mod drain;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use photofinish_config::config::parse;
+use photofinish_config::parse;
 
 const USER: &str = "[users.a]\ntoken = \"t\"\n";
 

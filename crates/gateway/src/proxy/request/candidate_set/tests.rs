@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{Config, parse};
 use photofinish_config::offerings::{InputKind, ModelCatalogue, Offering};
+use photofinish_config::{Config, parse};
 use photofinish_facts::recording::NoRecorder;
 use photofinish_limits::LimitLevels;
 use photofinish_transport::upstream::{UpstreamClient, system_resolver};

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use photofinish_config::config::{PostgresServer, PostgresUrl, StoreAddress};
+use photofinish_config::{PostgresServer, PostgresUrl, StoreAddress};
 use tempfile::TempDir;
 
 pub use super::server::PASSWORD;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::schemas::{object, of_schema};
 use crate::accounts::members::members_of;
 use crate::accounts::{AccountAction, AccountRequest};
-use photofinish_config::config;
+use photofinish_config as config;
 use photofinish_history::report::members::MemberKind;
 use photofinish_history::report::members::{MemberField, field, integer, text};
 use photofinish_history::store::AccountKind;

@@ -4,8 +4,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::server::api::{accounts, config};
-use photofinish_config::config::names::NamedChoice;
-use photofinish_config::config::{Objective, Policy};
+use photofinish_config::names::NamedChoice;
+use photofinish_config::{Objective, Policy};
 use photofinish_facts::reason::DecisionReason;
 use photofinish_facts::record::table::Table as _;
 use photofinish_facts::record::{

@@ -19,7 +19,7 @@ mod providers;
 mod schema;
 mod transports;
 
-const SHIPPED: &str = include_str!("../../../../config.toml");
+const SHIPPED: &str = include_str!("../../../config.toml");
 
 fn env(name: &str) -> Option<String> {
     match name {
@@ -100,7 +100,7 @@ fn the_shipped_config_runs_as_it_is() {
         .filter(|upstream| upstream.provider.simulate.is_none());
     for upstream in real {
         let known = upstream.offering.as_ref().unwrap_or_else(|| panic!("{} is not in the catalogue", upstream.name()));
-        assert!(!known.is_retired(&crate::config::hosts::today()) && known.model.is_some(), "{}", upstream.name());
+        assert!(!known.is_retired(&crate::hosts::today()) && known.model.is_some(), "{}", upstream.name());
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::problems::PROBLEMS;
 use super::{SHIPPED, bad};
-use crate::config::schema;
+use crate::schema;
 
 fn parsed() -> Value {
     serde_json::from_str(&schema()).unwrap()

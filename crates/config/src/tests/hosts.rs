@@ -1,11 +1,11 @@
 //! Models without upstreams of their own: which hosts of the catalogue race them, and at what price.
 
 use super::*;
-use crate::config::hosts::Hosting;
-use crate::config::load::built_in;
-use crate::config::provider::ResolvedNames;
-use crate::config::settings::{HostLimits, Precisions};
+use crate::hosts::Hosting;
+use crate::load::built_in;
 use crate::offerings::ModelCatalogue;
+use crate::provider::ResolvedNames;
+use crate::settings::{HostLimits, Precisions};
 
 const CATALOGUE: &str = r#"{
     "format": 1, "date": "2026-11-01", "sources": {},

@@ -1,7 +1,7 @@
 //! What a provider of the config speaks, where, and how it takes a key.
 
 use super::*;
-use crate::config::{CredentialSource, ProviderDialect};
+use crate::{CredentialSource, ProviderDialect};
 use photofinish_wire::{Dialect, Surface};
 
 /// The dialects of a provider with their addresses.

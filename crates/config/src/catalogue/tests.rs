@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::config::provider_table::base_url_problem;
+use crate::provider_table::base_url_problem;
 
 /// What the config would fill in.
 fn filled(url: &str) -> String {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::config::load::{built_in, load_without_file};
+use crate::load::{built_in, load_without_file};
 use photofinish_base::files::FileLimits;
 
 fn of(variables: &[(&str, &str)]) -> Config {

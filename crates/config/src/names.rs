@@ -39,7 +39,7 @@ macro_rules! names {
             }
         }
 
-        impl $crate::config::names::NamedChoice for $name {
+        impl $crate::names::NamedChoice for $name {
             const VARIANTS: &'static [$name] = &$name::ALL;
 
             fn name(self) -> &'static str {

@@ -234,20 +234,20 @@ macro_rules! keys {
 
         impl Default for $name {
             fn default() -> $name {
-                $name { $($key: $crate::config::keys::keys!(@default $($default)?),)+ }
+                $name { $($key: $crate::keys::keys!(@default $($default)?),)+ }
             }
         }
 
-        impl $crate::config::keys::TableKeys for $name {
+        impl $crate::keys::TableKeys for $name {
             const NAMES: &'static [&'static str] = &[$(stringify!($key),)+];
 
-            fn read(table: &mut $crate::config::reader::TomlTable<'_, '_>, base: &$name) -> $name {
-                use $crate::config::keys::{KeyKind, keys};
+            fn read(table: &mut $crate::reader::TomlTable<'_, '_>, base: &$name) -> $name {
+                use $crate::keys::{KeyKind, keys};
                 $name { $($key: KeyKind::read(&keys!(@kind $kind $(, $default)?), table, stringify!($key), &base.$key),)+ }
             }
 
             fn properties(generator: &mut ::schemars::SchemaGenerator) -> Vec<(&'static str, ::schemars::Schema)> {
-                use $crate::config::keys::{keys, property};
+                use $crate::keys::{keys, property};
                 let base = <$name>::default();
                 vec![$((
                     stringify!($key),
@@ -267,14 +267,14 @@ macro_rules! keys {
             }
 
             fn json_schema(generator: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
-                let properties = <$name as $crate::config::keys::TableKeys>::properties(generator);
-                $crate::config::keys::object(properties)
+                let properties = <$name as $crate::keys::TableKeys>::properties(generator);
+                $crate::keys::object(properties)
             }
         }
     };
     (@default) => { None };
     (@default $default:expr) => { $default };
-    (@kind $kind:expr) => { $crate::config::keys::WithoutDefault($kind) };
+    (@kind $kind:expr) => { $crate::keys::WithoutDefault($kind) };
     (@kind $kind:expr, $default:expr) => { $kind };
 }
 

@@ -366,7 +366,7 @@ mod tests {
     /// The schema names every kind, so a new one fails here until it has a sample.
     #[test]
     fn each_kind_of_limit_alone_limits_and_what_only_shapes_a_budget_does_not() {
-        let schema: serde_json::Value = serde_json::from_str(&crate::config::schema()).unwrap();
+        let schema: serde_json::Value = serde_json::from_str(&crate::schema()).unwrap();
         let kinds = schema["definitions"]["Limits"]["properties"].as_object().unwrap();
         assert!(kinds.len() > 8, "{kinds:?}");
         for kind in kinds.keys() {
@@ -382,7 +382,7 @@ mod tests {
                 other => panic!("{other} has no sample"),
             };
             let text = format!("[limits]\n{kind} = {value}\n");
-            let config = crate::config::parse(&text, std::path::Path::new("config.toml"), &|_| None).unwrap();
+            let config = crate::parse(&text, std::path::Path::new("config.toml"), &|_| None).unwrap();
             assert_eq!(config.limits.is_empty(), !limits_alone, "{text}");
             assert_ne!(*config.limits, Limits::default(), "{text}");
         }

@@ -7,7 +7,7 @@ use super::*;
 /// With a key for every provider that reads one of these variables.
 fn config(text: &str, keys: &[&str]) -> Config {
     let env = |name: &str| keys.contains(&name).then(|| "planted".to_owned());
-    crate::config::parse(text, Path::new("x"), &env).unwrap()
+    crate::parse(text, Path::new("x"), &env).unwrap()
 }
 
 fn lists(of: &[(&str, &[&str])]) -> ProviderLists {
