@@ -156,6 +156,9 @@ CREATE TABLE key (
     id TEXT NOT NULL PRIMARY KEY, settings TEXT NOT NULL, version INTEGER NOT NULL, changed_at INTEGER NOT NULL, sha256 BLOB NOT NULL UNIQUE
 ) STRICT, WITHOUT ROWID;
 
+-- What the issuer may be asked again with, of users who logged in there: encrypted.
+CREATE TABLE login (name TEXT NOT NULL PRIMARY KEY, sealed TEXT NOT NULL) STRICT, WITHOUT ROWID;
+
 -- What of budgets is used up. Whole nano-dollars: sums are exact.
 CREATE TABLE budget_window (
     subject TEXT NOT NULL,          -- everybody, team:NAME, user:NAME or key:ID

@@ -85,6 +85,8 @@ CREATE TABLE key (
     id text COLLATE "C" PRIMARY KEY, settings text NOT NULL, version bigint NOT NULL, changed_at bigint NOT NULL, sha256 bytea NOT NULL UNIQUE
 );
 
+CREATE TABLE login (name text COLLATE "C" PRIMARY KEY, sealed text NOT NULL);
+
 -- replica: the gateway that used it; 0: from another database.
 CREATE TABLE budget_window (
     subject text COLLATE "C" NOT NULL, span text COLLATE "C" NOT NULL, start bigint NOT NULL, spent bigint NOT NULL, reserved bigint NOT NULL,

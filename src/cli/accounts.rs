@@ -381,11 +381,6 @@ fn write(
     width: Option<usize>,
     out: &mut impl io::Write,
 ) -> anyhow::Result<()> {
-    let text = |of: &Value, member: &str| match &of[member] {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
     if request.action == AccountAction::List {
         let (title, members): (&[&str], &[&str]) = match request.kind {
             AccountKind::Key => {
@@ -403,12 +398,8 @@ fn write(
         ensure!(left == 0, "{left} more are not listed: see --json, or --user");
         return Ok(());
     }
-    if let Some(key) = answer["key"].as_str() {
-        writeln!(out, "{key}")?;
-        let (id, name, user) = (text(answer, "id"), text(answer, "name"), text(answer, "user"));
-        let until = answer["expires_at"].as_str().map(|until| format!(", until {until}")).unwrap_or_default();
-        let note = format!("The key {id} ({name}) of {user}{until}. It is shown only now.");
-        return Ok(write_paragraph(&note, width, &mut io::stderr())?);
+    if write_key(answer, width, out)? {
+        return Ok(());
     }
     let rows: Vec<Vec<String>> = answer
         .as_object()
@@ -417,4 +408,26 @@ fn write(
         .map(|(member, _)| vec![member.clone(), text(answer, member)])
         .collect();
     Ok(write_lines(&aligned(&rows, &|_| true), out)?)
+}
+
+fn text(of: &Value, member: &str) -> String {
+    match &of[member] {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Writes the text of a new key, and to standard error what it is. False: the answer has none.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_key(answer: &Value, width: Option<usize>, out: &mut impl io::Write) -> io::Result<bool> {
+    let Some(key) = answer["key"].as_str() else { return Ok(false) };
+    writeln!(out, "{key}")?;
+    let (id, name, user) = (text(answer, "id"), text(answer, "name"), text(answer, "user"));
+    let until = answer["expires_at"].as_str().map(|until| format!(", until {until}")).unwrap_or_default();
+    let note = format!("The key {id} ({name}) of {user}{until}. It is shown only now.");
+    write_paragraph(&note, width, &mut io::stderr())?;
+    Ok(true)
 }

@@ -9,6 +9,7 @@ pub mod history;
 pub mod import;
 pub mod incidents;
 pub mod init;
+pub mod login;
 mod migrate;
 pub mod models;
 pub mod packaged;
@@ -175,6 +176,11 @@ enum Command {
     /// Lines for `eval`. The gateway must answer; its errors go to standard error, and then nothing is printed.
     #[command(after_help = env::EXAMPLES)]
     Env(env::EnvOptions),
+    /// A key of one's own, from the company's login: a browser confirms it.
+    ///
+    /// The key is printed once, on standard output; what to open on standard error. The gateway's configuration must have `[oidc]`.
+    #[command(after_help = login::EXAMPLES)]
+    Login(login::LoginOptions),
     /// Keys for users, made and taken back while the gateway runs.
     ///
     /// It asks the running gateway, with the token of an admin in PHOTOFINISH_TOKEN; where none runs, it works on the store.
@@ -343,6 +349,7 @@ async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::
         // With --url the configuration is not read.
         Command::Routing(routing::RoutingOptions { url: Some(ref at), .. })
         | Command::Env(env::EnvOptions { url: Some(ref at), .. })
+        | Command::Login(login::LoginOptions { url: Some(ref at), .. })
         | Command::Healthcheck(packaged::HealthOptions { url: Some(ref at) }) => {
             ask_gateway(&command, at, &mut io::stdout().lock()).await?;
         }
@@ -392,6 +399,9 @@ async fn ask_gateway(command: &Command, at: &routing::GatewayAddress, out: &mut 
         Command::Routing(options) => routing::run(at, options, ScreenSettings::of_stdout(), out).await,
         Command::Env(options) => env::run(at, options, out).await.map_err(|error| with_usage("env", error)),
         Command::Healthcheck(_) => packaged::health(at).await,
+        Command::Login(options) => {
+            login::run(at, options, ScreenSettings::width_of_stderr(), (out, &mut io::stderr())).await
+        }
         _ => Ok(()),
     }
 }
@@ -511,7 +521,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             let ended = Box::pin(verify::run(config, &options, screen, asks, &mut out, &mut err)).await;
             return ended.map(ExitCode::from).map_err(|error| with_usage("verify", error));
         }
-        Command::Routing(_) | Command::Env(_) => {
+        Command::Routing(_) | Command::Env(_) | Command::Login(_) => {
             let at = routing::GatewayAddress::listening(&config.server.listen, config.server.tls.is_some())?;
             ask_gateway(&command, &at, &mut out).await?;
         }

@@ -9,7 +9,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Run", &["init", "import", "serve", "check", "env", "models", "providers", "simulate", "healthcheck"]),
     ("See", &["race", "stats", "history", "incidents", "routing", "replay", "usage"]),
     ("Measure", &["probe", "bench", "verify", "report"]),
-    ("Manage", &["key", "user", "team", "audit", "replicas", "migrate", "copy", "completions", "man"]),
+    ("Manage", &["login", "key", "user", "team", "audit", "replicas", "migrate", "copy", "completions", "man"]),
 ];
 /// Columns of the names.
 const NAMES: usize = 15;

@@ -24,6 +24,7 @@ mod lookup;
 mod made;
 pub mod names;
 pub mod offerings;
+mod oidc;
 mod otlp;
 mod prices;
 mod probes;
@@ -59,6 +60,7 @@ pub use limits::{Budget, IssuedKey, Limits, ModelPattern, OwnKeys, Rate, Reserve
 pub use listed::{ProviderList, ProviderLists, UnlistedUpstreams};
 pub use load::{ConfigText, LoadError, load, load_listening, load_text, load_without_file, parse};
 pub use made::limits_of;
+pub use oidc::{Oidc, OidcLogin};
 pub use otlp::{Otlp, OtlpProtocol, TraceSampler};
 pub use prices::{LongPromptPrice, Price, PriceSource, TokenCounts, dearest};
 pub use probes::{FINGERPRINT, OF_BENCHMARKS, PING, ProbeSettings, ProbeWorkload, is_built_in_workload};

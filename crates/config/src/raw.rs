@@ -17,6 +17,7 @@ use super::http_address::HttpAddress;
 use super::keys::{self, ParsedText, PlainText, RealNumber, TableKeys, Texts, WholeNumber, choice, keys, nested, own};
 use super::limits::Limits;
 use super::names::names;
+use super::oidc::OidcKeys;
 use super::otlp::OtlpKeys;
 use super::probes::RawProbes;
 use super::problem::LocatedProblem;
@@ -37,6 +38,7 @@ pub(super) struct RawConfig {
     pub(super) catalogue: CatalogueKeys,
     pub(super) incidents: IncidentKeys,
     pub(super) otlp: OtlpKeys,
+    pub(super) oidc: OidcKeys,
     pub(super) race: RaceSettings,
     pub(super) providers: Vec<RawProvider>,
     pub(super) models: Vec<RawModel>,
@@ -202,7 +204,7 @@ impl RawConfig {
         let mut root = TomlTable::new(scope, "the file".into(), 0, document);
         let (server, store) = (section(&mut root, "server"), section(&mut root, "store"));
         let (catalogue, incidents) = (section(&mut root, "catalogue"), section(&mut root, "incidents"));
-        let otlp = section(&mut root, "otlp");
+        let (otlp, oidc) = (section(&mut root, "otlp"), section(&mut root, "oidc"));
         let race = section(&mut root, "race");
         let providers = root
             .named_tables("providers", &["api_key", "base_url", "simulate"])
@@ -217,7 +219,21 @@ impl RawConfig {
         let teams = root.named_tables("teams", &marks).into_iter().map(RawTeam::read).collect();
         let probes = RawProbes::read(&mut root);
         root.finish();
-        RawConfig { server, store, catalogue, incidents, otlp, race, providers, models, users, limits, teams, probes }
+        RawConfig {
+            server,
+            store,
+            catalogue,
+            incidents,
+            otlp,
+            oidc,
+            race,
+            providers,
+            models,
+            users,
+            limits,
+            teams,
+            probes,
+        }
     }
 }
 

@@ -90,6 +90,7 @@ pub(super) fn resolve(
         catalogue_public_key: raw.catalogue.public_key,
         webhook: raw.incidents.webhook,
         otlp: raw.otlp.resolve(scope),
+        oidc: raw.oidc.resolve(scope, (&users, &teams)),
         aliases,
         users,
         limits: Arc::new(raw.limits),

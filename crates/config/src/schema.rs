@@ -10,6 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::catalogue_file::CatalogueKeys;
 use super::keys::{self, TableKeys as _};
+use super::oidc::OidcKeys;
 use super::otlp::OtlpKeys;
 use super::probes::{ProbeKeys, WorkloadKeys};
 use super::provider_table::ProviderKeys;
@@ -53,6 +54,10 @@ impl JsonSchema for ConfigFile {
             ("catalogue", section("The catalogue of models.", generator.subschema_for::<CatalogueKeys>())),
             ("incidents", section("Incidents of upstreams.", generator.subschema_for::<IncidentKeys>())),
             ("otlp", section("Traces for OpenTelemetry.", generator.subschema_for::<OtlpKeys>())),
+            (
+                "oidc",
+                section("Logins and tokens of an issuer (OpenID Connect).", generator.subschema_for::<OidcKeys>()),
+            ),
             ("race", section("The defaults of every model.", generator.subschema_for::<RaceSettings>())),
             ("providers", named("Providers by name; those of the catalogue need only a key.", provider)),
             ("models", named("Models by the name that apps send, each with its upstreams.", model)),

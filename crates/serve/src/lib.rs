@@ -3,5 +3,6 @@
 pub mod accounts;
 pub mod app;
 pub mod dashboard;
+pub mod login;
 pub mod server;
 mod traces;

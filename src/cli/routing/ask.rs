@@ -118,7 +118,7 @@ pub(in crate::cli) async fn ask(
         Err(_) => bail!("{}", no_answer(&format!("nothing came within {ANSWER_MAX:?}"))),
         Ok(Err(failure)) if failure.kind == FailureKind::Connect => Err(no_answer(&failure.message).into()),
         Ok(Err(failure)) => bail!("{}", no_answer(&failure.message)),
-        Ok(Ok((StatusCode::OK | StatusCode::CREATED, body))) => Ok(body),
+        Ok(Ok((StatusCode::OK | StatusCode::CREATED | StatusCode::ACCEPTED, body))) => Ok(body),
         Ok(Ok((status, body))) => refused(at, &outgoing.path, status, &body),
     }
 }

@@ -16,8 +16,8 @@ mod trace;
 
 pub use crate::proxy::body::limited;
 pub use crate::proxy::door::caller::{
-    Asker, Client, authenticate, check_token, has_right, has_token, log_in, missing_token, permitted, sends_token,
-    still_has_right,
+    Asker, Client, Unsettled, authenticate, check_token, has_right, has_token, log_in, missing_token, open_session,
+    permitted, sends_token, still_has_right, unsettled,
 };
 pub use crate::proxy::lists::models::{gemini_list, gemini_one, list, one};
 pub use crate::proxy::lists::ollama::{running, show, tags, version};
@@ -28,6 +28,7 @@ pub use crate::proxy::refusals::rejection::Rejection;
 pub use crate::proxy::request::message::SocketMessage;
 pub use crate::proxy::state::configuration::{Acceptance, RefusedConfiguration};
 pub use crate::proxy::state::gateway::{Gateway, Totals};
+pub use crate::proxy::state::issuer::{Claims, IssuerKeys, TokenFault, claimed, word};
 pub use crate::proxy::state::load::LimitedCounts;
 pub use crate::proxy::state::sessions::{COOKIE_NAME, SESSION_FOR, Sessions};
 pub use crate::proxy::stored::calls::StoredCall;

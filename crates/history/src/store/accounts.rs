@@ -3,6 +3,8 @@
 //!
 //! Not for what settings mean, which are JSON here: see the server's `accounts`.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::store::Store;
@@ -128,6 +130,21 @@ impl Store {
         conflict.map_or(Ok(()), |subject| Err(ChangeError::Conflict(subject)))
     }
 
+    /// Keeps what the issuer may be asked again with about a user, encrypted; none: it may not be asked.
+    ///
+    /// # Errors
+    /// The database cannot be written now.
+    pub fn keep_login(&self, name: &str, sealed: Option<&str>) -> Result<(), WriteError> {
+        let kept = self.change_all(|transaction| {
+            match sealed {
+                Some(sealed) => transaction.execute(KEEP_LOGIN, params![name, sealed])?,
+                None => transaction.execute("DELETE FROM login WHERE name = ?1", params![name])?,
+            };
+            Ok(None)
+        });
+        kept.map(drop)
+    }
+
     /// Keeps these windows, and removes old ones of the same subjects.
     ///
     /// # Errors
@@ -167,6 +184,17 @@ impl StoreReader {
     /// As [`StoreReader::accounts`].
     pub fn account(&self, kind: AccountKind, id: &str) -> Result<Option<AccountEntry>, ReadError> {
         self.ask(|connection| connection.find(&kind.select("WHERE id = ?1"), params![id], |row| entry(kind, row)))
+    }
+
+    /// What the issuer may be asked again with, by user.
+    ///
+    /// # Errors
+    /// As [`StoreReader::accounts`].
+    pub fn logins(&self) -> Result<BTreeMap<String, String>, ReadError> {
+        let all = self.ask(|connection| {
+            connection.all("SELECT name, sealed FROM login", &[], |row| Ok((row.get(0)?, row.get(1)?)))
+        });
+        all.map(|all: Vec<(String, String)>| all.into_iter().collect())
     }
 
     /// How many of this kind there are.
@@ -243,6 +271,9 @@ impl StoreReader {
         })
     }
 }
+
+const KEEP_LOGIN: &str =
+    "INSERT INTO login (name, sealed) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET sealed = excluded.sealed";
 
 const SAVE_BUDGET: &str = "\
     INSERT INTO budget_window (subject, span, start, spent, reserved, estimated) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use photofinish_config::issued::TokenForm;
-use photofinish_config::{Config, IssuedKey, Team, User, token_hash};
+use photofinish_config::{Config, IssuedKey, Team, User, UserRole, token_hash};
 
 /// All of them.
 #[derive(Default)]
@@ -31,6 +31,9 @@ struct KnownCallers {
 /// How long keys are believed while the database does not answer: one of them may have been revoked meanwhile. Microseconds.
 const STALE_US: i64 = 86_400_000_000;
 
+/// How long a login counts that nobody can ask the issuer about again. Microseconds.
+pub const UNCONFIRMED_US: i64 = 86_400_000_000;
+
 /// What was made at run time.
 #[derive(Default)]
 pub struct MadeCallers {
@@ -40,6 +43,49 @@ pub struct MadeCallers {
     pub users: BTreeMap<String, Arc<User>>,
     /// By the hash of their text.
     pub keys: HashMap<[u8; 32], MadeKey>,
+    /// Of the users who come from the issuer, by name.
+    pub logins: BTreeMap<String, UserLogin>,
+}
+
+/// What the issuer said last of a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserLogin {
+    /// Whose login it is, as the issuer knows them.
+    pub subject: String,
+    /// When the issuer said so; microseconds since 1970, UTC.
+    pub as_of_us: i64,
+    /// When it ends unless the issuer speaks again. None: it is asked again and again.
+    pub until_us: Option<i64>,
+}
+
+impl UserLogin {
+    fn counts(&self, now_us: i64) -> bool {
+        self.until_us.is_none_or(|until_us| until_us > now_us)
+    }
+}
+
+/// What the issuer says of a user: in a token, or after a login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IssuerWord {
+    /// The user's name here.
+    pub name: String,
+    pub subject: String,
+    /// Microseconds since 1970, UTC.
+    pub issued_at_us: i64,
+    /// None: no group of theirs may come.
+    pub place: Option<(UserRole, Option<String>)>,
+}
+
+/// Whom the word of an issuer is about.
+#[derive(Clone, Debug)]
+pub enum LoggedIn {
+    User(Arc<User>),
+    /// The word is newer than what is known, and says otherwise: it is to be taken over first.
+    New,
+    /// Why they may not come.
+    Refused(String),
+    /// What was made at run time is not read yet.
+    NotRead,
 }
 
 /// A key of a user.
@@ -57,6 +103,8 @@ pub enum FoundCaller {
     User(Arc<User>),
     /// Nobody's. Also a key whose user, or the user's team, is gone.
     Nobody,
+    /// A key whose user's login at the issuer has ended; their name.
+    LoggedOut(String),
     /// It begins as a key that was made at run time, and is none.
     Mistyped,
     /// The id of the key.
@@ -140,9 +188,44 @@ impl Callers {
         let known = self.known();
         let user = known.by_token.get(&hash).cloned().or_else(|| match known.by_key(hash, now_us) {
             FoundCaller::User(user) => Some(user),
-            _ => None,
+            _ => known.by_login(name, now_us).filter(|user| user.token_sha256 == hash),
         });
         user.filter(|user| user.name == name)
+    }
+
+    /// The user whom the issuer speaks of.
+    pub fn by_word(&self, word: &IssuerWord, now_us: i64) -> LoggedIn {
+        let known = self.known();
+        let IssuerWord { name, subject, issued_at_us, place } = word;
+        let of_another =
+            || LoggedIn::Refused(format!("the name {name} is of another user here: an admin can remove that one"));
+        let Some(made) = &known.made else { return LoggedIn::NotRead };
+        if known.configured.contains_key(name) {
+            return of_another();
+        }
+        let (user, login) = match (made.users.get(name), made.logins.get(name)) {
+            (Some(user), Some(login)) if login.subject == *subject => (user, login),
+            (None, _) if place.is_some() => return LoggedIn::New,
+            (None, _) => {
+                return LoggedIn::Refused(format!(
+                    "no group of {name} may come: see [oidc.group] of the configuration"
+                ));
+            }
+            _ => return of_another(),
+        };
+        let is_as_known = place.as_ref().is_some_and(|(role, team)| (*role, team) == (user.role, &user.team));
+        let is_lasting = login.until_us.is_none_or(|until_us| until_us - now_us > UNCONFIRMED_US / 2);
+        if *issued_at_us > login.as_of_us && !(is_as_known && is_lasting) && (place.is_some() || login.counts(now_us)) {
+            return LoggedIn::New;
+        }
+        match known.by_login(name, now_us) {
+            Some(user) => LoggedIn::User(user),
+            None if login.counts(now_us) => LoggedIn::Refused(format!("the team of {name} is gone")),
+            None if place.is_none() => {
+                LoggedIn::Refused(format!("no group of {name} may come: see [oidc.group] of the configuration"))
+            }
+            None => LoggedIn::Refused(ended(name)),
+        }
     }
 
     fn known(&self) -> RwLockReadGuard<'_, KnownCallers> {
@@ -168,12 +251,34 @@ impl KnownCallers {
             return FoundCaller::Expired(key.issued.id.clone());
         }
         let user = self.configured.get(&key.user).or_else(|| made.users.get(&key.user));
-        // Without its team a user would be limited less.
-        let has_team = |team: &String| self.teams.contains(team) || made.teams.contains_key(team);
-        user.filter(|user| user.team.as_ref().is_none_or(has_team)).map_or(FoundCaller::Nobody, |user| {
+        if made.logins.get(&key.user).is_some_and(|login| !login.counts(now_us))
+            && !self.configured.contains_key(&key.user)
+        {
+            return FoundCaller::LoggedOut(key.user.clone());
+        }
+        user.filter(|user| self.has_team(user)).map_or(FoundCaller::Nobody, |user| {
             FoundCaller::User(Arc::new(User { token_sha256: hash, key: Some(key.issued.clone()), ..(**user).clone() }))
         })
     }
+
+    /// Without their team a user would be limited less.
+    fn has_team(&self, user: &User) -> bool {
+        let is_made = |team: &String| self.made.as_ref().is_some_and(|made| made.teams.contains_key(team));
+        user.team.as_ref().is_none_or(|team| self.teams.contains(team) || is_made(team))
+    }
+
+    /// A user who is logged in at the issuer.
+    fn by_login(&self, name: &str, now_us: i64) -> Option<Arc<User>> {
+        let made = self.made.as_ref().filter(|_| !self.configured.contains_key(name))?;
+        let login = made.logins.get(name).filter(|login| login.counts(now_us))?;
+        let user = made.users.get(name).filter(|user| self.has_team(user))?;
+        Some(Arc::new(User { token_sha256: token_hash(login.subject.as_bytes()), ..(**user).clone() }))
+    }
+}
+
+/// What a user is told whose login has ended.
+pub fn ended(name: &str) -> String {
+    format!("the login of {name} at the issuer has ended: log in again, on the dashboard or with `photofinish login`")
 }
 
 #[cfg(test)]

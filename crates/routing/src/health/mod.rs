@@ -18,7 +18,7 @@ mod telling;
 pub mod windows;
 
 pub use admission::{BreakerAdmission, RaceCandidate, TrialPermit, cooling_down};
-pub use callers::{Callers, FoundCaller, MadeCallers, MadeKey};
+pub use callers::{Callers, FoundCaller, IssuerWord, LoggedIn, MadeCallers, MadeKey, UNCONFIRMED_US, UserLogin, ended};
 pub use candidate::{CallerId, Candidate, CooldownState, LastResort};
 pub use failure_meaning::FailureMeaning;
 pub use hints::HealthHint;

@@ -28,17 +28,17 @@ const LOOK_EVERY: u32 = 5;
 
 /// Of one gateway.
 pub struct AccountKeeper {
-    gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<Gateway>,
     recorder: Recorder,
-    store: Store,
+    pub(super) store: Store,
     /// Held while the store and what the gateway knows differ.
     state: Mutex<KeptState>,
 }
 
 #[derive(Default)]
-struct KeptState {
+pub(super) struct KeptState {
     /// The change of the store that the gateway knows; none before the first reading.
-    seen: Option<i64>,
+    pub(super) seen: Option<i64>,
     /// Whether what was kept beside the database was looked for.
     has_looked_aside: bool,
     /// Whether the budgets of before the start are known.
@@ -207,7 +207,7 @@ impl AccountKeeper {
         Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, KeptState> {
+    pub(super) fn state(&self) -> MutexGuard<'_, KeptState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -34,7 +34,7 @@ pub struct AccountMember {
 }
 
 /// Besides limits, which every kind has.
-pub const MEMBERS: [AccountMember; 16] = [
+pub const MEMBERS: [AccountMember; 19] = [
     told(text("id", "the id of the key"), &[Key]),
     AccountMember { made: &[Key], ..told(text("user", "whose key it is"), &[Key]) },
     AccountMember {
@@ -72,6 +72,15 @@ pub const MEMBERS: [AccountMember; 16] = [
     told(text("replaces", "the key that it replaces").if_known(), &[Key]),
     told(text("replaced_by", "the key that replaces it").if_known(), &[Key]),
     told(text("first", "the first key that it replaces, whose budgets and rates it goes on with").if_known(), &[Key]),
+    told(
+        text("subject", "whose login it is, as the issuer names them: role and team follow its groups").if_known(),
+        &[User],
+    ),
+    told(text("login_at", "when the issuer last said something new of the user").if_known(), &[User]),
+    told(
+        text("login_until", "when the login ends, or did; left out while the issuer is asked again").if_known(),
+        &[User],
+    ),
     told(
         field(
             "standing",

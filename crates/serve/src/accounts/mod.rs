@@ -5,6 +5,7 @@
 
 pub(crate) mod budgets;
 mod keeper;
+mod logins;
 pub mod members;
 mod refusal;
 mod scope;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use http::Method;
 pub use keeper::AccountKeeper;
+pub use logins::AskAgain;
 pub use members::AccountAction;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 pub use refusal::AccountRefusal;
@@ -267,6 +269,7 @@ impl AccountDesk<'_> {
     fn set(&self, id: &str, members: &Map<String, Value>) -> Done {
         let before = self.entry_as_known(id, members, AccountAction::Set)?;
         self.check(members, AccountAction::Set)?;
+        logins::not_of_issuer(&before, members)?;
         self.within().keep_in_team(&mut members.clone(), AccountAction::Set)?;
         if !members.contains_key("version") {
             return Err(Wrong("\"version\" is missing: of what you looked at, so that nobody's change is lost".into()));
@@ -488,7 +491,10 @@ pub fn take_over(made: &mut MadeCallers, changes: &[AccountChange]) {
         if let Some(before) = before {
             match before.kind {
                 AccountKind::Team => drop(made.teams.remove(&before.id)),
-                AccountKind::User => drop(made.users.remove(&before.id)),
+                AccountKind::User => {
+                    made.users.remove(&before.id);
+                    made.logins.remove(&before.id);
+                }
                 AccountKind::Key => drop(before.sha256.and_then(|hash| made.keys.remove(&hash))),
             }
         }
@@ -524,6 +530,7 @@ fn put(made: &mut MadeCallers, entry: &AccountEntry) {
                 key: None,
             };
             made.users.insert(id.clone(), Arc::new(user));
+            made.logins.extend(logins::login_of(settings).map(|login| (id.clone(), login)));
         }
         AccountKind::Key => {
             let Some(hash) = sha256.filter(|_| !settings.contains_key("revoked_at")) else { return };

@@ -23,6 +23,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::accounts::AccountKeeper;
+use crate::login::Logins;
 use crate::server;
 use crate::traces::Traces;
 use discovery::Discovery;
@@ -176,6 +177,9 @@ impl App {
         }
         // Answers that run on after the drain began cost too.
         lines.spawn(accounts.clone().run(lines.clone()));
+        let logins = Logins::new(gateway.clone(), accounts.clone());
+        serving.spawn(logins.clone().keep_keys());
+        serving.spawn(logins.clone().confirm());
         serving.spawn(return_memory(gateway.clone()));
         serving.spawn(RollupTask::new(gateway.clone(), recorder.clone()).run());
         serving.spawn(warm_start::follow_facts(gateway.clone(), recorder.clone(), address.clone()));
@@ -197,7 +201,13 @@ impl App {
             bound: listens.clone(),
             one_at_a_time: Arc::default(),
         };
-        serving.spawn(server::serve(listeners, gateway.clone(), recorder.clone(), accounts.clone(), reloading.call()));
+        serving.spawn(server::serve(
+            listeners,
+            gateway.clone(),
+            recorder.clone(),
+            (accounts.clone(), logins),
+            reloading.call(),
+        ));
         for listen in &listens {
             tracing::info!("listening on {}", listen.url(tls));
         }

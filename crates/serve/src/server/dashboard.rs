@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
 use super::api::is_account_path;
+use super::login::API_LOGIN;
 use super::reads::json as json_answer;
 use super::served_paths::ServedPaths;
 use crate::dashboard::{self, SiteFile};
@@ -41,6 +42,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 /// Whether the gateway's own pages alone may ask for this path, whatever `cors` lists.
 pub fn is_own(path: &str) -> bool {
     path == RELOAD
+        || path == API_LOGIN
         || is_account_path(path)
         || path.strip_prefix("/dashboard").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -148,7 +150,7 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-fn guarded(mut response: Response<Body>) -> Response<Body> {
+pub(super) fn guarded(mut response: Response<Body>) -> Response<Body> {
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }

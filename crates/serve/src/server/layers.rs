@@ -19,6 +19,7 @@ use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::{AllowCredentials, AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::host_check::{self, RequestSender};
+use crate::login::Logins;
 use photofinish_config::Cors;
 use photofinish_gateway::proxy::{self, Gateway, Rejection};
 use photofinish_wire::Surface;
@@ -32,6 +33,7 @@ const MAX_AGE: Duration = Duration::from_secs(86_400);
 /// The state of [`cross_origin`].
 pub(super) struct CrossOrigin {
     pub gateway: Arc<Gateway>,
+    logins: Arc<Logins>,
     /// For `cors = ["*"]`.
     any: CorsLayer,
     /// For a list of origins. It uses the list of the current configuration.
@@ -41,7 +43,7 @@ pub(super) struct CrossOrigin {
 }
 
 impl CrossOrigin {
-    pub fn new(gateway: Arc<Gateway>) -> CrossOrigin {
+    pub fn new(gateway: Arc<Gateway>, logins: Arc<Logins>) -> CrossOrigin {
         let live = gateway.clone();
         let is_listed = move |origin: &HeaderValue| host_check::names(&live.live().config.server.cors, origin);
         let base = CorsLayer::new()
@@ -60,7 +62,7 @@ impl CrossOrigin {
             // are dropped.
             .allow_credentials(AllowCredentials::predicate(move |origin, _| is_listed(origin)));
         let apps = base.clone().allow_origin(AllowOrigin::mirror_request());
-        CrossOrigin { gateway, any: base.allow_origin(tower_http::cors::Any), listed, apps }
+        CrossOrigin { gateway, logins, any: base.allow_origin(tower_http::cors::Any), listed, apps }
     }
 }
 
@@ -85,8 +87,12 @@ pub(super) async fn cross_origin(
         Cors::Any => Some(&cross.any),
         Cors::Only(_) => Some(&cross.listed),
     };
+    let has_issuer = live.config.oidc.is_some();
     drop(live);
     take_key(&mut request);
+    if has_issuer && proxy::unsettled(&cross.gateway, request.headers()).is_some() {
+        Box::pin(cross.logins.settle(request.headers())).await;
+    }
     let slowed = proxy::check_token(&cross.gateway, &mut request);
     let refused = if sender == RequestSender::App && !is_preflight(&request) {
         proxy::missing_token(&cross.gateway, &request)
@@ -270,7 +276,9 @@ mod tests {
     #[tokio::test]
     async fn a_panic_is_a_500_in_the_shape_of_the_surface() {
         let gateway = gateway();
-        let cross = Arc::new(CrossOrigin::new(gateway.clone()));
+        let accounts = AccountKeeper::new(gateway.clone(), Recorder::without_store());
+        let logins = Logins::new(gateway.clone(), accounts.clone());
+        let cross = Arc::new(CrossOrigin::new(gateway.clone(), logins.clone()));
         let reads =
             DatabaseReads::new(StoreAddress::File("history.db".into()), Recorder::without_store(), Shutdown::new());
         for surface in Surface::ALL.into_iter().filter(|surface| !surface.is_in_path()) {
@@ -278,7 +286,8 @@ mod tests {
             let site = ServedPaths {
                 gateway: gateway.clone(),
                 reads: reads.clone(),
-                accounts: AccountKeeper::new(gateway.clone(), Recorder::without_store()),
+                accounts: accounts.clone(),
+                logins: logins.clone(),
                 reload,
                 replays: Arc::new(Semaphore::new(1)),
             };

@@ -17,6 +17,7 @@ mod health;
 mod host_check;
 mod layers;
 mod listener;
+mod login;
 mod reads;
 mod rights;
 mod routes;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use crate::accounts::AccountKeeper;
+use crate::login::Logins;
 pub use api::{AuditQuestion, audit_line, shared_part};
 use connection::ServerState;
 use connection_slots::Places;
@@ -54,7 +56,7 @@ pub async fn serve(
     listeners: Vec<Listener>,
     gateway: Arc<Gateway>,
     recorder: Recorder,
-    accounts: Arc<AccountKeeper>,
+    (accounts, logins): (Arc<AccountKeeper>, Arc<Logins>),
     reload: ReloadCall,
 ) {
     // Half of the descriptors are for upstreams and the store.
@@ -63,7 +65,7 @@ pub async fn serve(
     let reserve = RESERVE_MAX.min(all / 4);
     let shared = ServerState {
         places: Places::new(all - reserve, reserve, gateway.memory().clone()),
-        router: routes::router(gateway.clone(), recorder, accounts, reload),
+        router: routes::router(gateway.clone(), recorder, (accounts, logins), reload),
         tls: gateway.live().config.server.tls.as_ref().map(|tls| tls.server.clone()),
         shutdown: gateway.shutdown().clone(),
         live: Arc::new(move || gateway.live()),

@@ -16,9 +16,14 @@ use photofinish_gateway::proxy::{self, Client, Gateway};
 use photofinish_wire::Surface;
 
 /// Methods, the right that they need, and their paths. `GET` counts for `HEAD` too.
-const RIGHTS: [(&str, Right, &[&str]); 17] = [
+const RIGHTS: [(&str, Right, &[&str]); 18] = [
     ("GET", Right::Open, &["/", "/healthz", "/health", "/readyz", "/api/version"]),
-    ("GET", Right::Open, &["/dashboard", "/dashboard/", "/dashboard/{*page}"]),
+    (
+        "GET",
+        Right::Open,
+        &["/dashboard", "/dashboard/", "/dashboard/{*page}", "/dashboard/login", "/dashboard/login/callback"],
+    ),
+    ("GET POST", Right::Open, &["/api/login"]),
     ("DELETE", Right::Open, &["/dashboard/session"]),
     ("GET POST", Right::Me, &["/dashboard/session"]),
     ("GET", Right::Me, &["/api/me", "/api/openapi.json"]),

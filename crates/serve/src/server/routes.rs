@@ -19,11 +19,13 @@ use super::api;
 use super::dashboard::{self, RELOAD};
 use super::health;
 use super::layers::{CrossOrigin, GOOGLE_KEY, bare, catch_panics, cross_origin, near, nearest_path};
+use super::login;
 use super::reads::DatabaseReads;
 use super::rights::{UNKNOWN, guard, is_guarded};
 use super::served_paths::{ReloadCall, ServedPaths};
 use super::websocket;
 use crate::accounts::AccountKeeper;
+use crate::login::{CALLBACK, Logins};
 use photofinish_base::telemetry::{LogContext, WithLogContext};
 use photofinish_gateway::proxy::{self, Client, Gateway, Rejection, StoredCall};
 use photofinish_history::recorder::Recorder;
@@ -34,14 +36,15 @@ use photofinish_wire::{PassedCall, PathCall, Surface};
 pub(super) fn router(
     gateway: Arc<Gateway>,
     recorder: Recorder,
-    accounts: Arc<AccountKeeper>,
+    (accounts, logins): (Arc<AccountKeeper>, Arc<Logins>),
     reload: ReloadCall,
 ) -> Router {
     // A reload does not move the database, even if the new file names another one.
     let store = gateway.live().config.store.address.clone();
     let reads = DatabaseReads::new(store, recorder, gateway.shutdown().clone());
-    let cross = Arc::new(CrossOrigin::new(gateway.clone()));
-    let site = ServedPaths { gateway, reads, accounts, reload, replays: Arc::new(Semaphore::new(api::REPLAYS_MAX)) };
+    let cross = Arc::new(CrossOrigin::new(gateway.clone(), logins.clone()));
+    let site =
+        ServedPaths { gateway, reads, accounts, logins, reload, replays: Arc::new(Semaphore::new(api::REPLAYS_MAX)) };
     let mut router = Router::new().route("/", edge(only_get(get(home)), "/", &cross));
     let mut paths = Vec::new();
     let lists = FILES.into_iter().filter_map(|path| Some((path.strip_suffix("/{*path}")?, any(provider))));
@@ -157,6 +160,13 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         ("/metrics", only_get(get(health::metrics))),
         ("/dashboard", only_get(get(dashboard::first_page))),
         ("/dashboard/", only_get(get(dashboard::page))),
+        (login::LOGIN, only_get(get(login::begin))),
+        (CALLBACK, only_get(get(login::end))),
+        (
+            login::API_LOGIN,
+            login::of_commands()
+                .fallback(|asked: Method| method(asked, Surface::Chat, "GET, POST", "GET, HEAD, POST, OPTIONS")),
+        ),
         ("/dashboard/{*page}", only_get(get(dashboard::page))),
         (
             dashboard::SESSION,

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::reads::DatabaseReads;
 use crate::accounts::AccountKeeper;
+use crate::login::Logins;
 use photofinish_gateway::proxy::{Gateway, Rejection};
 
 /// Reads the configuration again; the argument is the fingerprint of a text whose losses an administrator accepts. The error is for an
@@ -23,6 +24,7 @@ pub(super) struct ServedPaths {
     pub gateway: Arc<Gateway>,
     pub reads: DatabaseReads,
     pub accounts: Arc<AccountKeeper>,
+    pub logins: Arc<Logins>,
     pub reload: ReloadCall,
     /// The replays that may run.
     pub replays: Arc<Semaphore>,

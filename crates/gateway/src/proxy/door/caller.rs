@@ -20,11 +20,12 @@ use secrecy::SecretString;
 use crate::proxy::door::overrides::{Overrides, PREFIX};
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::state::gateway::Gateway;
+use crate::proxy::state::issuer::{TokenFault, is_jwt};
 use crate::proxy::state::wrong_tokens::{SlowedAnswer, WrongToken};
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_config::keyring::HashedKey;
 use photofinish_config::{Reach, Right, User};
-use photofinish_routing::health::{CallerId, FoundCaller, LiveConfig};
+use photofinish_routing::health::{CallerId, FoundCaller, IssuerWord, LiveConfig, LoggedIn, ended};
 
 /// Provider keys that one request may bring; more are refused.
 const BROUGHT_MAX: usize = 32;
@@ -217,11 +218,16 @@ pub fn log_in(gateway: &Gateway, client: &Client) -> Result<Option<String>, Reje
     let anonymous = Client::at(client.address);
     match permitted(gateway, if is_session { &anonymous } else { client }, Right::Me)?.user {
         None => Ok(None),
-        Some(user) => {
-            let secret = gateway.sessions().open(&user, Instant::now());
-            secret.map(Some).ok_or_else(Rejection::internal)
-        }
+        Some(user) => open_session(gateway, &user).map(Some),
     }
+}
+
+/// The secret of a new session of this user.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn open_session(gateway: &Gateway, user: &User) -> Result<String, Rejection> {
+    gateway.sessions().open(user, Instant::now()).ok_or_else(Rejection::internal)
 }
 
 fn identify(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Identity {
@@ -234,10 +240,67 @@ fn identify(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Identi
     let wrong = |why| Identity::Wrong(WrongIdentity { why, refused_for: None });
     match live.callers.find(token, wall_micros()) {
         FoundCaller::User(user) => Identity::Token(user),
+        FoundCaller::Nobody if is_jwt(token) && live.config.oidc.is_some() => match by_issuer(gateway, live, token) {
+            IssuerAnswer::Settled(identity) => identity,
+            IssuerAnswer::Unsettled(_) => Identity::NotRead,
+        },
         FoundCaller::Nobody => wrong(None),
+        FoundCaller::LoggedOut(name) => wrong(Some(ended(&name))),
         FoundCaller::Mistyped => wrong(Some("the key is mistyped or cut off: its checksum is wrong".to_owned())),
         FoundCaller::Expired(id) => wrong(Some(format!("the key {id} has expired"))),
         FoundCaller::NotRead => Identity::NotRead,
+    }
+}
+
+/// What is to be done before [`check_token`] can tell whose token of the issuer it is.
+#[derive(Clone, Debug)]
+pub enum Unsettled {
+    /// Reading the issuer's keys.
+    Keys,
+    /// Taking over what the issuer says.
+    Word(IssuerWord),
+}
+
+enum IssuerAnswer {
+    Settled(Identity),
+    Unsettled(Unsettled),
+}
+
+/// See [`Unsettled`]. None: nothing.
+pub fn unsettled(gateway: &Gateway, headers: &HeaderMap) -> Option<Unsettled> {
+    let live = gateway.live();
+    live.config.oidc.as_ref()?;
+    let token = token(headers).filter(|token| is_jwt(token))?;
+    match live.callers.find(token, wall_micros()) {
+        FoundCaller::Nobody => {}
+        _ => return None,
+    }
+    match by_issuer(gateway, &live, token) {
+        IssuerAnswer::Unsettled(unsettled) => Some(unsettled),
+        IssuerAnswer::Settled(_) => None,
+    }
+}
+
+fn by_issuer(gateway: &Gateway, live: &LiveConfig, token: &[u8]) -> IssuerAnswer {
+    let wrong = |why: String| {
+        let why = Some(why);
+        IssuerAnswer::Settled(Identity::Wrong(WrongIdentity { why, refused_for: None }))
+    };
+    let Some(oidc) = &live.config.oidc else { return wrong("it is of no issuer".to_owned()) };
+    let now_us = wall_micros();
+    let word = match gateway.issuer_keys().check(oidc, token, now_us) {
+        Ok(word) => word,
+        Err(TokenFault::Wrong(why)) => return wrong(format!("the token {why}")),
+        Err(TokenFault::UnknownKey) if gateway.issuer_keys().is_fresh(now_us) => {
+            return wrong("the token is signed with a key that the issuer does not list".to_owned());
+        }
+        Err(TokenFault::UnknownKey | TokenFault::NotRead) => return IssuerAnswer::Unsettled(Unsettled::Keys),
+    };
+    match live.callers.by_word(&word, now_us) {
+        LoggedIn::User(user) => IssuerAnswer::Settled(Identity::Token(user)),
+        LoggedIn::Refused(why) => wrong(why),
+        LoggedIn::New => IssuerAnswer::Unsettled(Unsettled::Word(word)),
+        LoggedIn::NotRead => IssuerAnswer::Settled(Identity::NotRead),
     }
 }
 

@@ -129,6 +129,11 @@ impl Rejection {
         Rejection::new(crate::proxy::refusals::code::KEYS_UNAVAILABLE, message).after(Duration::from_secs(1))
     }
 
+    /// Nobody can log in now.
+    pub fn login_unavailable(why: &str) -> Rejection {
+        Rejection::new(code::LOGIN_UNAVAILABLE, cut(why)).after(Duration::from_secs(5))
+    }
+
     /// Of a request about teams, users and keys.
     pub fn unknown_account(why: &str) -> Rejection {
         Rejection::new(crate::proxy::refusals::code::UNKNOWN_ACCOUNT, cut(why))

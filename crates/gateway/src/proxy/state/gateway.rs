@@ -15,6 +15,7 @@ use crate::proxy::state::blocking::BlockingPool;
 use crate::proxy::state::budget_lines::BudgetLines;
 use crate::proxy::state::configuration::{ConfigurationInForce, RefusedConfiguration};
 use crate::proxy::state::extras::ExtraPlaces;
+use crate::proxy::state::issuer::IssuerKeys;
 use crate::proxy::state::load::{AdmissionLoad, LimitedCounts, ShedCounts};
 use crate::proxy::state::minute_counts::MinuteCounts;
 use crate::proxy::state::places::{RequestPlace, RequestPlaces};
@@ -65,6 +66,8 @@ struct Departure {
 /// Who came to the door.
 #[derive(Default)]
 pub(in crate::proxy) struct DoorState {
+    /// Of `[oidc]`.
+    pub issuer: IssuerKeys,
     /// Of the dashboard.
     pub sessions: Sessions,
     pub wrong_tokens: WrongTokens,
@@ -260,6 +263,11 @@ impl Gateway {
     /// Of the dashboard.
     pub fn sessions(&self) -> &Sessions {
         &self.door.sessions
+    }
+
+    /// The keys of the issuer of `[oidc]`.
+    pub fn issuer_keys(&self) -> &IssuerKeys {
+        &self.door.issuer
     }
 
     pub(in crate::proxy) fn door(&self) -> &DoorState {

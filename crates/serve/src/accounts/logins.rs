@@ -1,0 +1,152 @@
+//! Users who come from the issuer of `[oidc]`: what it says of them is an entry in the store, like that of any user made at run time, so
+//! that keys, limits and every gateway on the database follow it.
+//!
+//! Not for asking the issuer: see `login`.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::refusal::AccountRefusal::{self, Conflict};
+use super::settings::micros;
+use super::{AccountKeeper, take_over};
+use photofinish_base::clock::wall_micros;
+use photofinish_base::printable::quoted;
+use photofinish_history::report::question::time;
+use photofinish_history::store::{AccountChange, AccountEntry, AccountKind, Author, Store, StoreReader};
+use photofinish_routing::health::{IssuerWord, UNCONFIRMED_US, UserLogin};
+
+/// What the issuer calls the user.
+const SUBJECT: &str = "subject";
+/// When the issuer last said something new of the user.
+const SAID_AT: &str = "login_at";
+/// When the login ends unless the issuer speaks again.
+const UNTIL: &str = "login_until";
+
+/// The login that settings speak of.
+pub(super) fn login_of(settings: &Map<String, Value>) -> Option<UserLogin> {
+    let subject = settings.get(SUBJECT)?.as_str()?.to_owned();
+    Some(UserLogin { subject, as_of_us: micros(settings, SAID_AT).unwrap_or(0), until_us: micros(settings, UNTIL) })
+}
+
+/// That nobody changes by hand what the issuer says.
+pub(super) fn not_of_issuer(entry: &AccountEntry, members: &Map<String, Value>) -> Result<(), AccountRefusal> {
+    let changed = ["role", "team"].into_iter().find(|member| members.contains_key(*member));
+    match changed.filter(|_| entry.settings.contains_key(SUBJECT)) {
+        Some(member) => Err(Conflict(format!(
+            "the {member} of the user {} follows the groups at the issuer: see [oidc.group] of the configuration",
+            quoted(&entry.id)
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// What the issuer may be asked again with.
+#[derive(Clone, Debug)]
+pub enum AskAgain {
+    /// As before: the word came in a token.
+    AsKnown,
+    /// With this, encrypted.
+    With(String),
+    /// With nothing, any more or at all: the login ends by itself.
+    Never,
+}
+
+impl AccountKeeper {
+    /// Takes over what the issuer says of a user. In force when it returns. Blocks.
+    ///
+    /// # Errors
+    /// The name is of another user, or the store cannot be read or written.
+    pub fn take_word(&self, word: &IssuerWord, again: &AskAgain, issuer: &str) -> Result<(), AccountRefusal> {
+        let live = self.gateway.live();
+        let IssuerWord { name, subject, issued_at_us, place } = word;
+        let taken =
+            || Conflict(format!("the name {} is of another user here: an admin can remove that one", quoted(name)));
+        if live.config.users.iter().any(|user| user.name == *name) {
+            return Err(taken());
+        }
+        let state = self.state();
+        let store = &self.store;
+        store.is_open().then_some(()).map_or_else(|| Store::open(store.address()).map(|opened| opened.close()), Ok)?;
+        let before = StoreReader::open(store.address())?.account(AccountKind::User, name)?;
+        let known = before.as_ref().map(|entry| login_of(&entry.settings));
+        if known.as_ref().is_some_and(|login| login.as_ref().is_none_or(|login| login.subject != *subject)) {
+            return Err(taken());
+        }
+        let is_asked_again = known.flatten().is_some_and(|login| login.until_us.is_none());
+        let now_us = wall_micros();
+        let until = match (place, again) {
+            (None, _) => Some(now_us),
+            (_, AskAgain::With(_)) => None,
+            (_, AskAgain::AsKnown) if is_asked_again => None,
+            (_, AskAgain::AsKnown | AskAgain::Never) => Some(now_us + UNCONFIRMED_US),
+        };
+        let mut settings = before.as_ref().map(|entry| entry.settings.clone()).unwrap_or_default();
+        if let Some((role, team)) = place {
+            put(&mut settings, "role", Some(json!(role.as_str())));
+            put(&mut settings, "team", team.as_ref().map(|team| json!(team)));
+        }
+        put(&mut settings, SUBJECT, Some(json!(subject)));
+        put(&mut settings, UNTIL, until.map(|until| json!(time(until))));
+        match again {
+            _ if place.is_none() => store.keep_login(name, None),
+            AskAgain::With(sealed) => store.keep_login(name, Some(sealed)),
+            AskAgain::Never => store.keep_login(name, None),
+            AskAgain::AsKnown => Ok(()),
+        }
+        .map_err(|error| AccountRefusal::Away(error.to_string()))?;
+        if before.as_ref().is_some_and(|entry| entry.settings == settings) {
+            return Ok(());
+        }
+        put(&mut settings, SAID_AT, Some(json!(time(*issued_at_us))));
+        let version = before.as_ref().map_or(1, |entry| entry.version + 1);
+        let after = AccountEntry { kind: AccountKind::User, id: name.clone(), settings, version, sha256: None };
+        let changes = [AccountChange { before, after: Some(after) }];
+        let by = Author { who: "the issuer".to_owned(), origin: issuer.to_owned() };
+        store.change(&changes, &by, now_us)?;
+        if state.seen.is_some() {
+            self.gateway.change_made(|made| take_over(made, &changes));
+        }
+        Ok(())
+    }
+
+    /// The users who come from the issuer and may be asked about again, and with what; none: nobody knows. Blocks.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn logins(&self) -> Result<Vec<(IssuerWord, Option<String>)>, AccountRefusal> {
+        let reader = StoreReader::open(self.store.address())?;
+        let mut kept = reader.logins()?;
+        let entries = reader.accounts(AccountKind::User)?.into_iter().filter_map(|entry| {
+            let login = login_of(&entry.settings).filter(|login| login.until_us.is_none())?;
+            let team = entry.settings.get("team").and_then(Value::as_str).map(str::to_owned);
+            let place = Some((super::role_of(&entry.settings), team));
+            let sealed = kept.remove(&entry.id);
+            let word = IssuerWord { name: entry.id, subject: login.subject, issued_at_us: login.as_of_us, place };
+            Some((word, sealed))
+        });
+        Ok(entries.collect())
+    }
+
+    /// [`AccountKeeper::take_word`] on a thread for it.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn take_word_aside(
+        self: &Arc<AccountKeeper>,
+        word: IssuerWord,
+        again: AskAgain,
+        issuer: String,
+    ) -> Result<(), AccountRefusal> {
+        let keeper = self.clone();
+        let taken = self.gateway.shutdown().run_blocking(move || keeper.take_word(&word, &again, &issuer)).await;
+        taken.unwrap_or_else(|_| Err(AccountRefusal::Away("the gateway stops".to_owned())))
+    }
+}
+
+fn put(settings: &mut Map<String, Value>, member: &str, value: Option<Value>) {
+    match value {
+        Some(value) => drop(settings.insert(member.to_owned(), value)),
+        None => drop(settings.remove(member)),
+    }
+}

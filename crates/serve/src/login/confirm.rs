@@ -1,0 +1,120 @@
+//! Whether users who logged in are still there, and in which groups: the issuer is asked again about each within a minute, by one of the
+//! gateways on a database. Where it is away, nobody loses anything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oauth2::RefreshToken;
+
+use super::issuer::{NoTokens, no_tokens};
+use super::seal::{self, REFRESH};
+use super::{Fresh, Logins, login};
+use crate::accounts::AskAgain;
+use photofinish_base::clock::{Instant, wall_micros};
+use photofinish_config::Oidc;
+use photofinish_gateway::proxy::word;
+use photofinish_history::store::Store;
+use photofinish_routing::health::IssuerWord;
+
+/// From one round of questions about all users to the next: somebody who was removed is refused within a minute.
+const ROUND: Duration = Duration::from_secs(45);
+/// Users about whom the issuer is asked in a second. With more than 450 of them a round takes longer.
+const PER_SECOND: u32 = 10;
+/// Users in a row about whom it does not say anything, until a round ends: it is away.
+const AWAY_MAX: u32 = 3;
+/// One gateway on a database asks.
+const DUTY: &str = "logins";
+
+impl Logins {
+    /// Runs until the gateway drains.
+    pub async fn confirm(self: Arc<Logins>) {
+        let rounds = async {
+            loop {
+                let began = Instant::now();
+                if let Ok(oidc) = self.offered()
+                    && self.is_ours().await
+                {
+                    self.round(&oidc).await;
+                }
+                tokio::time::sleep(ROUND.saturating_sub(began.elapsed())).await;
+            }
+        };
+        tokio::select! {
+            () = self.gateway.shutdown().draining() => {}
+            () = rounds => {}
+        }
+    }
+
+    /// A database that does not answer asks nobody.
+    async fn is_ours(&self) -> bool {
+        let address = self.gateway.live().config.store.address.clone();
+        let held = self
+            .gateway
+            .shutdown()
+            .run_blocking(move || !address.is_server() || Store::holds_duty(&address, DUTY).unwrap_or(false));
+        held.await.unwrap_or(false)
+    }
+
+    async fn round(&self, oidc: &Arc<Oidc>) {
+        let accounts = self.accounts.clone();
+        let Ok(Ok(logins)) = self.gateway.shutdown().run_blocking(move || accounts.logins()).await else { return };
+        let mut away = 0;
+        for (before, sealed) in logins {
+            let began = Instant::now();
+            away = if self.confirm_one(oidc, before, sealed).await { 0 } else { away + 1 };
+            if away == AWAY_MAX {
+                tracing::warn!(
+                    "the issuer {} does not say whether users are still there: their logins go on",
+                    oidc.issuer
+                );
+                return;
+            }
+            tokio::time::sleep((Duration::from_secs(1) / PER_SECOND).saturating_sub(began.elapsed())).await;
+        }
+    }
+
+    /// False: nobody knows.
+    async fn confirm_one(&self, oidc: &Arc<Oidc>, before: IssuerWord, sealed: Option<String>) -> bool {
+        let now = IssuerWord { issued_at_us: wall_micros(), ..before };
+        let name = now.name.clone();
+        let token = sealed.and_then(|sealed| seal::open(&login(oidc).ok()?.secret, REFRESH, &sealed));
+        let (said, again) = match token {
+            // Copied from another database, or the client has another secret.
+            None => (now, AskAgain::Never),
+            Some(token) => match self.ask_about(oidc, &token).await {
+                Ok(fresh) => match word(oidc, &fresh.claims) {
+                    Ok(said) if said.name == now.name && said.subject == now.subject => {
+                        let rotated = fresh.again.filter(|again| *again != token);
+                        let sealed = rotated.and_then(|token| seal::seal(&login(oidc).ok()?.secret, REFRESH, &token));
+                        let said = IssuerWord { issued_at_us: now.issued_at_us, ..said };
+                        (said, sealed.map_or(AskAgain::AsKnown, AskAgain::With))
+                    }
+                    // They have another name by now, or none.
+                    _ => (IssuerWord { place: None, ..now }, AskAgain::Never),
+                },
+                Err(NoTokens::Over(_)) => (IssuerWord { place: None, ..now }, AskAgain::Never),
+                Err(NoTokens::Away(why)) => {
+                    tracing::debug!(why, "the issuer does not say whether a user is still there");
+                    return false;
+                }
+            },
+        };
+        let is_over = said.place.is_none();
+        match self.accounts.take_word_aside(said, again, oidc.issuer.clone()).await {
+            Ok(()) if is_over => {
+                tracing::info!(user = name, "the issuer ended a login: keys and sessions of the user count no more");
+                true
+            }
+            Ok(()) => true,
+            Err(_) => false,
+        }
+    }
+
+    async fn ask_about(&self, oidc: &Oidc, token: &str) -> Result<Fresh, NoTokens> {
+        let (client, metadata) = self.client(oidc).await.map_err(|refusal| NoTokens::Away(refusal.to_string()))?;
+        let token = RefreshToken::new(token.to_owned());
+        let tokens = client.exchange_refresh_token(&token).request_async(&self.issuer).await;
+        let tokens = tokens.map_err(no_tokens)?;
+        self.fresh((oidc, &metadata), &tokens, None).await.map_err(|refusal| NoTokens::Away(refusal.to_string()))
+    }
+}

@@ -1,0 +1,267 @@
+//! Questions to the issuer: what it says of itself, its keys, tokens for a code or a refresh token, and what it knows of a user.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method};
+use oauth2::basic::{
+    BasicErrorResponse, BasicErrorResponseType, BasicRevocationErrorResponse, BasicTokenIntrospectionResponse,
+    BasicTokenType,
+};
+use oauth2::{
+    AsyncHttpClient, AuthUrl, Client, ClientId, ClientSecret, DeviceAuthorizationUrl, EndpointMaybeSet, EndpointNotSet,
+    EndpointSet, ExtraTokenFields, HttpRequest, HttpResponse, RedirectUrl, RequestTokenError, StandardRevocableToken,
+    StandardTokenResponse, TokenResponse as _, TokenUrl,
+};
+use secrecy::ExposeSecret as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Fresh, LoginRefusal, Logins, login};
+use photofinish_base::clock::Instant;
+use photofinish_config::{HttpAddress, Oidc};
+use photofinish_gateway::proxy::{Claims, TokenFault, claimed};
+use photofinish_transport::upstream::{Endpoint, GetLimits, UpstreamClient, WholeAnswer};
+
+/// What one question to the issuer may take.
+const LIMITS: GetLimits = GetLimits { time: Duration::from_secs(10), bytes: 1 << 20 };
+/// How long what the issuer says of itself is believed without asking again.
+const METADATA_FOR: Duration = Duration::from_secs(600);
+
+pub(super) struct IssuerClient {
+    client: UpstreamClient,
+    known: Mutex<Option<(Instant, Arc<Metadata>)>>,
+}
+
+/// What the issuer says of itself (OpenID Connect Discovery 1.0).
+#[derive(Debug, Deserialize)]
+pub(super) struct Metadata {
+    issuer: String,
+    pub authorization_endpoint: String,
+    token_endpoint: String,
+    pub jwks_uri: String,
+    userinfo_endpoint: Option<String>,
+    device_authorization_endpoint: Option<String>,
+    #[serde(default)]
+    scopes_supported: Vec<String>,
+}
+
+/// The ID token that comes with the others.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct IdToken {
+    id_token: Option<String>,
+}
+
+impl ExtraTokenFields for IdToken {}
+
+pub(super) type Tokens = StandardTokenResponse<IdToken, BasicTokenType>;
+
+/// The gateway's client at the issuer, as `oauth2` has it.
+pub(super) type OauthClient = Client<
+    BasicErrorResponse,
+    Tokens,
+    BasicTokenIntrospectionResponse,
+    StandardRevocableToken,
+    BasicRevocationErrorResponse,
+    EndpointSet,
+    EndpointMaybeSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointSet,
+>;
+
+/// Why the issuer gave no tokens.
+pub(super) enum NoTokens {
+    /// It says that the user, or the login, is over.
+    Over(String),
+    Away(String),
+}
+
+/// What a fault of a token is, as a sentence.
+pub(super) fn told(fault: &TokenFault) -> String {
+    match fault {
+        TokenFault::NotRead => "the issuer's keys are not read yet".to_owned(),
+        TokenFault::UnknownKey => "the issuer's token is signed with a key that it does not list".to_owned(),
+        TokenFault::Wrong(why) => format!("the issuer's token {why}"),
+    }
+}
+
+impl IssuerClient {
+    pub fn new(client: UpstreamClient) -> IssuerClient {
+        IssuerClient { client, known: Mutex::default() }
+    }
+
+    /// # Errors
+    /// It cannot be had, or is of another issuer.
+    pub async fn metadata(&self, oidc: &Oidc) -> Result<Arc<Metadata>, String> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((at, metadata)) = known
+            && metadata.issuer == oidc.issuer
+            && at.elapsed() < METADATA_FOR
+        {
+            return Ok(metadata);
+        }
+        let url = format!("{}/.well-known/openid-configuration", oidc.issuer.trim_end_matches('/'));
+        let metadata: Metadata = serde_json::from_value(self.json(&url, None).await?)
+            .map_err(|error| format!("{url} is no description of an issuer: {error}"))?;
+        if metadata.issuer != oidc.issuer {
+            let named = metadata.issuer.chars().take(200).collect::<String>();
+            return Err(format!("it calls itself {named:?}: write it so in [oidc]"));
+        }
+        let metadata = Arc::new(metadata);
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), metadata.clone()));
+        Ok(metadata)
+    }
+
+    /// Gets JSON from an address; with a token if there is one.
+    ///
+    /// # Errors
+    /// There is none, for an operator.
+    pub async fn json(&self, url: &str, token: Option<&str>) -> Result<Value, String> {
+        let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
+        if let Some(mut token) = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {token}")).ok()) {
+            token.set_sensitive(true);
+            headers.insert(AUTHORIZATION, token);
+        }
+        let answer = self.ask(Method::GET, url, headers, Bytes::new()).await?;
+        if !answer.status.is_success() {
+            return Err(format!("{url} answered with the status {}", answer.status.as_u16()));
+        }
+        serde_json::from_slice(&answer.body).map_err(|_| format!("{url} answered with something else than JSON"))
+    }
+
+    async fn ask(&self, method: Method, url: &str, mut headers: HeaderMap, body: Bytes) -> Result<WholeAnswer, String> {
+        let address =
+            HttpAddress::parse_secure(url).map_err(|why| format!("the address {url:?} of the issuer {why}"))?;
+        let endpoint = Endpoint::parse(address.origin()).map_err(|error| error.to_string())?;
+        let endpoint = endpoint.with_transport(address.transport());
+        let agent = HeaderValue::from_static(concat!("photofinish/", env!("CARGO_PKG_VERSION")));
+        headers.insert(USER_AGENT, agent);
+        let path = address.path_and_query().to_owned();
+        let answer = match method {
+            Method::POST => self.client.post(endpoint, path, headers, body, LIMITS).await,
+            _ => self.client.get(endpoint, path, headers, LIMITS).await,
+        };
+        answer.map_err(|error| format!("{}: {error}", address.origin()))
+    }
+}
+
+/// The form that `oauth2` asks in.
+impl<'c> AsyncHttpClient<'c> for IssuerClient {
+    type Error = NotAsked;
+    type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, NotAsked>> + Send + 'c>>;
+
+    fn call(&'c self, request: HttpRequest) -> Self::Future {
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let answer =
+                self.ask(head.method, &head.uri.to_string(), head.headers, body.into()).await.map_err(NotAsked)?;
+            let mut response = HttpResponse::new(answer.body.to_vec());
+            (*response.status_mut(), *response.headers_mut()) = (answer.status, answer.headers);
+            Ok(response)
+        })
+    }
+}
+
+/// The issuer was not reached.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NotAsked(String);
+
+impl Logins {
+    /// # Errors
+    /// The issuer does not say where it is asked.
+    pub(super) async fn client(&self, oidc: &Oidc) -> Result<(OauthClient, Arc<Metadata>), LoginRefusal> {
+        let metadata =
+            self.issuer.metadata(oidc).await.map_err(|why| LoginRefusal::Away(format!("the issuer: {why}")))?;
+        let login = login(oidc)?;
+        let bad = |_| LoginRefusal::Away("the issuer: it names an address that is none".to_owned());
+        let device = metadata.device_authorization_endpoint.clone().map(DeviceAuthorizationUrl::new).transpose();
+        let redirect = RedirectUrl::new(format!("{}{}", login.url, super::CALLBACK));
+        let client = Client::new(ClientId::new(oidc.client_id.clone()))
+            .set_client_secret(ClientSecret::new(login.secret.expose_secret().to_owned()))
+            .set_auth_uri(AuthUrl::new(metadata.authorization_endpoint.clone()).map_err(bad)?)
+            .set_token_uri(TokenUrl::new(metadata.token_endpoint.clone()).map_err(bad)?)
+            .set_device_authorization_url_option(device.map_err(bad)?)
+            .set_redirect_uri(redirect.map_err(bad)?);
+        Ok((client, metadata))
+    }
+
+    /// The claims that come with tokens. `nonce`: of the login. What the ID token does not say, the issuer is asked.
+    ///
+    /// # Errors
+    /// They are not right, or the issuer does not answer.
+    pub(super) async fn fresh(
+        &self,
+        (oidc, metadata): (&Oidc, &Metadata),
+        tokens: &Tokens,
+        nonce: Option<&str>,
+    ) -> Result<Fresh, LoginRefusal> {
+        let mut claims = Claims::new();
+        if let Some(token) = &tokens.extra_fields().id_token {
+            claims = self.of_id_token(oidc, token).await?;
+            if nonce.is_some() && claims.get("nonce").and_then(Value::as_str) != nonce {
+                return Err(LoginRefusal::Forbidden("the issuer's token is of another login".to_owned()));
+            }
+        } else if nonce.is_some() {
+            return Err(LoginRefusal::Away("the issuer sent no ID token".to_owned()));
+        }
+        let lacks =
+            |claims: &Claims| [&oidc.user_claim, &oidc.groups_claim].iter().any(|name| claimed(claims, name).is_none());
+        if let Some(url) = metadata.userinfo_endpoint.as_ref().filter(|_| lacks(&claims)) {
+            let more = self.issuer.json(url, Some(tokens.access_token().secret())).await;
+            let more = more.map_err(|why| LoginRefusal::Away(format!("the issuer: {why}")))?;
+            let Value::Object(more) = more else { return Err(LoginRefusal::Away(format!("{url} sent no claims"))) };
+            // What it knows of another user is none of this one's.
+            if claims.get("sub").is_some_and(|subject| more.get("sub") != Some(subject)) {
+                return Err(LoginRefusal::Forbidden("the issuer speaks of two users".to_owned()));
+            }
+            claims = more.into_iter().chain(claims).collect();
+        }
+        Ok(Fresh { claims, again: tokens.refresh_token().map(|token| token.secret().clone()) })
+    }
+
+    async fn of_id_token(&self, oidc: &Oidc, token: &str) -> Result<Claims, LoginRefusal> {
+        let keys = self.gateway.issuer_keys();
+        let mut checked = keys.claims(oidc, token.as_bytes());
+        if matches!(checked, Err(TokenFault::UnknownKey | TokenFault::NotRead)) {
+            let _ = tokio::time::timeout(super::KEYS_FOR, keys.renewed()).await;
+            checked = keys.claims(oidc, token.as_bytes());
+        }
+        checked.map_err(|fault| LoginRefusal::Away(told(&fault)))
+    }
+}
+
+impl Metadata {
+    /// What is asked for: the claims of the user, and to be asked again.
+    pub fn scopes(&self) -> impl Iterator<Item = oauth2::Scope> {
+        let offers =
+            |scope: &&str| self.scopes_supported.is_empty() || self.scopes_supported.iter().any(|of| of == scope);
+        let wanted = ["profile", "email", "groups", "offline_access"].into_iter();
+        // An issuer may refuse a scope that it does not know, and most do not list those of groups.
+        let wanted = wanted.filter(|scope| {
+            if *scope == "groups" { self.scopes_supported.iter().any(|of| of == scope) } else { offers(scope) }
+        });
+        std::iter::once("openid").chain(wanted.collect::<Vec<_>>()).map(|scope| oauth2::Scope::new(scope.to_owned()))
+    }
+}
+
+/// Which of both an error of `oauth2` is.
+pub(super) fn no_tokens(error: RequestTokenError<NotAsked, BasicErrorResponse>) -> NoTokens {
+    match error {
+        RequestTokenError::ServerResponse(answer) => {
+            let of = format!("the issuer refuses: {}", answer.error().as_ref());
+            match answer.error() {
+                BasicErrorResponseType::InvalidGrant => NoTokens::Over(of),
+                _ => NoTokens::Away(of),
+            }
+        }
+        RequestTokenError::Request(error) => NoTokens::Away(format!("the issuer: {error}")),
+        // What it sent may hold a token.
+        RequestTokenError::Parse(..) => NoTokens::Away("the issuer answers with something else than tokens".to_owned()),
+        RequestTokenError::Other(_) => NoTokens::Away("the issuer answers with something that is no answer".to_owned()),
+    }
+}

@@ -1,0 +1,140 @@
+//! Logins at the issuer of `[oidc]`, by OpenID Connect: its keys for tokens (`keys`), the login of the dashboard (`code`) and of the
+//! command line (`device`), and whether users are still there (`confirm`). What the issuer says is taken over by `accounts`.
+//!
+//! Not for checking a token: see `IssuerKeys` of the gateway.
+
+mod code;
+mod confirm;
+mod device;
+mod issuer;
+mod keys;
+mod seal;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use tokio::sync::Semaphore;
+
+pub use code::{CALLBACK, CODE_FOR, Returned};
+pub use device::{BEGUN, DeviceLogin, LoginAnswer};
+
+use crate::accounts::{AccountKeeper, AskAgain};
+use issuer::IssuerClient;
+use photofinish_base::clock::wall_micros;
+use photofinish_config::{Oidc, OidcLogin, User};
+use photofinish_gateway::proxy::{Claims, Gateway, Unsettled, unsettled};
+use photofinish_routing::health::{IssuerWord, LoggedIn};
+
+/// Logins that ask the issuer at the same time; further ones are told to come again.
+const LOGINS_MAX: usize = 64;
+/// How long a request with a token of the issuer waits for its new keys.
+const KEYS_FOR: Duration = Duration::from_secs(3);
+
+/// What is asked of the issuer. One for each gateway.
+pub struct Logins {
+    gateway: Arc<Gateway>,
+    accounts: Arc<AccountKeeper>,
+    issuer: IssuerClient,
+    running: Semaphore,
+}
+
+/// Why nobody is logged in, for whoever tried.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum LoginRefusal {
+    /// The gateway has no issuer, or no client secret.
+    #[error("this gateway has no login: its configuration has no [oidc] with a client_secret")]
+    NotOffered,
+    /// What was sent is of no login that runs.
+    #[error("{0}")]
+    Wrong(String),
+    /// The issuer, or the groups, do not let them come.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The issuer or the store does not answer, or too many log in.
+    #[error("{0}")]
+    Away(String),
+}
+
+/// The claims of somebody who logged in, and what the issuer may be asked again with.
+struct Fresh {
+    claims: Claims,
+    again: Option<String>,
+}
+
+impl Logins {
+    pub fn new(gateway: Arc<Gateway>, accounts: Arc<AccountKeeper>) -> Arc<Logins> {
+        let issuer = IssuerClient::new(gateway.client().clone());
+        Arc::new(Logins { gateway, accounts, issuer, running: Semaphore::new(LOGINS_MAX) })
+    }
+
+    /// Does what comes before the gateway can tell whose token of the issuer these headers have.
+    pub async fn settle(&self, headers: &HeaderMap) {
+        if let Some(Unsettled::Keys) = unsettled(&self.gateway, headers) {
+            // Late keys make this token unknown, and no other request late.
+            let _ = tokio::time::timeout(KEYS_FOR, self.gateway.issuer_keys().renewed()).await;
+        }
+        if let Some(Unsettled::Word(word)) = unsettled(&self.gateway, headers) {
+            let issuer = self.gateway.live().config.oidc.as_ref().map(|oidc| oidc.issuer.clone());
+            let taken = self.accounts.take_word_aside(word, AskAgain::AsKnown, issuer.unwrap_or_default()).await;
+            if let Err(refusal) = taken {
+                tracing::warn!(%refusal, "what the issuer says of a user is not taken over");
+            }
+        }
+    }
+
+    fn offered(&self) -> Result<Arc<Oidc>, LoginRefusal> {
+        let oidc = self.gateway.live().config.oidc.clone();
+        oidc.filter(|oidc| oidc.login.is_some()).ok_or(LoginRefusal::NotOffered)
+    }
+
+    /// Whether users log in here, and at which issuer.
+    pub fn issuer(&self) -> Option<String> {
+        self.offered().ok().map(|oidc| oidc.issuer.clone())
+    }
+
+    /// Where browsers reach the gateway.
+    pub fn url(&self) -> Option<String> {
+        Some(self.offered().ok()?.login.as_ref()?.url.clone())
+    }
+
+    /// The user who logged in.
+    async fn admit(&self, oidc: &Oidc, fresh: Fresh) -> Result<Arc<User>, LoginRefusal> {
+        let word = photofinish_gateway::proxy::word(oidc, &fresh.claims)
+            .map_err(|fault| LoginRefusal::Forbidden(issuer::told(&fault)))?;
+        // Newer than any token of before.
+        let word = IssuerWord { issued_at_us: word.issued_at_us.max(wall_micros()), ..word };
+        let again = match (&oidc.login, &fresh.again) {
+            (Some(login), Some(token)) => {
+                AskAgain::With(seal::seal(&login.secret, seal::REFRESH, token).ok_or_else(no_random)?)
+            }
+            _ => AskAgain::Never,
+        };
+        let is_known = word.place.is_some();
+        let user = |logins: &Logins| logins.gateway.live().callers.by_word(&word, wall_micros());
+        if is_known || matches!(user(self), LoggedIn::New) {
+            let taken = self.accounts.take_word_aside(word.clone(), again, oidc.issuer.clone()).await;
+            taken.map_err(|refusal| match refusal {
+                crate::accounts::AccountRefusal::Away(why) => LoginRefusal::Away(why),
+                other => LoginRefusal::Forbidden(other.to_string()),
+            })?;
+        }
+        match user(self) {
+            LoggedIn::User(user) => Ok(user),
+            LoggedIn::Refused(why) => Err(LoginRefusal::Forbidden(why)),
+            LoggedIn::New | LoggedIn::NotRead => Err(LoginRefusal::Away("the store does not answer now".to_owned())),
+        }
+    }
+
+    fn place(&self) -> Result<tokio::sync::SemaphorePermit<'_>, LoginRefusal> {
+        self.running.try_acquire().map_err(|_| LoginRefusal::Away("too many log in at this moment".to_owned()))
+    }
+}
+
+fn no_random() -> LoginRefusal {
+    LoginRefusal::Away("the system has no random numbers".to_owned())
+}
+
+fn login(oidc: &Oidc) -> Result<&OidcLogin, LoginRefusal> {
+    oidc.login.as_ref().ok_or(LoginRefusal::NotOffered)
+}
