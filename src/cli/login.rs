@@ -46,16 +46,17 @@ pub async fn run(
     width: usize,
     (out, err): (&mut impl io::Write, &mut impl io::Write),
 ) -> anyhow::Result<()> {
-    let begun = post(at, &json!({})).await?;
-    let text = |member: &str| begun[member].as_str().unwrap_or_default().to_owned();
-    let (url, code, login) = (text("url"), text("code"), text("login"));
-    let whole = begun["url_with_code"].as_str().map(|whole| format!(", or {whole} at once")).unwrap_or_default();
-    write_paragraph(&format!("Open {url} in a browser, and confirm the code {code} there{whole}."), Some(width), err)?;
-    write_paragraph("Waiting for it; Ctrl-C ends it.", Some(width), err)?;
-    let mut asked = json!({ "login": login, "name": options.name });
+    let mut asked = json!({ "name": options.name });
     if let Some(expires) = &options.expires {
         asked["expires"] = json!(expires);
     }
+    let begun = post(at, &asked).await?;
+    let text = |member: &str| begun[member].as_str().unwrap_or_default().to_owned();
+    let (url, code) = (text("url"), text("code"));
+    asked["login"] = begun["login"].clone();
+    let whole = begun["url_with_code"].as_str().map(|whole| format!(", or {whole} at once")).unwrap_or_default();
+    write_paragraph(&format!("Open {url} in a browser, and confirm the code {code} there{whole}."), Some(width), err)?;
+    write_paragraph("Waiting for it; Ctrl-C ends it.", Some(width), err)?;
     // Each question waits at the gateway, and the login ends by itself.
     let answer = loop {
         let answer = post(at, &asked).await?;

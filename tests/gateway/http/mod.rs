@@ -19,6 +19,7 @@ mod http2;
 mod keys;
 mod listeners;
 mod live;
+mod login;
 mod metrics;
 mod models;
 mod native_surfaces;

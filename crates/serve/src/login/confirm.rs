@@ -20,7 +20,7 @@ use photofinish_routing::health::IssuerWord;
 const ROUND: Duration = Duration::from_secs(45);
 /// Users about whom the issuer is asked in a second. With more than 450 of them a round takes longer.
 const PER_SECOND: u32 = 10;
-/// Users in a row about whom it does not say anything, until a round ends: it is away.
+/// Users in a row about whom the issuer does not say anything until a round ends: it is away.
 const AWAY_MAX: u32 = 3;
 /// One gateway on a database asks.
 const DUTY: &str = "logins";
@@ -58,16 +58,16 @@ impl Logins {
     async fn round(&self, oidc: &Arc<Oidc>) {
         let accounts = self.accounts.clone();
         let Ok(Ok(logins)) = self.gateway.shutdown().run_blocking(move || accounts.logins()).await else { return };
-        let mut away = 0;
+        let (mut away, mut is_told) = (0, false);
         for (before, sealed) in logins {
             let began = Instant::now();
             away = if self.confirm_one(oidc, before, sealed).await { 0 } else { away + 1 };
+            if away > 0 && !std::mem::replace(&mut is_told, true) {
+                let issuer = &oidc.issuer;
+                tracing::warn!("the issuer {issuer} does not say whether users are still there: their logins go on");
+            }
             if away == AWAY_MAX {
-                tracing::warn!(
-                    "the issuer {} does not say whether users are still there: their logins go on",
-                    oidc.issuer
-                );
-                return;
+                break;
             }
             tokio::time::sleep((Duration::from_secs(1) / PER_SECOND).saturating_sub(began.elapsed())).await;
         }
@@ -77,7 +77,7 @@ impl Logins {
     async fn confirm_one(&self, oidc: &Arc<Oidc>, before: IssuerWord, sealed: Option<String>) -> bool {
         let now = IssuerWord { issued_at_us: wall_micros(), ..before };
         let name = now.name.clone();
-        let token = sealed.and_then(|sealed| seal::open(&login(oidc).ok()?.secret, REFRESH, &sealed));
+        let token = sealed.as_ref().and_then(|sealed| seal::open(&login(oidc).ok()?.secret, REFRESH, sealed));
         let (said, again) = match token {
             // Copied from another database, or the client has another secret.
             None => (now, AskAgain::Never),
@@ -100,6 +100,10 @@ impl Logins {
             },
         };
         let is_over = said.place.is_none();
+        if is_over && !self.is_kept(&name, sealed).await {
+            // They logged in meanwhile, which ended the login before.
+            return true;
+        }
         match self.accounts.take_word_aside(said, again, oidc.issuer.clone()).await {
             Ok(()) if is_over => {
                 tracing::info!(user = name, "the issuer ended a login: keys and sessions of the user count no more");
@@ -108,6 +112,13 @@ impl Logins {
             Ok(()) => true,
             Err(_) => false,
         }
+    }
+
+    async fn is_kept(&self, name: &str, sealed: Option<String>) -> bool {
+        let (accounts, name) = (self.accounts.clone(), name.to_owned());
+        let now = self.gateway.shutdown().run_blocking(move || accounts.logins()).await;
+        let is_it = |(word, now): (IssuerWord, Option<String>)| word.name == name && now == sealed;
+        now.is_ok_and(|logins| logins.is_ok_and(|logins| logins.into_iter().any(is_it)))
     }
 
     async fn ask_about(&self, oidc: &Oidc, token: &str) -> Result<Fresh, NoTokens> {

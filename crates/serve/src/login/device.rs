@@ -11,9 +11,11 @@ use super::seal::{self, DEVICE};
 use super::{LoginRefusal, Logins, login, no_random};
 use crate::accounts::{AccountAction, AccountRefusal, AccountRequest, AccountScope};
 use photofinish_base::clock::wall_micros;
+use photofinish_base::printable::quoted;
 use photofinish_config::{Oidc, Right};
 use photofinish_gateway::proxy::Asker;
 use photofinish_history::report::members::members;
+use photofinish_history::report::question::moment;
 use photofinish_history::store::{AccountKind, Author};
 
 /// How long one request waits for the browser; then the command asks again.
@@ -69,6 +71,11 @@ impl Logins {
     pub async fn device(&self, asked: DeviceLogin, origin: String) -> Result<LoginAnswer, LoginRefusal> {
         let oidc = self.offered()?;
         let _place = self.place()?;
+        // Before anybody confirms what then fails.
+        if let Some(expires) = asked.expires.as_ref().filter(|expires| moment(expires).is_err()) {
+            let expected = "expected how long the key lives (such as 12h or 90d), a day (2026-01-31) or a time with Z";
+            return Err(LoginRefusal::Wrong(format!("\"expires\": {} is neither: {expected}", quoted(expires))));
+        }
         match &asked.login {
             None => self.begin_device(&oidc).await,
             Some(sealed) => self.go_on(&oidc, sealed, &asked, origin).await,

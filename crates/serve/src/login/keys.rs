@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Logins;
-use photofinish_base::clock::wall_micros;
 use photofinish_config::Oidc;
 
 /// From one reading of the issuer's keys to the next.
@@ -67,7 +66,7 @@ impl Logins {
     async fn read_keys(&self, oidc: &Oidc) -> Result<usize, String> {
         let metadata = self.issuer.metadata(oidc).await?;
         let listed = self.issuer.json(&metadata.jwks_uri, None).await?;
-        match self.gateway.issuer_keys().put(&oidc.issuer, &listed, wall_micros()) {
+        match self.gateway.issuer_keys().put(&oidc.issuer, &listed) {
             0 => Err(format!("{} lists none that the gateway knows the kind of", metadata.jwks_uri)),
             keys => Ok(keys),
         }

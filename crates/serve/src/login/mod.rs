@@ -70,7 +70,7 @@ impl Logins {
 
     /// Does what comes before the gateway can tell whose token of the issuer these headers have.
     pub async fn settle(&self, headers: &HeaderMap) {
-        if let Some(Unsettled::Keys) = unsettled(&self.gateway, headers) {
+        if let Some(Unsettled::Keys | Unsettled::UnknownKey) = unsettled(&self.gateway, headers) {
             // Late keys make this token unknown, and no other request late.
             let _ = tokio::time::timeout(KEYS_FOR, self.gateway.issuer_keys().renewed()).await;
         }

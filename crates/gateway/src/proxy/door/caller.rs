@@ -242,6 +242,9 @@ fn identify(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Identi
         FoundCaller::User(user) => Identity::Token(user),
         FoundCaller::Nobody if is_jwt(token) && live.config.oidc.is_some() => match by_issuer(gateway, live, token) {
             IssuerAnswer::Settled(identity) => identity,
+            IssuerAnswer::Unsettled(Unsettled::UnknownKey) => {
+                wrong(Some("the token is signed with a key that the issuer does not list".to_owned()))
+            }
             IssuerAnswer::Unsettled(_) => Identity::NotRead,
         },
         FoundCaller::Nobody => wrong(None),
@@ -257,6 +260,8 @@ fn identify(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Identi
 pub enum Unsettled {
     /// Reading the issuer's keys.
     Keys,
+    /// Reading them again: it may have a new one.
+    UnknownKey,
     /// Taking over what the issuer says.
     Word(IssuerWord),
 }
@@ -291,10 +296,8 @@ fn by_issuer(gateway: &Gateway, live: &LiveConfig, token: &[u8]) -> IssuerAnswer
     let word = match gateway.issuer_keys().check(oidc, token, now_us) {
         Ok(word) => word,
         Err(TokenFault::Wrong(why)) => return wrong(format!("the token {why}")),
-        Err(TokenFault::UnknownKey) if gateway.issuer_keys().is_fresh(now_us) => {
-            return wrong("the token is signed with a key that the issuer does not list".to_owned());
-        }
-        Err(TokenFault::UnknownKey | TokenFault::NotRead) => return IssuerAnswer::Unsettled(Unsettled::Keys),
+        Err(TokenFault::UnknownKey) => return IssuerAnswer::Unsettled(Unsettled::UnknownKey),
+        Err(TokenFault::NotRead) => return IssuerAnswer::Unsettled(Unsettled::Keys),
     };
     match live.callers.by_word(&word, now_us) {
         LoggedIn::User(user) => IssuerAnswer::Settled(Identity::Token(user)),

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jsonwebtoken::jwk::{Jwk, PublicKeyUse};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
@@ -23,8 +23,6 @@ const KEYS_MAX: usize = 100;
 const CHECKED_MAX: usize = 4_096;
 /// How far the issuer's clock may be off, seconds.
 const LEEWAY: u64 = 60;
-/// Keys that are not older are not read again. Microseconds.
-const FRESH_US: i64 = 10_000_000;
 /// Bytes of a user's name, as of those that are made at run time.
 const NAME_MAX: usize = 64;
 
@@ -45,8 +43,8 @@ pub struct IssuerKeys {
 struct KnownKeys {
     /// Whose they are. None: they are not read.
     issuer: Option<String>,
-    /// When; microseconds since 1970, UTC.
-    read_us: i64,
+    /// The last reading failed, so there may be newer ones.
+    is_stale: bool,
     keys: Vec<IssuerKey>,
     /// For this configuration, what tokens said, by their hash.
     oidc: Option<Arc<Oidc>>,
@@ -64,7 +62,7 @@ struct IssuerKey {
 /// Why a token does not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenFault {
-    /// The issuer's keys are not read yet.
+    /// The issuer's keys, or newer ones, cannot be read yet.
     NotRead,
     /// None of the keys has its id: the issuer may have a new one.
     UnknownKey,
@@ -83,26 +81,21 @@ pub fn is_jwt(token: &[u8]) -> bool {
 
 impl IssuerKeys {
     /// Takes the keys over that the issuer lists, which are those of a JWK set. Returns how many there are.
-    pub fn put(&self, issuer: &str, listed: &Value, now_us: i64) -> usize {
+    pub fn put(&self, issuer: &str, listed: &Value) -> usize {
         ring_jwt::install();
         let listed = listed.get("keys").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let keys: Vec<IssuerKey> = listed.iter().take(KEYS_MAX).filter_map(key).collect();
         let found = keys.len();
         if found > 0 {
-            *self.known() =
-                KnownKeys { issuer: Some(issuer.to_owned()), read_us: now_us, keys, ..KnownKeys::default() };
+            *self.known() = KnownKeys { issuer: Some(issuer.to_owned()), keys, ..KnownKeys::default() };
         }
         self.read.notify_waiters();
         found
     }
 
-    /// Whether the keys were read just now, so that reading them once more says nothing new.
-    pub fn is_fresh(&self, now_us: i64) -> bool {
-        now_us - self.known().read_us < FRESH_US
-    }
-
     /// The keys could not be read.
     pub fn failed(&self) {
+        self.known().is_stale = true;
         self.read.notify_waiters();
     }
 
@@ -155,9 +148,9 @@ impl IssuerKeys {
             return wrong(format!("has more than {TOKEN_MAX} bytes"));
         }
         let Ok(header) = decode_header(token) else { return wrong("is no JWT with a signature") };
-        let (issuer, keys) = {
+        let (issuer, keys, is_stale) = {
             let known = self.known();
-            (known.issuer.clone(), known.keys.clone())
+            (known.issuer.clone(), known.keys.clone(), known.is_stale)
         };
         if issuer.as_deref() != Some(&oidc.issuer) {
             return Err(TokenFault::NotRead);
@@ -166,7 +159,7 @@ impl IssuerKeys {
         let fits = |key: &&IssuerKey| key.algorithm.is_none_or(|algorithm| algorithm == header.alg);
         let mut meant = keys.iter().filter(is_meant).peekable();
         if meant.peek().is_none() {
-            return Err(TokenFault::UnknownKey);
+            return Err(if is_stale { TokenFault::NotRead } else { TokenFault::UnknownKey });
         }
         let mut validation = Validation::new(header.alg);
         validation.set_issuer(&[&oidc.issuer]);
@@ -195,12 +188,10 @@ fn key(listed: &Value) -> Option<IssuerKey> {
     if matches!(jwk.common.public_key_use, Some(ref use_of) if *use_of != PublicKeyUse::Signature) {
         return None;
     }
-    let algorithm = jwk.common.key_algorithm.map(|algorithm| algorithm.to_string().parse());
-    Some(IssuerKey {
-        key: DecodingKey::from_jwk(&jwk).ok()?,
-        algorithm: algorithm.transpose().ok()?,
-        id: jwk.common.key_id,
-    })
+    let algorithm = jwk.common.key_algorithm.map(|algorithm| algorithm.to_string().parse()).transpose().ok()?;
+    // A secret that is published signs nothing.
+    let key = DecodingKey::from_jwk(&jwk).ok().filter(|key| key.family() != AlgorithmFamily::Hmac)?;
+    Some(IssuerKey { key, algorithm, id: jwk.common.key_id })
 }
 
 fn fault(error: &jsonwebtoken::errors::Error) -> String {

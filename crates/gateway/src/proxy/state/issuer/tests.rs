@@ -84,7 +84,7 @@ fn with(claim: &str, value: Value) -> Value {
 
 fn keys(listed: Value) -> IssuerKeys {
     let keys = IssuerKeys::default();
-    keys.put("https://login.example.com", &json!({ "keys": listed }), wall_micros());
+    keys.put("https://login.example.com", &json!({ "keys": listed }));
     keys
 }
 
@@ -96,7 +96,7 @@ fn header(algorithm: &str, id: &str) -> Value {
 fn a_token_of_the_issuer_names_its_user_and_their_place() {
     let (oidc, curve, edwards) = (oidc(), Signer::curve(), Signer::edwards());
     // Some keys are for something else, or not known: they take nothing from the others.
-    let strange = json!([{ "kty": "XYZ" }, 5, { "kty": "RSA", "use": "enc", "n": "AQAB", "e": "AQAB" }]);
+    let strange = json!([{ "kty": "XYZ" }, 5, { "kty": "oct", "k": "AAAA" }, { "kty": "RSA", "use": "enc", "n": "AQAB", "e": "AQAB" }]);
     let mut listed = strange.as_array().unwrap().clone();
     listed.extend([curve.listed("one"), edwards.listed("two")]);
     let keys = keys(listed.into());
@@ -177,6 +177,9 @@ fn what_the_issuer_did_not_sign_for_the_gateway_does_not_count() {
     }
     let unknown = signer.signed(&header("ES256", "two"), &claims());
     assert_eq!(keys.check(&oidc, unknown.as_bytes(), wall_micros()), Err(TokenFault::UnknownKey));
+    // While its keys cannot be read, there may be one.
+    keys.failed();
+    assert_eq!(keys.check(&oidc, unknown.as_bytes(), wall_micros()), Err(TokenFault::NotRead));
     assert!(keys.check(&oidc, good.as_bytes(), wall_micros()).is_ok());
     // A clock that is a minute off.
     for claim in ["exp", "nbf"] {
@@ -187,11 +190,16 @@ fn what_the_issuer_did_not_sign_for_the_gateway_does_not_count() {
     // Keys of another issuer, and none.
     assert_eq!(IssuerKeys::default().check(&oidc, good.as_bytes(), 0), Err(TokenFault::NotRead));
     let moved = IssuerKeys::default();
-    moved.put("https://other.example.com", &json!({ "keys": [signer.listed("one")] }), 0);
+    moved.put("https://other.example.com", &json!({ "keys": [signer.listed("one")] }));
     assert_eq!(moved.check(&oidc, good.as_bytes(), 0), Err(TokenFault::NotRead));
     // An empty or broken list takes no key away.
-    for listed in [json!({}), json!({ "keys": [] }), json!([]), json!({ "keys": [{ "kty": "EC" }] })] {
-        assert_eq!(keys.put("https://login.example.com", &listed, wall_micros()), 0);
+    for listed in [
+        json!({}),
+        json!({ "keys": [] }),
+        json!([]),
+        json!({ "keys": [{ "kty": "EC" }, { "kty": "oct", "k": "AAAA" }] }),
+    ] {
+        assert_eq!(keys.put("https://login.example.com", &listed), 0);
         assert!(keys.check(&oidc, good.as_bytes(), wall_micros()).is_ok(), "{listed}");
     }
 }
