@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::callers::Callers;
+use crate::callers::Callers;
 use crate::learning::{CostBudgetKey, Learning};
 use crate::money::tariff::Basis;
 use photofinish_base::printable::quoted;

@@ -3,7 +3,6 @@
 
 mod admission;
 pub mod breaker;
-mod callers;
 pub(crate) mod candidate;
 pub mod cooldown;
 mod failure_meaning;
@@ -18,7 +17,6 @@ mod telling;
 pub mod windows;
 
 pub use admission::{BreakerAdmission, RaceCandidate, TrialPermit, cooling_down};
-pub use callers::{Callers, FoundCaller, IssuerWord, LoggedIn, MadeCallers, MadeKey, UNCONFIRMED_US, UserLogin, ended};
 pub use candidate::{CallerId, Candidate, CooldownState, LastResort};
 pub use failure_meaning::FailureMeaning;
 pub use hints::HealthHint;

@@ -8,38 +8,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::refusal::AccountRefusal::{self, Conflict};
-use super::settings::micros;
+use super::settings::{SAID_AT, SUBJECT, UNTIL, login_of, role_of};
 use super::{AccountKeeper, take_over};
 use photofinish_base::clock::wall_micros;
 use photofinish_base::printable::quoted;
 use photofinish_history::report::question::time;
 use photofinish_history::store::{AccountChange, AccountEntry, AccountKind, Author, Store, StoreReader};
-use photofinish_routing::health::{IssuerWord, UNCONFIRMED_US, UserLogin};
-
-/// What the issuer calls the user.
-const SUBJECT: &str = "subject";
-/// When the issuer last said something new of the user.
-const SAID_AT: &str = "login_at";
-/// When the login ends unless the issuer speaks again.
-const UNTIL: &str = "login_until";
-
-/// The login that settings speak of.
-pub(super) fn login_of(settings: &Map<String, Value>) -> Option<UserLogin> {
-    let subject = settings.get(SUBJECT)?.as_str()?.to_owned();
-    Some(UserLogin { subject, as_of_us: micros(settings, SAID_AT).unwrap_or(0), until_us: micros(settings, UNTIL) })
-}
-
-/// That nobody changes by hand what the issuer says.
-pub(super) fn not_of_issuer(entry: &AccountEntry, members: &Map<String, Value>) -> Result<(), AccountRefusal> {
-    let changed = ["role", "team"].into_iter().find(|member| members.contains_key(*member));
-    match changed.filter(|_| entry.settings.contains_key(SUBJECT)) {
-        Some(member) => Err(Conflict(format!(
-            "the {member} of the user {} follows the groups at the issuer: see [oidc.group] of the configuration",
-            quoted(&entry.id)
-        ))),
-        None => Ok(()),
-    }
-}
+use photofinish_routing::callers::{IssuerWord, UNCONFIRMED_US};
 
 /// What the issuer may be asked again with.
 #[derive(Clone, Debug)]
@@ -120,7 +95,7 @@ impl AccountKeeper {
         let entries = reader.accounts(AccountKind::User)?.into_iter().filter_map(|entry| {
             let login = login_of(&entry.settings).filter(|login| login.until_us.is_none())?;
             let team = entry.settings.get("team").and_then(Value::as_str).map(str::to_owned);
-            let place = Some((super::role_of(&entry.settings), team));
+            let place = Some((role_of(&entry.settings), team));
             let sealed = kept.remove(&entry.id);
             let word = IssuerWord { name: entry.id, subject: login.subject, issued_at_us: login.as_of_us, place };
             Some((word, sealed))

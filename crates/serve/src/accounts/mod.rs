@@ -25,7 +25,7 @@ use scope::AccountReach;
 pub use scope::AccountScope;
 use secrecy::ExposeSecret as _;
 use serde_json::{Map, Value, json};
-use settings::{is_expired, lead_has_team, micros, role_of};
+use settings::{is_expired, lead_has_team, login_of, micros, not_of_issuer, role_of};
 
 use photofinish_base::printable::quoted;
 use photofinish_config::issued::new_token;
@@ -35,7 +35,7 @@ use photofinish_history::report::question::{TimePoint, moment, time};
 use photofinish_history::store::{
     AccountChange, AccountEntry, AccountKind, Author, ChangeError, ReadError, Store, StoreReader,
 };
-use photofinish_routing::health::{MadeCallers, MadeKey};
+use photofinish_routing::callers::{MadeCallers, MadeKey};
 
 /// Keys, users or teams that may be there, revoked keys too.
 const ACCOUNTS_MAX: u64 = 200_000;
@@ -269,7 +269,7 @@ impl AccountDesk<'_> {
     fn set(&self, id: &str, members: &Map<String, Value>) -> Done {
         let before = self.entry_as_known(id, members, AccountAction::Set)?;
         self.check(members, AccountAction::Set)?;
-        logins::not_of_issuer(&before, members)?;
+        not_of_issuer(&before, members)?;
         self.within().keep_in_team(&mut members.clone(), AccountAction::Set)?;
         if !members.contains_key("version") {
             return Err(Wrong("\"version\" is missing: of what you looked at, so that nobody's change is lost".into()));
@@ -530,7 +530,7 @@ fn put(made: &mut MadeCallers, entry: &AccountEntry) {
                 key: None,
             };
             made.users.insert(id.clone(), Arc::new(user));
-            made.logins.extend(logins::login_of(settings).map(|login| (id.clone(), login)));
+            made.logins.extend(login_of(settings).map(|login| (id.clone(), login)));
         }
         AccountKind::Key => {
             let Some(hash) = sha256.filter(|_| !settings.contains_key("revoked_at")) else { return };

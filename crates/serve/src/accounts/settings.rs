@@ -2,9 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::refusal::AccountRefusal::{self, Wrong};
+use super::refusal::AccountRefusal::{self, Conflict, Wrong};
+use photofinish_base::printable::quoted;
 use photofinish_config::UserRole;
 use photofinish_history::report::question::{TimePoint, moment};
+use photofinish_history::store::AccountEntry;
+use photofinish_routing::callers::UserLogin;
 
 /// A time among the settings; microseconds since 1970, UTC.
 pub(super) fn micros(settings: &Map<String, Value>, member: &str) -> Option<i64> {
@@ -28,5 +31,30 @@ pub(super) fn lead_has_team(settings: &Map<String, Value>) -> Result<(), Account
     match role_of(settings) == UserRole::Lead && !settings.contains_key("team") {
         true => Err(Wrong("\"role\": a lead needs a \"team\"".to_owned())),
         false => Ok(()),
+    }
+}
+
+/// What the issuer calls the user.
+pub(super) const SUBJECT: &str = "subject";
+/// When the issuer last said something new of the user.
+pub(super) const SAID_AT: &str = "login_at";
+/// When the login ends unless the issuer speaks again.
+pub(super) const UNTIL: &str = "login_until";
+
+/// The login that settings speak of.
+pub(super) fn login_of(settings: &Map<String, Value>) -> Option<UserLogin> {
+    let subject = settings.get(SUBJECT)?.as_str()?.to_owned();
+    Some(UserLogin { subject, as_of_us: micros(settings, SAID_AT).unwrap_or(0), until_us: micros(settings, UNTIL) })
+}
+
+/// That nobody changes by hand what the issuer says.
+pub(super) fn not_of_issuer(entry: &AccountEntry, members: &Map<String, Value>) -> Result<(), AccountRefusal> {
+    let changed = ["role", "team"].into_iter().find(|member| members.contains_key(*member));
+    match changed.filter(|_| entry.settings.contains_key(SUBJECT)) {
+        Some(member) => Err(Conflict(format!(
+            "the {member} of the user {} follows the groups at the issuer: see [oidc.group] of the configuration",
+            quoted(&entry.id)
+        ))),
+        None => Ok(()),
     }
 }

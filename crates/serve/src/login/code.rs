@@ -12,8 +12,6 @@ use super::{LoginRefusal, Logins, login, no_random};
 use photofinish_base::clock::wall_micros;
 use photofinish_config::User;
 
-/// Where the issuer sends a browser back to, behind the gateway's address.
-pub const CALLBACK: &str = "/dashboard/login/callback";
 /// How long a browser may take at the issuer, seconds.
 pub const CODE_FOR: i64 = 600;
 

@@ -12,9 +12,9 @@ use super::{Fresh, Logins, login};
 use crate::accounts::AskAgain;
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_config::Oidc;
-use photofinish_gateway::proxy::word;
 use photofinish_history::store::Store;
-use photofinish_routing::health::IssuerWord;
+use photofinish_routing::callers::IssuerWord;
+use photofinish_routing::callers::word;
 
 /// From one round of questions about all users to the next: somebody who was removed is refused within a minute.
 const ROUND: Duration = Duration::from_secs(45);

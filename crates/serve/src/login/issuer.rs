@@ -12,20 +12,19 @@ use oauth2::basic::{
     BasicTokenType,
 };
 use oauth2::{
-    AsyncHttpClient, AuthUrl, Client, ClientId, ClientSecret, DeviceAuthorizationUrl, EndpointMaybeSet, EndpointNotSet,
-    EndpointSet, ExtraTokenFields, HttpRequest, HttpResponse, RedirectUrl, RequestTokenError, StandardRevocableToken,
-    StandardTokenResponse, TokenResponse as _, TokenUrl,
+    AsyncHttpClient, Client, EndpointMaybeSet, EndpointNotSet, EndpointSet, ExtraTokenFields, HttpRequest,
+    HttpResponse, RequestTokenError, StandardRevocableToken, StandardTokenResponse,
 };
-use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Fresh, LoginRefusal, Logins, login};
 use photofinish_base::clock::Instant;
 use photofinish_config::{HttpAddress, Oidc};
-use photofinish_gateway::proxy::{Claims, TokenFault, claimed};
+use photofinish_routing::callers::TokenFault;
 use photofinish_transport::upstream::{Endpoint, GetLimits, UpstreamClient, WholeAnswer};
 
+/// Where the issuer sends a browser back to, behind the gateway's address.
+pub const CALLBACK: &str = "/dashboard/login/callback";
 /// What one question to the issuer may take.
 const LIMITS: GetLimits = GetLimits { time: Duration::from_secs(10), bytes: 1 << 20 };
 /// How long what the issuer says of itself is believed without asking again.
@@ -33,18 +32,18 @@ const METADATA_FOR: Duration = Duration::from_secs(600);
 
 pub(super) struct IssuerClient {
     client: UpstreamClient,
-    known: Mutex<Option<(Instant, Arc<Metadata>)>>,
+    known: Mutex<Option<(Instant, Arc<IssuerMetadata>)>>,
 }
 
 /// What the issuer says of itself (OpenID Connect Discovery 1.0).
 #[derive(Debug, Deserialize)]
-pub(super) struct Metadata {
+pub(super) struct IssuerMetadata {
     issuer: String,
     pub authorization_endpoint: String,
-    token_endpoint: String,
+    pub token_endpoint: String,
     pub jwks_uri: String,
-    userinfo_endpoint: Option<String>,
-    device_authorization_endpoint: Option<String>,
+    pub userinfo_endpoint: Option<String>,
+    pub device_authorization_endpoint: Option<String>,
     #[serde(default)]
     scopes_supported: Vec<String>,
 }
@@ -52,17 +51,17 @@ pub(super) struct Metadata {
 /// The ID token that comes with the others.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct IdToken {
-    id_token: Option<String>,
+    pub id_token: Option<String>,
 }
 
 impl ExtraTokenFields for IdToken {}
 
-pub(super) type Tokens = StandardTokenResponse<IdToken, BasicTokenType>;
+pub(super) type IssuerTokens = StandardTokenResponse<IdToken, BasicTokenType>;
 
 /// The gateway's client at the issuer, as `oauth2` has it.
 pub(super) type OauthClient = Client<
     BasicErrorResponse,
-    Tokens,
+    IssuerTokens,
     BasicTokenIntrospectionResponse,
     StandardRevocableToken,
     BasicRevocationErrorResponse,
@@ -96,7 +95,7 @@ impl IssuerClient {
 
     /// # Errors
     /// It cannot be had, or is of another issuer.
-    pub async fn metadata(&self, oidc: &Oidc) -> Result<Arc<Metadata>, String> {
+    pub async fn described(&self, oidc: &Oidc) -> Result<Arc<IssuerMetadata>, String> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((at, metadata)) = known
             && metadata.issuer == oidc.issuer
@@ -105,7 +104,7 @@ impl IssuerClient {
             return Ok(metadata);
         }
         let url = format!("{}/.well-known/openid-configuration", oidc.issuer.trim_end_matches('/'));
-        let metadata: Metadata = serde_json::from_value(self.json(&url, None).await?)
+        let metadata: IssuerMetadata = serde_json::from_value(self.json(&url, None).await?)
             .map_err(|error| format!("{url} is no description of an issuer: {error}"))?;
         if metadata.issuer != oidc.issuer {
             let named = metadata.issuer.chars().take(200).collect::<String>();
@@ -171,71 +170,7 @@ impl<'c> AsyncHttpClient<'c> for IssuerClient {
 #[error("{0}")]
 pub(super) struct NotAsked(String);
 
-impl Logins {
-    /// # Errors
-    /// The issuer does not say where it is asked.
-    pub(super) async fn client(&self, oidc: &Oidc) -> Result<(OauthClient, Arc<Metadata>), LoginRefusal> {
-        let metadata =
-            self.issuer.metadata(oidc).await.map_err(|why| LoginRefusal::Away(format!("the issuer: {why}")))?;
-        let login = login(oidc)?;
-        let bad = |_| LoginRefusal::Away("the issuer: it names an address that is none".to_owned());
-        let device = metadata.device_authorization_endpoint.clone().map(DeviceAuthorizationUrl::new).transpose();
-        let redirect = RedirectUrl::new(format!("{}{}", login.url, super::CALLBACK));
-        let client = Client::new(ClientId::new(oidc.client_id.clone()))
-            .set_client_secret(ClientSecret::new(login.secret.expose_secret().to_owned()))
-            .set_auth_uri(AuthUrl::new(metadata.authorization_endpoint.clone()).map_err(bad)?)
-            .set_token_uri(TokenUrl::new(metadata.token_endpoint.clone()).map_err(bad)?)
-            .set_device_authorization_url_option(device.map_err(bad)?)
-            .set_redirect_uri(redirect.map_err(bad)?);
-        Ok((client, metadata))
-    }
-
-    /// The claims that come with tokens. `nonce`: of the login. What the ID token does not say, the issuer is asked.
-    ///
-    /// # Errors
-    /// They are not right, or the issuer does not answer.
-    pub(super) async fn fresh(
-        &self,
-        (oidc, metadata): (&Oidc, &Metadata),
-        tokens: &Tokens,
-        nonce: Option<&str>,
-    ) -> Result<Fresh, LoginRefusal> {
-        let mut claims = Claims::new();
-        if let Some(token) = &tokens.extra_fields().id_token {
-            claims = self.of_id_token(oidc, token).await?;
-            if nonce.is_some() && claims.get("nonce").and_then(Value::as_str) != nonce {
-                return Err(LoginRefusal::Forbidden("the issuer's token is of another login".to_owned()));
-            }
-        } else if nonce.is_some() {
-            return Err(LoginRefusal::Away("the issuer sent no ID token".to_owned()));
-        }
-        let lacks =
-            |claims: &Claims| [&oidc.user_claim, &oidc.groups_claim].iter().any(|name| claimed(claims, name).is_none());
-        if let Some(url) = metadata.userinfo_endpoint.as_ref().filter(|_| lacks(&claims)) {
-            let more = self.issuer.json(url, Some(tokens.access_token().secret())).await;
-            let more = more.map_err(|why| LoginRefusal::Away(format!("the issuer: {why}")))?;
-            let Value::Object(more) = more else { return Err(LoginRefusal::Away(format!("{url} sent no claims"))) };
-            // What it knows of another user is none of this one's.
-            if claims.get("sub").is_some_and(|subject| more.get("sub") != Some(subject)) {
-                return Err(LoginRefusal::Forbidden("the issuer speaks of two users".to_owned()));
-            }
-            claims = more.into_iter().chain(claims).collect();
-        }
-        Ok(Fresh { claims, again: tokens.refresh_token().map(|token| token.secret().clone()) })
-    }
-
-    async fn of_id_token(&self, oidc: &Oidc, token: &str) -> Result<Claims, LoginRefusal> {
-        let keys = self.gateway.issuer_keys();
-        let mut checked = keys.claims(oidc, token.as_bytes());
-        if matches!(checked, Err(TokenFault::UnknownKey | TokenFault::NotRead)) {
-            let _ = tokio::time::timeout(super::KEYS_FOR, keys.renewed()).await;
-            checked = keys.claims(oidc, token.as_bytes());
-        }
-        checked.map_err(|fault| LoginRefusal::Away(told(&fault)))
-    }
-}
-
-impl Metadata {
+impl IssuerMetadata {
     /// What is asked for: the claims of the user, and to be asked again.
     pub fn scopes(&self) -> impl Iterator<Item = oauth2::Scope> {
         let offers =

@@ -64,7 +64,7 @@ impl Logins {
     }
 
     async fn read_keys(&self, oidc: &Oidc) -> Result<usize, String> {
-        let metadata = self.issuer.metadata(oidc).await?;
+        let metadata = self.issuer.described(oidc).await?;
         let listed = self.issuer.json(&metadata.jwks_uri, None).await?;
         match self.gateway.issuer_keys().put(&oidc.issuer, &listed) {
             0 => Err(format!("{} lists none that the gateway knows the kind of", metadata.jwks_uri)),

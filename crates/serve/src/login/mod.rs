@@ -1,4 +1,4 @@
-//! Logins at the issuer of `[oidc]`, by OpenID Connect: its keys for tokens (`keys`), the login of the dashboard (`code`) and of the
+//! Logins at the issuer of `[oidc]`, by OpenID Connect: its keys for tokens (`keys`), what it gives and says (`tokens`), the login of the dashboard (`code`) and of the
 //! command line (`device`), and whether users are still there (`confirm`). What the issuer says is taken over by `accounts`.
 //!
 //! Not for checking a token: see `IssuerKeys` of the gateway.
@@ -9,6 +9,7 @@ mod device;
 mod issuer;
 mod keys;
 mod seal;
+mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +17,17 @@ use std::time::Duration;
 use http::HeaderMap;
 use tokio::sync::Semaphore;
 
-pub use code::{CALLBACK, CODE_FOR, Returned};
+pub use code::{CODE_FOR, Returned};
 pub use device::{BEGUN, DeviceLogin, LoginAnswer};
 
 use crate::accounts::{AccountKeeper, AskAgain};
+pub use issuer::CALLBACK;
 use issuer::IssuerClient;
 use photofinish_base::clock::wall_micros;
 use photofinish_config::{Oidc, OidcLogin, User};
-use photofinish_gateway::proxy::{Claims, Gateway, Unsettled, unsettled};
-use photofinish_routing::health::{IssuerWord, LoggedIn};
+use photofinish_gateway::proxy::{Gateway, Unsettled, unsettled};
+use photofinish_routing::callers::{Claims, word};
+use photofinish_routing::callers::{IssuerWord, LoggedIn};
 
 /// Logins that ask the issuer at the same time; further ones are told to come again.
 const LOGINS_MAX: usize = 64;
@@ -100,10 +103,9 @@ impl Logins {
 
     /// The user who logged in.
     async fn admit(&self, oidc: &Oidc, fresh: Fresh) -> Result<Arc<User>, LoginRefusal> {
-        let word = photofinish_gateway::proxy::word(oidc, &fresh.claims)
-            .map_err(|fault| LoginRefusal::Forbidden(issuer::told(&fault)))?;
+        let said = word(oidc, &fresh.claims).map_err(|fault| LoginRefusal::Forbidden(issuer::told(&fault)))?;
         // Newer than any token of before.
-        let word = IssuerWord { issued_at_us: word.issued_at_us.max(wall_micros()), ..word };
+        let word = IssuerWord { issued_at_us: said.issued_at_us.max(wall_micros()), ..said };
         let again = match (&oidc.login, &fresh.again) {
             (Some(login), Some(token)) => {
                 AskAgain::With(seal::seal(&login.secret, seal::REFRESH, token).ok_or_else(no_random)?)

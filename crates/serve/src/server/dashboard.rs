@@ -12,7 +12,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
 use super::api::is_account_path;
-use super::login::API_LOGIN;
 use super::reads::json as json_answer;
 use super::served_paths::ServedPaths;
 use crate::dashboard::{self, SiteFile};
@@ -21,6 +20,9 @@ use photofinish_gateway::proxy::{self, Asker, COOKIE_NAME, Client, Rejection, SE
 
 /// Where a session begins and ends.
 pub const SESSION: &str = "/dashboard/session";
+
+/// Where a command logs in.
+pub const API_LOGIN: &str = "/api/login";
 
 /// Reads the configuration again.
 pub const RELOAD: &str = "/api/reload";

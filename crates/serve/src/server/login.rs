@@ -17,8 +17,6 @@ use photofinish_history::report::members::members;
 
 /// Where a browser begins to log in.
 pub const LOGIN: &str = "/dashboard/login";
-/// Where a command does.
-pub const API_LOGIN: &str = "/api/login";
 /// Bytes of a command's question.
 const BODY_MAX: usize = 64 << 10;
 /// The cookie of a login that runs.

@@ -160,13 +160,6 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         ("/metrics", only_get(get(health::metrics))),
         ("/dashboard", only_get(get(dashboard::first_page))),
         ("/dashboard/", only_get(get(dashboard::page))),
-        (login::LOGIN, only_get(get(login::begin))),
-        (CALLBACK, only_get(get(login::end))),
-        (
-            login::API_LOGIN,
-            login::of_commands()
-                .fallback(|asked: Method| method(asked, Surface::Chat, "GET, POST", "GET, HEAD, POST, OPTIONS")),
-        ),
         ("/dashboard/{*page}", only_get(get(dashboard::page))),
         (
             dashboard::SESSION,
@@ -175,7 +168,20 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
             }),
         ),
     ];
-    surfaces.chain(others).chain(accounts()).chain(of_providers).collect()
+    surfaces.chain(others).chain(accounts()).chain(logins()).chain(of_providers).collect()
+}
+
+/// Logins at the issuer.
+fn logins() -> [(&'static str, MethodRouter<ServedPaths>); 3] {
+    [
+        (login::LOGIN, only_get(get(login::begin))),
+        (CALLBACK, only_get(get(login::end))),
+        (
+            dashboard::API_LOGIN,
+            login::of_commands()
+                .fallback(|asked: Method| method(asked, Surface::Chat, "GET, POST", "GET, HEAD, POST, OPTIONS")),
+        ),
+    ]
 }
 
 /// Teams, users and keys.

@@ -20,12 +20,12 @@ use secrecy::SecretString;
 use crate::proxy::door::overrides::{Overrides, PREFIX};
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::state::gateway::Gateway;
-use crate::proxy::state::issuer::{TokenFault, is_jwt};
 use crate::proxy::state::wrong_tokens::{SlowedAnswer, WrongToken};
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_config::keyring::HashedKey;
 use photofinish_config::{Reach, Right, User};
-use photofinish_routing::health::{CallerId, FoundCaller, IssuerWord, LiveConfig, LoggedIn, ended};
+use photofinish_routing::callers::{FoundCaller, IssuerWord, LoggedIn, TokenFault, ended, is_jwt};
+use photofinish_routing::health::{CallerId, LiveConfig};
 
 /// Provider keys that one request may bring; more are refused.
 const BROUGHT_MAX: usize = 32;

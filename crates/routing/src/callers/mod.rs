@@ -4,11 +4,15 @@
 //! A key is one change of a map, so that one more or one less is in force at once, however many there are. Not for where they
 //! are stored.
 
+mod issuer;
+mod ring_jwt;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+pub use issuer::{Claims, IssuerKeys, IssuerWord, TokenFault, claimed, is_jwt, word};
 use photofinish_config::issued::TokenForm;
-use photofinish_config::{Config, IssuedKey, Team, User, UserRole, token_hash};
+use photofinish_config::{Config, IssuedKey, Team, User, token_hash};
 
 /// All of them.
 #[derive(Default)]
@@ -62,18 +66,6 @@ impl UserLogin {
     fn counts(&self, now_us: i64) -> bool {
         self.until_us.is_none_or(|until_us| until_us > now_us)
     }
-}
-
-/// What the issuer says of a user: in a token, or after a login.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IssuerWord {
-    /// The user's name here.
-    pub name: String,
-    pub subject: String,
-    /// Microseconds since 1970, UTC.
-    pub issued_at_us: i64,
-    /// None: no group of theirs may come.
-    pub place: Option<(UserRole, Option<String>)>,
 }
 
 /// Whom the word of an issuer is about.

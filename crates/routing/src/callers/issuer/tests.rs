@@ -175,6 +175,14 @@ fn what_the_issuer_did_not_sign_for_the_gateway_does_not_count() {
         assert!(why.contains(words), "{why} instead of {words}");
         assert!(!why.contains("example.com"), "a claim is quoted: {why}");
     }
+}
+
+#[test]
+fn an_unknown_key_and_a_clock_that_is_off_are_no_fault_of_the_token() {
+    let (oidc, signer) = (oidc(), Signer::curve());
+    let keys = keys(json!([signer.listed("one")]));
+    let signed = |claims: Value| signer.signed(&header("ES256", "one"), &claims);
+    let good = signed(claims());
     let unknown = signer.signed(&header("ES256", "two"), &claims());
     assert_eq!(keys.check(&oidc, unknown.as_bytes(), wall_micros()), Err(TokenFault::UnknownKey));
     // While its keys cannot be read, there may be one.

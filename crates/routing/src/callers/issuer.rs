@@ -11,9 +11,8 @@ use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, Validation, decode, 
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
-use crate::proxy::state::ring_jwt;
-use photofinish_config::{Oidc, token_hash};
-use photofinish_routing::health::IssuerWord;
+use super::ring_jwt;
+use photofinish_config::{Oidc, UserRole, token_hash};
 
 /// Bytes of a token of the issuer; a longer one is refused.
 const TOKEN_MAX: usize = 32 << 10;
@@ -26,13 +25,25 @@ const LEEWAY: u64 = 60;
 /// Bytes of a user's name, as of those that are made at run time.
 const NAME_MAX: usize = 64;
 
+/// What the issuer says of a user: in a token, or after a login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IssuerWord {
+    /// The user's name here.
+    pub name: String,
+    pub subject: String,
+    /// Microseconds since 1970, UTC.
+    pub issued_at_us: i64,
+    /// None: no group of theirs may come.
+    pub place: Option<(UserRole, Option<String>)>,
+}
+
 /// The claims of a token.
 pub type Claims = Map<String, Value>;
 
 /// The keys of the issuer, and what they checked.
 #[derive(Default)]
 pub struct IssuerKeys {
-    known: Mutex<KnownKeys>,
+    known: Mutex<IssuerKeySet>,
     /// Somebody came with a key that is not known, or before there were any.
     wanted: Notify,
     /// They were read, or could not be.
@@ -40,7 +51,7 @@ pub struct IssuerKeys {
 }
 
 #[derive(Default)]
-struct KnownKeys {
+struct IssuerKeySet {
     /// Whose they are. None: they are not read.
     issuer: Option<String>,
     /// The last reading failed, so there may be newer ones.
@@ -87,7 +98,7 @@ impl IssuerKeys {
         let keys: Vec<IssuerKey> = listed.iter().take(KEYS_MAX).filter_map(key).collect();
         let found = keys.len();
         if found > 0 {
-            *self.known() = KnownKeys { issuer: Some(issuer.to_owned()), keys, ..KnownKeys::default() };
+            *self.known() = IssuerKeySet { issuer: Some(issuer.to_owned()), keys, ..IssuerKeySet::default() };
         }
         self.read.notify_waiters();
         found
@@ -177,7 +188,7 @@ impl IssuerKeys {
         wrong(why)
     }
 
-    fn known(&self) -> MutexGuard<'_, KnownKeys> {
+    fn known(&self) -> MutexGuard<'_, IssuerKeySet> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
