@@ -74,6 +74,7 @@ pub fn render(config: &Config, screen: ScreenSettings, out: &mut impl io::Write)
         models::render(config, &models::ModelsOptions::default(), screen, out)?;
     }
     write_section("Users", user_rows(config).into_iter().map(|row| (row, None)).collect(), screen, out)?;
+    write_section("Login", login_rows(config).into_iter().map(|row| (row, None)).collect(), screen, out)?;
     let usable = history::render(&config.store, screen, out)?;
     let old = config.old_catalogue(&today());
     let keyless = config.is_without_keys().then(|| KEYLESS.to_owned());
@@ -182,6 +183,19 @@ fn token_summary(token: &Token) -> String {
 fn simulation_summary(simulation: &Simulation) -> String {
     let ttft = units::format_duration(simulation.ttft);
     format!("TTFT {ttft}, {} tokens/s", simulation.tokens_per_second)
+}
+
+/// The issuer, and what its groups are here.
+fn login_rows(config: &Config) -> Vec<Vec<String>> {
+    let Some(oidc) = &config.oidc else { return Vec::new() };
+    let by = if oidc.login.is_some() { "logins and tokens" } else { "tokens alone: no client_secret" };
+    let group = |name: &str| {
+        let (role, team) = oidc.place_of([name]).unwrap_or_default();
+        let team = team.map_or(String::new(), |team| format!(" of team {team}"));
+        vec![format!("group {name}"), format!("{}{team}", role.as_str())]
+    };
+    let issuer = vec![oidc.issuer.clone(), by.to_owned()];
+    std::iter::once(issuer).chain(oidc.group_names().into_iter().map(group)).collect()
 }
 
 fn user_rows(config: &Config) -> Vec<Vec<String>> {

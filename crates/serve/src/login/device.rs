@@ -50,6 +50,14 @@ pub enum LoginAnswer {
 }
 
 members! {
+    /// Whether users log in here.
+    pub OFFER: offer(issuer: Option<String>) {
+        /// at which issuer; null if they do not, and a token or key is what counts
+        issuer: Text or_null = issuer;
+    }
+}
+
+members! {
     /// A login that was begun.
     pub BEGUN: begun(login: &str, details: &StandardDeviceAuthorizationResponse) {
         /// what to ask again with

@@ -18,7 +18,7 @@ use http::HeaderMap;
 use tokio::sync::Semaphore;
 
 pub use code::{CODE_FOR, Returned};
-pub use device::{BEGUN, DeviceLogin, LoginAnswer};
+pub use device::{BEGUN, DeviceLogin, LoginAnswer, OFFER, offer};
 
 use crate::accounts::{AccountKeeper, AskAgain};
 pub use issuer::CALLBACK;

@@ -11,9 +11,8 @@ use serde_json::json;
 use super::dashboard::guarded;
 use super::reads::{json as json_answer, pairs};
 use super::served_paths::ServedPaths;
-use crate::login::{CODE_FOR, DeviceLogin, LoginAnswer, LoginRefusal, Returned};
+use crate::login::{CODE_FOR, DeviceLogin, LoginAnswer, LoginRefusal, Returned, offer};
 use photofinish_gateway::proxy::{self, COOKIE_NAME, Client, Rejection, SESSION_FOR};
-use photofinish_history::report::members::members;
 
 /// Where a browser begins to log in.
 pub const LOGIN: &str = "/dashboard/login";
@@ -22,18 +21,10 @@ const BODY_MAX: usize = 64 << 10;
 /// The cookie of a login that runs.
 const RUNNING: &str = "photofinish-login";
 
-members! {
-    /// Whether users log in here.
-    pub OFFER: offer(issuer: Option<String>) {
-        /// at which issuer; null if they do not, and a token or key is what counts
-        issuer: Text or_null = issuer;
-    }
-}
-
 /// What `/api/login` serves.
 pub fn of_commands() -> MethodRouter<ServedPaths> {
-    let offer = async |State(site): State<ServedPaths>| json_answer(json!(offer(site.logins.issuer())).to_string());
-    get(offer).post(device)
+    let offered = async |State(site): State<ServedPaths>| json_answer(json!(offer(site.logins.issuer())).to_string());
+    get(offered).post(device)
 }
 
 async fn device(State(site): State<ServedPaths>, client: Client, request: Request<Body>) -> Response<Body> {

@@ -1,7 +1,7 @@
 // The frame: the session, the list of pages, and the page of the address.
 import { html, render, useCallback, useEffect, useErrorBoundary, useState } from "./lib/html.js";
 import { follow, here, link, useAddress } from "./lib/address.js";
-import { ApiError, LOGGED_OUT, send } from "./lib/api.js";
+import { ApiError, LOGGED_OUT, send, useAnswer } from "./lib/api.js";
 import { learn } from "./lib/names.js";
 import { begin, seesFigures, useConfig } from "./lib/session.js";
 import { groupsFor } from "./pages.js";
@@ -53,6 +53,9 @@ function App() {
 function Login({ done }) {
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
+  /** @type {import("./lib/api.js").Asked<{ issuer: string | null }>} */
+  const offer = useAnswer("/api/login");
+  const issuer = offer.data?.issuer;
   useEffect(() => {
     document.title = "Log in · Photofinish";
   }, []);
@@ -76,7 +79,8 @@ function Login({ done }) {
   };
   return html`<main id="main" class="login">
     <h1>Photofinish</h1>
-    <p>Your token or key. It is sent once and not kept: a session of 12 hours takes its place.</p>
+    ${issuer && html`<p><button class="main" type="button" onClick=${() => location.assign(here("/dashboard/login"))}>Log in at ${new URL(issuer).host}</button></p>`}
+    <p>${issuer ? "Or your token or key." : "Your token or key."} It is sent once and not kept: a session of 12 hours takes its place.</p>
     <form method="post" action=${here("/dashboard/session")} onSubmit=${submit}>
       <label>Token<input name="token" type="password" autocomplete="current-password" required autofocus
         aria-invalid=${problem ? "true" : undefined} aria-describedby="problem" /></label>

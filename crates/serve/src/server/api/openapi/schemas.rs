@@ -19,7 +19,7 @@ use photofinish_history::report::members::{MemberField, MemberKind, of_columns};
 use photofinish_history::report::{compare, costs, distribution, races, replicas, runs, series, usage, verdicts};
 
 /// The schemas whose members are one list: the name, what it is, and these.
-const LISTS: [(&str, &str, &[MemberField]); 29] = [
+const LISTS: [(&str, &str, &[MemberField]); 31] = [
     ("ModelComparison", "A model's upstreams compared by looks.", compare::MODEL_COMPARISON),
     ("UpstreamComparison", "How long an upstream alone would have taken.", compare::UPSTREAM_COMPARISON),
     (
@@ -43,6 +43,8 @@ const LISTS: [(&str, &str, &[MemberField]); 29] = [
     ("IncidentList", "Incidents, newest first.", incidents::INCIDENT_LIST),
     ("NotWatched", "An upstream that is asked too seldom to be watched for slowness.", incidents::NOT_WATCHED),
     ("AuditLine", "A line of the audit.", accounts::AUDIT_LINE),
+    ("LoginOffer", "Whether users log in.", crate::login::OFFER),
+    ("LoginBegun", "A login that was begun.", crate::login::BEGUN),
     ("Me", "A caller, and its limits.", accounts::CALLER),
     ("Distribution", "The upstreams with most attempts first.", distribution::DISTRIBUTION),
     ("Costs", "What attempts cost: in all, and of each group.", costs::COSTS),
