@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 
+use super::Team;
 use super::http_address::HttpAddress;
 use super::keys::{self, PlainText, TableKeys as _, Texts, TypedText, choice, keys, own};
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable};
 use super::role::UserRole;
 use super::text::{self, ExpandedText, Secret};
-use super::{Team, User};
 
 keys! {
     /// `[oidc]`
@@ -143,7 +143,8 @@ impl OidcKeys {
     pub(super) fn resolve(
         self,
         scope: &ReaderScope<'_>,
-        (users, teams): (&[Arc<User>], &BTreeMap<String, Arc<Team>>),
+        has_users: bool,
+        teams: &BTreeMap<String, Arc<Team>>,
     ) -> Option<Arc<Oidc>> {
         let Some(issuer) = self.issuer else {
             if self.client_id.is_some() || !self.group.is_empty() {
@@ -152,7 +153,7 @@ impl OidcKeys {
             return None;
         };
         let wrong = |message: String, expected: &str| scope.wrong(issuer.offset, message, expected);
-        if users.is_empty() {
+        if !has_users {
             let expected = "a table such as [users.admin] with role = \"admin\" and a token: somebody must get in while the issuer is away";
             wrong("[oidc] without [users]".to_owned(), expected);
         }

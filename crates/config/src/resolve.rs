@@ -55,7 +55,7 @@ pub(super) fn resolve(
     add_used_providers(scope, &mut providers, (&raw.models, &raw.users, server.files.as_ref()), &env_proxies);
     add_providers_with_a_key(scope, &mut providers, &env_proxies);
     check_own_addresses(scope, &listen, &providers, &raw.models);
-    let serves_catalogue = raw.models.is_empty();
+    let (serves_catalogue, has_users) = (raw.models.is_empty(), !raw.users.is_empty());
     let teams = resolve_teams(raw.teams);
     let users = resolve_users(scope, raw.users, &providers, &teams);
     let hosting = Hosting { catalogue: &chosen.catalogue, providers: &providers, users: &users, today: hosts::today() };
@@ -90,7 +90,7 @@ pub(super) fn resolve(
         catalogue_public_key: raw.catalogue.public_key,
         webhook: raw.incidents.webhook,
         otlp: raw.otlp.resolve(scope),
-        oidc: raw.oidc.resolve(scope, (&users, &teams)),
+        oidc: raw.oidc.resolve(scope, has_users, &teams),
         aliases,
         users,
         limits: Arc::new(raw.limits),

@@ -80,7 +80,7 @@ pub(super) enum NoTokens {
 }
 
 /// What a fault of a token is, as a sentence.
-pub(super) fn told(fault: &TokenFault) -> String {
+pub(super) fn sentence(fault: &TokenFault) -> String {
     match fault {
         TokenFault::NotRead => "the issuer's keys are not read yet".to_owned(),
         TokenFault::UnknownKey => "the issuer's token is signed with a key that it does not list".to_owned(),

@@ -103,7 +103,7 @@ impl Logins {
 
     /// The user who logged in.
     async fn admit(&self, oidc: &Oidc, fresh: Fresh) -> Result<Arc<User>, LoginRefusal> {
-        let said = word(oidc, &fresh.claims).map_err(|fault| LoginRefusal::Forbidden(issuer::told(&fault)))?;
+        let said = word(oidc, &fresh.claims).map_err(|fault| LoginRefusal::Forbidden(issuer::sentence(&fault)))?;
         // Newer than any token of before.
         let word = IssuerWord { issued_at_us: said.issued_at_us.max(wall_micros()), ..said };
         let again = match (&oidc.login, &fresh.again) {

@@ -8,7 +8,7 @@ use oauth2::{
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
-use super::issuer::{CALLBACK, IssuerMetadata, IssuerTokens, OauthClient, told};
+use super::issuer::{CALLBACK, IssuerMetadata, IssuerTokens, OauthClient, sentence};
 use super::{Fresh, LoginRefusal, Logins, login};
 use photofinish_config::Oidc;
 use photofinish_routing::callers::{Claims, TokenFault, claimed};
@@ -73,6 +73,6 @@ impl Logins {
             let _ = tokio::time::timeout(super::KEYS_FOR, keys.renewed()).await;
             checked = keys.claims(oidc, token.as_bytes());
         }
-        checked.map_err(|fault| LoginRefusal::Away(told(&fault)))
+        checked.map_err(|fault| LoginRefusal::Away(sentence(&fault)))
     }
 }
