@@ -104,6 +104,11 @@ async fn every_row_is_a_span_in_the_trace_of_the_client() {
     let spans = spans(&collector);
     let [server, clients @ ..] = spans.as_slice() else { panic!("no span") };
     assert_eq!((server.kind, hex(&server.trace_id), hex(&server.parent_span_id)), (2, TRACE.into(), CLIENT.into()));
+    assert_eq!(server.name, format!("POST {CHAT}"));
+    let told = attributes(server);
+    let told = ["http.route", "url.path", "url.scheme", "http.request.method", "server.address"]
+        .map(|name| told[name].as_str());
+    assert_eq!(told, [CHAT, CHAT, "http", "POST", "localhost"]);
     let began = micros(&rows.races[0], "started_at").unwrap();
     let nanos = |us: u64| us * 1_000;
     assert_eq!(server.start_time_unix_nano, nanos(began));
