@@ -52,7 +52,7 @@ impl JsonSchema for ConfigFile {
             ("store", section("The history.", generator.subschema_for::<StoreKeys>())),
             ("catalogue", section("The catalogue of models.", generator.subschema_for::<CatalogueKeys>())),
             ("incidents", section("Incidents of upstreams.", generator.subschema_for::<IncidentKeys>())),
-            ("otlp", section("Traces for OpenTelemetry.", generator.subschema_for::<OtlpKeys>())),
+            ("otlp", section("Traces and metrics for OpenTelemetry.", generator.subschema_for::<OtlpKeys>())),
             ("race", section("The defaults of every model.", generator.subschema_for::<RaceSettings>())),
             ("providers", named("Providers by name; those of the catalogue need only a key.", provider)),
             ("models", named("Models by the name that apps send, each with its upstreams.", model)),

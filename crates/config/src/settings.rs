@@ -17,9 +17,9 @@ use super::reader::WatchedFiles;
 use super::role::UserRole;
 use super::store_address::StoreAddress;
 use super::{
-    CancelBilling, CataloguePlace, Cors, HttpAddress, IssuedKey, Limits, Listen, ListenerCertificate, Otlp, Permit,
-    Price, PriceSource, ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, StoredLimits, Team,
-    Timeouts, UpstreamStream, WrittenText,
+    CancelBilling, CataloguePlace, Cors, HttpAddress, IssuedKey, Limits, Listen, ListenerCertificate, Otlp,
+    OtlpMetrics, Permit, Price, PriceSource, ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings,
+    StoredLimits, Team, Timeouts, UpstreamStream, WrittenText,
 };
 use crate::offerings::{ModelCatalogue, Offering};
 use photofinish_base::telemetry::LogFormat;
@@ -56,6 +56,8 @@ pub struct Config {
     pub webhook: Option<HttpAddress>,
     /// `[otlp]`, or the variables of OpenTelemetry: where traces go. None: nothing is traced.
     pub otlp: Option<Otlp>,
+    /// Where the figures of `/metrics` are sent. None: nowhere.
+    pub otlp_metrics: Option<OtlpMetrics>,
     /// From alias to the name of its model.
     pub aliases: BTreeMap<String, String>,
     pub users: Vec<Arc<User>>,

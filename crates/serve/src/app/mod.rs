@@ -166,7 +166,8 @@ impl App {
         let recorder = recorder.watched(probe_rows.clone());
         let GatewayParts { gateway, recorder, serving, lines, simulated, tokens } =
             Box::pin(GatewayParts::join(config, recorder, upstreams?)).await?;
-        let traces = Traces::start(&gateway);
+        let figures = server::figures(gateway.clone(), recorder.clone());
+        let traces = Traces::start(&gateway, figures);
         let accounts = AccountKeeper::new(gateway.clone(), recorder.clone());
         Box::pin(meet_others(&gateway, &recorder, &serving, &lines)).await?;
         if accounts.is_needed() {

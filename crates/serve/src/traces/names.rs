@@ -121,6 +121,30 @@ pub fn server<'p>(provider: &'p Provider, dialect: &str) -> Option<(&'p str, u16
     Some((host.trim_matches(['[', ']']), port))
 }
 
+/// The conventions' names and units of the metrics that have others in Prometheus' spelling.
+const METRICS: [(&str, &str, &str); 4] = [
+    ("gen_ai_client_inference_duration_seconds", "gen_ai.client.inference.duration", "s"),
+    ("gen_ai_client_inference_time_to_first_chunk_seconds", "gen_ai.client.inference.time_to_first_chunk", "s"),
+    ("gen_ai_client_inference_operation_input_tokens", "gen_ai.client.inference.operation.input_tokens", "{token}"),
+    ("gen_ai_client_inference_operation_output_tokens", "gen_ai.client.inference.operation.output_tokens", "{token}"),
+];
+
+/// Name and unit of a metric; those of the gateway's own are as in Prometheus, where the name ends with the unit.
+pub fn metric(name: &str) -> (&str, &str) {
+    METRICS.iter().find(|(known, ..)| *known == name).map_or((name, ""), |(_, named, unit)| (*named, *unit))
+}
+
+/// The name of an attribute of a metric.
+pub fn label(name: &str) -> &str {
+    match name {
+        "gen_ai_operation_name" => OPERATION,
+        "gen_ai_provider_name" => PROVIDER,
+        "gen_ai_request_model" => REQUEST_MODEL,
+        "error_type" => ERROR_TYPE,
+        own => own,
+    }
+}
+
 /// Of the methods that the conventions know.
 pub fn method(method: &Method) -> &'static str {
     const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
