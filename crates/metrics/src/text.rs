@@ -220,13 +220,16 @@ mod tests {
         let told: Vec<_> = parts
             .iter()
             .flat_map(|family| {
-                family.samples.iter().map(|sample| (family.name.as_str(), sample.labels.len(), &sample.value))
+                family
+                    .samples
+                    .iter()
+                    .map(|sample| (family.name.split_once('_').unwrap().1, sample.labels.len(), &sample.value))
             })
             .collect();
         let expected = [
-            ("photofinish_a_total", 0, &SampleValue::Whole(3)),
-            ("photofinish_b", 1, &SampleValue::Real(0.5)),
-            ("photofinish_c", 1, &SampleValue::Buckets(vec![1e-5, 2e-5], vec![2, 1, 1], 129e-6)),
+            ("a_total", 0, &SampleValue::Whole(3)),
+            ("b", 1, &SampleValue::Real(0.5)),
+            ("c", 1, &SampleValue::Buckets(vec![1e-5, 2e-5], vec![2, 1, 1], 129e-6)),
         ];
         assert_eq!(told, expected);
     }

@@ -1,6 +1,7 @@
 //! Builds the gateway and connects its parts: the order of start, reload and shutdown.
 
 mod catalogue_refresh;
+mod config_changes;
 mod discovery;
 mod duty;
 mod incident_watch;
@@ -195,6 +196,7 @@ impl App {
             simulated: simulated.clone(),
             tokens,
             discovery: discovery.clone(),
+            accounts: accounts.clone(),
             bound: listens.clone(),
             one_at_a_time: Arc::default(),
         };

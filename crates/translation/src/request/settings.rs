@@ -26,9 +26,9 @@ pub struct RequestSettings {
     pub previous: Option<String>,
 }
 
-/// Bytes of a word: a longer one is a text.
+/// Bytes of a level of reasoning in a span; a longer word is left out.
 const WORD_MAX: usize = 32;
-/// Objects within each other that have settings: Gemini's `thinkingConfig` is the deepest.
+/// Depth of the objects of a request in which settings are looked for.
 const NESTED_MAX: u32 = 2;
 
 impl ApiRequest {
