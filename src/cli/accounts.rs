@@ -14,6 +14,7 @@ use super::routing::GatewayAddress;
 use super::routing::ask::{self, NoGateway};
 use super::text::{aligned, write_lines, write_paragraph};
 use photofinish_base::clock::wall_micros;
+use photofinish_base::machine;
 use photofinish_config::{Config, UserRole};
 use photofinish_history::report::question::choice;
 use photofinish_history::store::{AccountKind, Author, Store};
@@ -363,8 +364,7 @@ async fn answer(config: Option<&Config>, request: &AccountRequest, at: &AtOption
         }
     }
     let config = config.context("there is no configuration")?;
-    let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
-    let by = Author { who: user, origin: "command line".to_owned() };
+    let by = Author { who: machine::started_by(), origin: "command line".to_owned() };
     let store = Store::unopened(&config.store.address);
     let done = request.answer(config, &store, (&by, &AccountScope::all()), wall_micros());
     store.close();

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::param::{clock_ticks_per_second, page_size};
-use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, getuid, setrlimit};
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::time::Instant;
@@ -260,6 +260,21 @@ pub fn user() -> u32 {
     geteuid().as_raw()
 }
 
+/// Who started this process, by the operating system and no variable: the name with its number, or the number alone.
+pub fn started_by() -> String {
+    let number = getuid().as_raw();
+    named(&read_to_string("/etc/passwd").unwrap_or_default(), number)
+}
+
+fn named(users: &str, number: u32) -> String {
+    let name = users.lines().find_map(|line| {
+        let mut parts = line.split(':');
+        let (name, of) = (parts.next()?, parts.nth(1)?);
+        (of.parse() == Ok(number)).then_some(name)
+    });
+    name.map_or_else(|| format!("uid {number}"), |name| format!("{name} (uid {number})"))
+}
+
 /// What the service manager is told of this process (`Type=notify`).
 #[derive(Clone, Copy, Debug)]
 pub enum ServiceState {
@@ -449,6 +464,14 @@ pub fn handshakes(port: u16) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_is_named_by_its_number() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nann:x:1000:100:Ann,,,:/home/ann:/bin/sh\nbroken\n";
+        for (number, told) in [(0, "root (uid 0)"), (1000, "ann (uid 1000)"), (100, "uid 100")] {
+            assert_eq!(named(users, number), told);
+        }
+    }
 
     #[test]
     fn a_limit_of_its_own_leaves_it_half_and_a_machine_a_quarter() {

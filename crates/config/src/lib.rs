@@ -61,7 +61,7 @@ pub use listed::{ProviderList, ProviderLists, UnlistedUpstreams};
 pub use load::{ConfigText, LoadError, load, load_listening, load_text, load_without_file, parse};
 pub use made::limits_of;
 pub use oidc::{Oidc, OidcLogin};
-pub use otlp::{Otlp, OtlpProtocol, TraceSampler};
+pub use otlp::{Otlp, OtlpMetrics, OtlpProtocol, TraceSampler};
 pub use prices::{LongPromptPrice, Price, PriceSource, TokenCounts, dearest};
 pub use probes::{FINGERPRINT, OF_BENCHMARKS, PING, ProbeSettings, ProbeWorkload, is_built_in_workload};
 pub use problem::{ConfigProblem, Problems, nearest};

@@ -1,13 +1,16 @@
-//! `[otlp]` and OpenTelemetry's own variables: where traces go, which requests are traced, and how the gateway is named there.
+//! `[otlp]` and OpenTelemetry's own variables: where traces and metrics go, which requests are traced, and how the gateway is named
+//! there.
 //!
 //! What the file says counts before the variables. A variable that is wrong is told of and passed over, as OpenTelemetry's
 //! specification demands. Not for the traces themselves: see `traces`.
+
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 
 use super::http_address::HttpAddress;
-use super::keys::{self, choice, keys, own};
+use super::keys::{self, Flag, choice, keys, own};
 use super::names::names;
 use super::problem::{LocatedProblem, shown};
 use super::reader::{ReaderScope, TomlTable};
@@ -36,6 +39,40 @@ pub struct Otlp {
     pub service_name: Option<String>,
     /// `OTEL_RESOURCE_ATTRIBUTES`
     pub attributes: Vec<(String, String)>,
+}
+
+/// Where the figures of `/metrics` go too. Nobody is asked for a sampler.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OtlpMetrics {
+    pub otlp: Otlp,
+    /// `OTEL_METRIC_EXPORT_INTERVAL`
+    pub interval: Duration,
+    pub gzip: bool,
+}
+
+/// What is sent to a collector.
+#[derive(Clone, Copy)]
+enum Signal {
+    Traces,
+    Metrics,
+}
+
+impl Signal {
+    /// Its part of the names of variables.
+    fn name(self) -> &'static str {
+        match self {
+            Signal::Traces => "TRACES",
+            Signal::Metrics => "METRICS",
+        }
+    }
+
+    /// Its path behind an address for all that OpenTelemetry sends.
+    fn path(self) -> &'static str {
+        match self {
+            Signal::Traces => "/v1/traces",
+            Signal::Metrics => "/v1/metrics",
+        }
+    }
 }
 
 /// Which requests are traced: `OTEL_TRACES_SAMPLER`.
@@ -68,13 +105,15 @@ keys! {
         /// How: `http/protobuf` (the usual port is 4318) or `grpc` (4317). Without it `OTEL_EXPORTER_OTLP_PROTOCOL` says how, else
         /// `http/protobuf`.
         protocol: Option<OtlpProtocol> = choice();
+        /// The figures of `/metrics` are sent to the collector too, by `/v1/metrics`. `OTEL_METRICS_EXPORTER=otlp` says the same.
+        metrics: bool = Flag, or false;
         /// Headers for the collector, such as `authorization`.
         headers: HeaderMap = own(read_headers, headers_schema), or HeaderMap::new();
     }
 }
 
-/// The path of traces behind an address for all that OpenTelemetry sends.
-const PATH: &str = "/v1/traces";
+/// How often metrics are sent without `OTEL_METRIC_EXPORT_INTERVAL`.
+const USUAL_INTERVAL: Duration = Duration::from_secs(60);
 /// Attributes of `OTEL_RESOURCE_ATTRIBUTES`, or headers of a variable.
 const PAIRS_MAX: usize = 64;
 /// Bytes of one of the values there.
@@ -82,7 +121,7 @@ const PAIR_MAX: usize = 8 << 10;
 
 fn read_endpoint(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<HttpAddress> {
     let text = table.text(key)?;
-    let read = behind(&text.value);
+    let read = behind(&text.value, Signal::Traces);
     if let Err(why) = read {
         let problem = LocatedProblem::at(text.offset, format!("{} {why}", table.what(key)));
         table.scope.report(problem.expected("an address such as \"http://localhost:4318\""));
@@ -118,43 +157,74 @@ fn read_headers(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Head
     Some(headers)
 }
 
-/// The address of traces behind one for everything.
-fn behind(text: &str) -> Result<HttpAddress, &'static str> {
+/// The address of one signal behind one for everything.
+fn behind(text: &str, signal: Signal) -> Result<HttpAddress, &'static str> {
     let base = text.trim_end_matches('/');
     if base.contains('?') {
         return Err("has a query");
     }
-    HttpAddress::parse(&format!("{}{PATH}", base.strip_suffix(PATH).unwrap_or(base)))
+    let base = base.strip_suffix(Signal::Traces.path()).unwrap_or(base);
+    HttpAddress::parse(&format!("{base}{}", signal.path()))
 }
 
 impl OtlpKeys {
     /// None: nothing is traced.
-    pub(super) fn resolve(self, scope: &ReaderScope<'_>) -> Option<Otlp> {
-        let variable =
-            |name: &str| (scope.env)(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-        let is = |name: &str, value: &str| variable(name).is_some_and(|text| text.eq_ignore_ascii_case(value));
-        if is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
+    pub(super) fn traces(&self, scope: &ReaderScope<'_>) -> Option<Otlp> {
+        let off = is(scope, "OTEL_TRACES_EXPORTER", "none");
+        if off { None } else { self.resolve(scope, Signal::Traces) }
+    }
+
+    /// None: nobody asks for them.
+    pub(super) fn figures(&self, scope: &ReaderScope<'_>) -> Option<OtlpMetrics> {
+        let exporter = |value: &str| is(scope, "OTEL_METRICS_EXPORTER", value);
+        if !(self.metrics || exporter("otlp")) || exporter("none") {
+            return None;
+        }
+        let otlp = self.resolve(scope, Signal::Metrics)?;
+        let given = |name: &str| variable(scope, name);
+        let gzip = ["OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
+        let gzip = gzip.into_iter().find_map(given).is_some_and(|text| text == "gzip");
+        const INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
+        let interval = given(INTERVAL).and_then(|text| {
+            let millis = text.parse().ok().filter(|millis| *millis >= 1_000).map(Duration::from_millis);
+            if millis.is_none() {
+                scope.warn(format!(
+                    "the variable {INTERVAL} is no number of milliseconds from 1000 on; it does not count"
+                ));
+            }
+            millis
+        });
+        Some(OtlpMetrics { otlp, interval: interval.unwrap_or(USUAL_INTERVAL), gzip })
+    }
+
+    fn resolve(&self, scope: &ReaderScope<'_>, signal: Signal) -> Option<Otlp> {
+        let variable = |name: &str| variable(scope, name);
+        if is(scope, "OTEL_SDK_DISABLED", "true") {
             return None;
         }
         let wrong = |name: &str, why: &str| scope.warn(format!("the variable {name} {why}; it does not count"));
-        // The name for traces alone comes first.
+        // The name for the signal alone comes first.
         let either = |end: &str| {
-            ["OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"]
+            [format!("OTEL_EXPORTER_OTLP_{}_{end}", signal.name()), format!("OTEL_EXPORTER_OTLP_{end}")]
                 .into_iter()
-                .map(|begin| format!("{begin}{end}"))
                 .find_map(|name| Some((variable(&name)?, name)))
         };
-        let address = self.endpoint.or_else(|| {
+        // The address in the file is that of traces.
+        let of_file = self
+            .endpoint
+            .as_ref()
+            .and_then(|traces| behind(&format!("{}{}", traces.origin(), traces.path_and_query()), signal).ok());
+        let address = of_file.or_else(|| {
             let (text, name) = either("ENDPOINT")?;
-            let is_whole = name.contains("TRACES");
-            let read = if is_whole { HttpAddress::parse(&text) } else { behind(&text) };
+            let is_whole = name.contains(signal.name());
+            let read = if is_whole { HttpAddress::parse(&text) } else { behind(&text, signal) };
             read.inspect_err(|why| wrong(&name, why)).ok()
         })?;
         let protocol = self.protocol.or_else(|| {
             let (text, name) = either("PROTOCOL")?;
             let known = OtlpProtocol::ALL.into_iter().find(|protocol| protocol.as_str() == text);
             if known.is_none() {
-                wrong(&name, &format!("asks for {}, and traces are sent as http/protobuf or grpc", shown(&text)));
+                wrong(&name, &format!("asks for {}, and this is sent as http/protobuf or grpc", shown(&text)));
             }
             known
         });
@@ -175,12 +245,21 @@ impl OtlpKeys {
                 }
             }
         }
-        headers.extend(self.headers);
+        headers.extend(self.headers.clone());
         let share = variable("OTEL_TRACES_SAMPLER_ARG");
         let sampler = sampler(variable("OTEL_TRACES_SAMPLER").as_deref(), share.as_deref(), wrong);
         let attributes = variable("OTEL_RESOURCE_ATTRIBUTES").map(|text| pairs(&text).collect()).unwrap_or_default();
         Some(Otlp { address, protocol, headers, sampler, service_name: variable("OTEL_SERVICE_NAME"), attributes })
     }
+}
+
+/// None: it is not set, or empty.
+fn variable(scope: &ReaderScope<'_>, name: &str) -> Option<String> {
+    (scope.env)(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn is(scope: &ReaderScope<'_>, name: &str, value: &str) -> bool {
+    variable(scope, name).is_some_and(|text| text.eq_ignore_ascii_case(value))
 }
 
 /// `key=value,key=value`, with `%20` and the like in the values.
@@ -252,6 +331,33 @@ mod tests {
             let told = address.map(|address| format!("{} {}", address.origin(), address.path_and_query()));
             assert_eq!(told.as_deref(), expected, "{text} {variables:?}");
         }
+    }
+
+    #[test]
+    fn metrics_are_sent_to_who_asks_for_them() {
+        let on = ("OTEL_METRICS_EXPORTER", "otlp");
+        let own = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://figures:9/in");
+        let file = "[otlp]\nendpoint = \"http://h:4318/v1/traces\"\nmetrics = true";
+        for (text, variables, expected) in [
+            ("", vec![ENDPOINT], None),
+            ("", vec![on], None),
+            ("", vec![on, ENDPOINT], Some("http://collector:4318 /v1/metrics 60")),
+            ("", vec![on, ENDPOINT, own], Some("http://figures:9 /in 60")),
+            (file, vec![own], Some("http://h:4318 /v1/metrics 60")),
+            (file, vec![("OTEL_METRIC_EXPORT_INTERVAL", "5000")], Some("http://h:4318 /v1/metrics 5")),
+            (file, vec![("OTEL_METRICS_EXPORTER", "none")], None),
+            (file, vec![("OTEL_SDK_DISABLED", "true")], None),
+            (file, vec![("OTEL_TRACES_EXPORTER", "none")], Some("http://h:4318 /v1/metrics 60")),
+        ] {
+            let told = config(text, &variables).otlp_metrics.map(|metrics| {
+                let address = metrics.otlp.address;
+                format!("{} {} {}", address.origin(), address.path_and_query(), metrics.interval.as_secs())
+            });
+            assert_eq!(told.as_deref(), expected, "{text} {variables:?}");
+        }
+        let config = config(file, &[("OTEL_METRIC_EXPORT_INTERVAL", "5s"), ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")]);
+        assert!(config.warnings.iter().any(|warning| warning.contains("OTEL_METRIC_EXPORT_INTERVAL")));
+        assert!(config.otlp_metrics.unwrap().gzip);
     }
 
     #[test]

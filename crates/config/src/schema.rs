@@ -53,7 +53,7 @@ impl JsonSchema for ConfigFile {
             ("store", section("The history.", generator.subschema_for::<StoreKeys>())),
             ("catalogue", section("The catalogue of models.", generator.subschema_for::<CatalogueKeys>())),
             ("incidents", section("Incidents of upstreams.", generator.subschema_for::<IncidentKeys>())),
-            ("otlp", section("Traces for OpenTelemetry.", generator.subschema_for::<OtlpKeys>())),
+            ("otlp", section("Traces and metrics for OpenTelemetry.", generator.subschema_for::<OtlpKeys>())),
             (
                 "oidc",
                 section("Logins and tokens of an issuer (OpenID Connect).", generator.subschema_for::<OidcKeys>()),

@@ -18,8 +18,8 @@ use super::role::UserRole;
 use super::store_address::StoreAddress;
 use super::{
     CancelBilling, CataloguePlace, Cors, HttpAddress, IssuedKey, Limits, Listen, ListenerCertificate, Oidc, Otlp,
-    Permit, Price, PriceSource, ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, StoredLimits,
-    Team, Timeouts, UpstreamStream, WrittenText,
+    OtlpMetrics, Permit, Price, PriceSource, ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings,
+    StoredLimits, Team, Timeouts, UpstreamStream, WrittenText,
 };
 use crate::offerings::{ModelCatalogue, Offering};
 use photofinish_base::telemetry::LogFormat;
@@ -58,6 +58,8 @@ pub struct Config {
     pub otlp: Option<Otlp>,
     /// `[oidc]`: the issuer whose users may come. None: there is none.
     pub oidc: Option<Arc<Oidc>>,
+    /// Where the figures of `/metrics` are sent. None: nowhere.
+    pub otlp_metrics: Option<OtlpMetrics>,
     /// From alias to the name of its model.
     pub aliases: BTreeMap<String, String>,
     pub users: Vec<Arc<User>>,

@@ -1,7 +1,7 @@
 //! The client metrics of OpenTelemetry's GenAI conventions, in Prometheus' spelling: the gateway is a client of its
 //! providers, and one operation is one attempt.
 //!
-//! <https://github.com/open-telemetry/semantic-conventions-genai>, `docs/gen-ai/gen-ai-metrics.md`. Not for
+//! <https://github.com/open-telemetry/semantic-conventions-genai> 0.1.0, `docs/gen-ai/client-inference.md`. Not for
 //! `time_per_output_chunk`, which would add a cost to every chunk of every stream.
 
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ fn ended(attempt: &AttemptRecord, took_us: i64) -> Option<(&'static str, i64)> {
 pub(super) fn render<S>(upstreams: &NamedSeries<S>, gen_ai: fn(&S) -> &GenAi, text: &mut MetricsText) {
     let all = || upstreams.iter().map(|(name, of)| (labels(name), gen_ai(of)));
     let help = "From an attempt's own dispatch to the end of its answer, for attempts that the gateway did not cancel.";
-    text.shared_family("gen_ai_client_operation_duration_seconds", "histogram", help);
+    text.shared_family("gen_ai_client_inference_duration_seconds", "histogram", help);
     for (labels, of) in all() {
         for (error, duration) in &*of.durations.lock().unwrap_or_else(PoisonError::into_inner) {
             let error = if error.is_empty() { &[][..] } else { &[("error_type", *error)] };
@@ -75,15 +75,15 @@ pub(super) fn render<S>(upstreams: &NamedSeries<S>, gen_ai: fn(&S) -> &GenAi, te
     }
     let help = "From an attempt's own dispatch to its first event other than a comment, for attempts where it was seen: a role \
                 without a token counts.";
-    text.shared_family("gen_ai_client_operation_time_to_first_chunk_seconds", "histogram", help);
+    text.shared_family("gen_ai_client_inference_time_to_first_chunk_seconds", "histogram", help);
     for (labels, of) in all().filter(|(_, of)| !of.first_chunk.is_empty()) {
         text.histogram(&labels, &of.first_chunk);
     }
-    let help = "Tokens of an attempt, winner or loser, as its provider counts them.";
-    text.shared_family("gen_ai_client_token_usage", "histogram", help);
-    for (labels, of) in all() {
-        for (kind, tokens) in [("input", &of.input), ("output", &of.output)].iter().filter(|(_, of)| !of.is_empty()) {
-            text.histogram(&[&labels[..], &[("gen_ai_token_type", *kind)]].concat(), tokens);
+    for (kind, tokens) in [("input", (|of| &of.input) as fn(&GenAi) -> &MetricHistogram), ("output", |of| &of.output)] {
+        let help = format!("{kind} tokens of an attempt, winner or loser, as its provider counts them.");
+        text.shared_family(&format!("gen_ai_client_inference_operation_{kind}_tokens"), "histogram", &help);
+        for (labels, of) in all().filter(|(_, of)| !tokens(of).is_empty()) {
+            text.histogram(&labels, tokens(of));
         }
     }
 }

@@ -35,10 +35,10 @@ pub(super) const TPOT: Buckets = Buckets {
 /// The gateway's own share is far below a millisecond unless something is wrong; microseconds.
 pub(super) const OVERHEAD: Buckets =
     Buckets { upto: &[50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 1_000_000], ..MICROS };
-/// Recommended by OpenTelemetry's GenAI conventions for `gen_ai.client.operation.*`; milliseconds.
+/// Recommended by OpenTelemetry's GenAI conventions for `gen_ai.client.inference.*`; milliseconds.
 pub(super) const OPERATION: Buckets =
     Buckets { upto: &[10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 5_120, 10_240, 20_480, 40_960, 81_920], ..MILLIS };
-/// Recommended by them for `gen_ai.client.token.usage`: powers of four.
+/// Recommended by them for `gen_ai.client.inference.operation.*_tokens`: powers of four.
 pub(super) const TOKENS: Buckets = Buckets {
     upto: &[1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864],
     per_bound: 1,

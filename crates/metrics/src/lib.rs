@@ -33,7 +33,7 @@ use photofinish_facts::record::{
 };
 use photofinish_facts::recording::USERS_MAX;
 use series::NamedSeries;
-pub use text::{MetricsFormat, MetricsText};
+pub use text::{MetricFamily, MetricSample, MetricsFormat, MetricsText, SampleValue};
 
 /// Models with metrics of their own, first by name; further ones share `other`.
 const MODELS_MAX: usize = 32;
@@ -245,21 +245,32 @@ impl Metrics {
         open_breakers: &BTreeSet<String>,
         more: impl FnOnce(&mut MetricsText),
     ) -> String {
-        let named = self.named.load();
         let mut text = MetricsText::new(format);
-        self.render_races(&named, &mut text);
-        render_users(&named.users, &mut text);
-        self.starts.render(&mut text);
-        render_attempts(&named.upstreams, &mut text);
-        render_tokens(&named.upstreams, &mut text);
-        costs::render(&named.upstreams, |of| &of.costs, &mut text);
-        gen_ai::render(&named.upstreams, |of| &of.gen_ai, &mut text);
-        render_incidents(&named.upstreams, &self.incidents.load(), &mut text);
-        render_breakers(&named.upstreams, open_breakers, &mut text);
-        self.probes.render(&mut text);
-        more(&mut text);
-        self.render_retention(&mut text);
+        self.write(open_breakers, more, &mut text);
         text.finish()
+    }
+
+    /// What [`Metrics::render`] tells, in parts.
+    pub fn families(&self, open_breakers: &BTreeSet<String>, more: impl FnOnce(&mut MetricsText)) -> Vec<MetricFamily> {
+        let mut text = MetricsText::in_parts();
+        self.write(open_breakers, more, &mut text);
+        text.parts()
+    }
+
+    fn write(&self, open_breakers: &BTreeSet<String>, more: impl FnOnce(&mut MetricsText), text: &mut MetricsText) {
+        let named = self.named.load();
+        self.render_races(&named, text);
+        render_users(&named.users, text);
+        self.starts.render(text);
+        render_attempts(&named.upstreams, text);
+        render_tokens(&named.upstreams, text);
+        costs::render(&named.upstreams, |of| &of.costs, text);
+        gen_ai::render(&named.upstreams, |of| &of.gen_ai, text);
+        render_incidents(&named.upstreams, &self.incidents.load(), text);
+        render_breakers(&named.upstreams, open_breakers, text);
+        self.probes.render(text);
+        more(text);
+        self.render_retention(text);
     }
 
     fn render_retention(&self, text: &mut MetricsText) {

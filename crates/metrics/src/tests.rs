@@ -317,27 +317,27 @@ fn gen_ai_of(attempts: &[AttemptRecord]) -> Vec<String> {
 fn an_attempt_is_an_operation_of_a_gen_ai_client() {
     let won = AttemptRecord { failure: None, ..sample::won(0) };
     let whole = [
-        "operation_duration_seconds_sum{…} 2.1002",
-        "operation_duration_seconds_count{…} 1",
-        "operation_time_to_first_chunk_seconds_sum{…} 0.0806",
-        "operation_time_to_first_chunk_seconds_count{…} 1",
-        "token_usage_sum{…,gen_ai_token_type=\"input\"} 1024",
-        "token_usage_count{…,gen_ai_token_type=\"input\"} 1",
-        "token_usage_sum{…,gen_ai_token_type=\"output\"} 41",
-        "token_usage_count{…,gen_ai_token_type=\"output\"} 1",
+        "inference_duration_seconds_sum{…} 2.1002",
+        "inference_duration_seconds_count{…} 1",
+        "inference_time_to_first_chunk_seconds_sum{…} 0.0806",
+        "inference_time_to_first_chunk_seconds_count{…} 1",
+        "inference_operation_input_tokens_sum{…} 1024",
+        "inference_operation_input_tokens_count{…} 1",
+        "inference_operation_output_tokens_sum{…} 41",
+        "inference_operation_output_tokens_count{…} 1",
     ];
     assert_eq!(gen_ai_of(std::slice::from_ref(&won)), whole);
     let nothing_read = AttemptRecord { eof_us: None, ..won.clone() };
-    assert_eq!(gen_ai_of(&[nothing_read])[0], "operation_duration_seconds_sum{…} 2.1001", "to the finish reason");
+    assert_eq!(gen_ai_of(&[nothing_read])[0], "inference_duration_seconds_sum{…} 2.1001", "to the finish reason");
 
     let of_groq = |attempt: AttemptRecord| AttemptRecord { provider: "groq".into(), ..attempt };
     let failed = of_groq(sample::failed(0));
     let empty = AttemptRecord { outcome: AttemptOutcome::Empty, failure: None, failure_phase: None, ..failed.clone() };
     let errors = [
-        "operation_duration_seconds_sum{…,error_type=\"connect\"} 0.01",
-        "operation_duration_seconds_count{…,error_type=\"connect\"} 2",
-        "operation_duration_seconds_sum{…,error_type=\"empty\"} 0.005",
-        "operation_duration_seconds_count{…,error_type=\"empty\"} 1",
+        "inference_duration_seconds_sum{…,error_type=\"connect\"} 0.01",
+        "inference_duration_seconds_count{…,error_type=\"connect\"} 2",
+        "inference_duration_seconds_sum{…,error_type=\"empty\"} 0.005",
+        "inference_duration_seconds_count{…,error_type=\"empty\"} 1",
     ];
     assert_eq!(gen_ai_of(&[failed.clone(), empty, failed]), errors);
     assert!(gen_ai_of(&[of_groq(sample::lost(0, 99_000))]).is_empty(), "what was cut has no length");

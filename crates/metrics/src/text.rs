@@ -47,6 +47,30 @@ fn quality(accept: &str, types: &[&str]) -> f32 {
     accept.split(',').filter_map(of).fold(0.0, f32::max)
 }
 
+/// A family of the page in parts, for a form that is no text.
+#[derive(Debug)]
+pub struct MetricFamily {
+    pub name: String,
+    /// `counter`, `gauge` or `histogram`
+    pub kind: String,
+    pub help: String,
+    pub samples: Vec<MetricSample>,
+}
+
+#[derive(Debug)]
+pub struct MetricSample {
+    pub labels: Vec<(String, String)>,
+    pub value: SampleValue,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum SampleValue {
+    Whole(i64),
+    Real(f64),
+    /// Upper bounds, values in each bucket (one more: the last has no bound), and the sum of all values.
+    Buckets(Vec<f64>, Vec<u64>, f64),
+}
+
 /// A page as it grows.
 #[derive(Debug)]
 pub struct MetricsText {
@@ -54,11 +78,21 @@ pub struct MetricsText {
     page: String,
     /// The name of the family that samples are added to.
     family: String,
+    /// The parts instead of the page.
+    parts: Option<Vec<MetricFamily>>,
 }
 
 impl MetricsText {
     pub(super) fn new(format: MetricsFormat) -> MetricsText {
-        MetricsText { format, page: String::new(), family: String::new() }
+        MetricsText { format, page: String::new(), family: String::new(), parts: None }
+    }
+
+    pub(super) fn in_parts() -> MetricsText {
+        MetricsText { parts: Some(Vec::new()), ..MetricsText::new(MetricsFormat::Text) }
+    }
+
+    pub(super) fn parts(self) -> Vec<MetricFamily> {
+        self.parts.unwrap_or_default()
     }
 
     /// Begins a family `photofinish_NAME`; `kind` is `counter`, `gauge` or `histogram`.
@@ -69,6 +103,10 @@ impl MetricsText {
     /// Begins a family with a name of a shared convention.
     pub fn shared_family(&mut self, name: &str, kind: &str, help: &str) {
         name.clone_into(&mut self.family);
+        if let Some(parts) = &mut self.parts {
+            let [name, kind, help] = [name, kind, help].map(str::to_owned);
+            return parts.push(MetricFamily { name, kind, help, samples: Vec::new() });
+        }
         let family = match self.format {
             // There it is the end of a sample's name.
             MetricsFormat::OpenMetrics if kind == "counter" => name.trim_end_matches("_total"),
@@ -84,10 +122,32 @@ impl MetricsText {
     }
 
     pub fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
-        self.line("", labels, value);
+        if self.parts.is_none() {
+            return self.line("", labels, value);
+        }
+        let text = value.to_string();
+        let value = text.parse().map(SampleValue::Whole).or_else(|_| text.parse().map(SampleValue::Real));
+        if let Ok(value) = value {
+            self.part(labels, value);
+        }
+    }
+
+    fn part(&mut self, labels: &[(&str, &str)], value: SampleValue) {
+        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        if let Some(family) = self.parts.as_mut().and_then(|parts| parts.last_mut()) {
+            family.samples.push(MetricSample { labels, value });
+        }
     }
 
     pub(super) fn histogram(&mut self, labels: &[(&str, &str)], histogram: &MetricHistogram) {
+        if self.parts.is_some() {
+            let cumulative = histogram.cumulative();
+            let (bounds, counts): (Vec<_>, Vec<_>) = cumulative
+                .scan(0, |before, (bound, so_far)| Some((bound, so_far - std::mem::replace(before, so_far))))
+                .unzip();
+            let bounds = bounds.into_iter().flatten().collect();
+            return self.part(labels, SampleValue::Buckets(bounds, counts, histogram.sum()));
+        }
         let mut count = 0;
         let exemplars = match self.format {
             MetricsFormat::Text => Vec::new(),
@@ -145,6 +205,34 @@ mod tests {
 
     use super::super::histogram::{Buckets, MICROS};
     use super::*;
+
+    #[test]
+    fn the_parts_are_those_of_the_page() {
+        let mut text = MetricsText::in_parts();
+        text.single("a_total", "counter", "A.", 3_u64);
+        text.family("b", "gauge", "B.");
+        text.sample(&[("x", "1")], 0.5);
+        text.family("c", "histogram", "C.");
+        let histogram = MetricHistogram::new(Buckets { upto: &[10, 20], ..MICROS });
+        [5, 10, 15, 99].iter().for_each(|micros| histogram.observe(Duration::from_micros(*micros)));
+        text.histogram(&[("x", "2")], &histogram);
+        let parts = text.parts();
+        let told: Vec<_> = parts
+            .iter()
+            .flat_map(|family| {
+                family
+                    .samples
+                    .iter()
+                    .map(|sample| (family.name.split_once('_').unwrap().1, sample.labels.len(), &sample.value))
+            })
+            .collect();
+        let expected = [
+            ("a_total", 0, &SampleValue::Whole(3)),
+            ("b", 1, &SampleValue::Real(0.5)),
+            ("c", 1, &SampleValue::Buckets(vec![1e-5, 2e-5], vec![2, 1, 1], 129e-6)),
+        ];
+        assert_eq!(told, expected);
+    }
 
     #[test]
     fn a_page_in_both_formats() {

@@ -7,6 +7,6 @@ pub mod request;
 pub mod rescue;
 pub mod translate;
 
-pub use request::ApiRequest;
+pub use request::{ApiRequest, RequestSettings};
 pub use translate::request::RequestTranslation;
 pub use translate::response::ResponseTranslation;

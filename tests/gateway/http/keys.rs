@@ -253,6 +253,14 @@ async fn a_reload_that_drops_a_user_takes_the_keys_along() {
     served.process.signal("HUP");
     served.process.logged_times("the new configuration is in force", 2).await;
     assert_eq!(status(&served, &key).await, 200);
+    // The audit says what the file did.
+    let setup = served.stop().await;
+    let lines = "SELECT origin || ': ' || coalesce(before, '-') || ' ' || coalesce(after, '-') FROM audit \
+                 WHERE subject = 'file:user:ann' ORDER BY after";
+    let lines = setup.texts(lines).await;
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].starts_with("configuration file: {") && lines[0].ends_with("} -"), "{lines:?}");
+    assert!(lines[1].starts_with("configuration file: - {") && !lines[1].contains("token"), "{lines:?}");
 }
 
 #[tokio::test]

@@ -110,9 +110,10 @@ fn assert_agree(page: &Page, rows: &Rows) {
         "tokens_total",
         "cost_usd_total",
         "extra_cost_usd_total",
-        "gen_ai_client_token_usage_count",
-        "gen_ai_client_operation_duration_seconds_count",
-        "gen_ai_client_operation_time_to_first_chunk_seconds_count",
+        "gen_ai_client_inference_operation_input_tokens_count",
+        "gen_ai_client_inference_operation_output_tokens_count",
+        "gen_ai_client_inference_duration_seconds_count",
+        "gen_ai_client_inference_time_to_first_chunk_seconds_count",
     ] {
         let rows: f64 = expected.iter().filter(|(series, _)| series.starts_with(family)).map(|(_, value)| value).sum();
         assert!((page.sum(family) - rows).abs() < 1e-6, "{family}: nothing that is not in the rows");
@@ -131,24 +132,24 @@ fn add_tokens(attempt: &Row, upstream: &str, add: &mut impl FnMut(String, f64)) 
         if let Some(tokens) = attempt[&format!("{kind}_tokens")].as_f64() {
             add(format!("tokens_total{{upstream=\"{upstream}\",kind=\"{kind}\"}}"), tokens);
             if matches!(kind, "input" | "output") {
-                let labels = format!("{operation},gen_ai_token_type=\"{kind}\"");
-                add(format!("gen_ai_client_token_usage_count{{{labels}}}"), 1.0);
-                add(format!("gen_ai_client_token_usage_sum{{{labels}}}"), tokens);
+                let family = format!("gen_ai_client_inference_operation_{kind}_tokens");
+                add(format!("{family}_count{{{operation}}}"), 1.0);
+                add(format!("{family}_sum{{{operation}}}"), tokens);
             }
         }
     }
     if attempt["failure"].is_null() {
         if let Some(first) = attempt["first_event_us"].as_f64() {
-            let family = "gen_ai_client_operation_time_to_first_chunk_seconds";
+            let family = "gen_ai_client_inference_time_to_first_chunk_seconds";
             add(format!("{family}_count{{{operation}}}"), 1.0);
             add(format!("{family}_sum{{{operation}}}"), first / 1e6);
         }
         if attempt["outcome"] == "won" {
-            add(format!("gen_ai_client_operation_duration_seconds_count{{{operation}}}"), 1.0);
+            add(format!("gen_ai_client_inference_duration_seconds_count{{{operation}}}"), 1.0);
         }
     } else {
         let error = attempt["failure"].as_str().unwrap();
-        add(format!("gen_ai_client_operation_duration_seconds_count{{{operation},error_type=\"{error}\"}}"), 1.0);
+        add(format!("gen_ai_client_inference_duration_seconds_count{{{operation},error_type=\"{error}\"}}"), 1.0);
     }
 }
 

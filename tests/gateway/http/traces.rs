@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use flate2::read::GzDecoder;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Attribute;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as NumberValue;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 use serde_json::json;
@@ -104,6 +107,11 @@ async fn every_row_is_a_span_in_the_trace_of_the_client() {
     let spans = spans(&collector);
     let [server, clients @ ..] = spans.as_slice() else { panic!("no span") };
     assert_eq!((server.kind, hex(&server.trace_id), hex(&server.parent_span_id)), (2, TRACE.into(), CLIENT.into()));
+    assert_eq!(server.name, format!("POST {CHAT}"));
+    let told = attributes(server);
+    let told = ["http.route", "url.path", "url.scheme", "http.request.method", "server.address"]
+        .map(|name| told[name].as_str());
+    assert_eq!(told, [CHAT, CHAT, "http", "POST", "localhost"]);
     let began = micros(&rows.races[0], "started_at").unwrap();
     let nanos = |us: u64| us * 1_000;
     assert_eq!(server.start_time_unix_nano, nanos(began));
@@ -279,6 +287,33 @@ async fn the_program_follows_the_variables_and_tells_no_key() {
     assert_eq!(name.value.as_ref().unwrap().value, Some(Attribute::StringValue("edge".to_owned())));
     let log = served.process.log();
     assert!(log.contains("OTEL_EXPORTER_OTLP_PROTOCOL asks for http/json") && !log.contains("planted"), "{log}");
+}
+
+#[tokio::test]
+async fn the_figures_of_the_page_are_sent_too() {
+    let (collector, fake) = (collector().await, FakeProvider::answering(|_| Script::stream(&["a"])).await);
+    let table = format!("[otlp]\nendpoint = \"http://{}\"\nmetrics = true", collector.addr());
+    let gateway = Setup::over(&[&fake]).table(&table).start().await;
+    let parent = format!("00-{TRACE}-{CLIENT}-00");
+    assert_eq!(ask(&gateway, &[("traceparent", parent.as_str())]).await, 200);
+    gateway.stop().await;
+    let requests = collector.requests();
+    let [sent] = requests.as_slice() else { panic!("{} requests", requests.len()) };
+    assert_eq!((sent.method.as_str(), sent.path.as_str()), ("POST", "/v1/metrics"));
+    let sent = ExportMetricsServiceRequest::decode(&sent.body[..]).unwrap();
+    let metrics = &sent.resource_metrics[0].scope_metrics[0].metrics;
+    let data = |name: &str| metrics.iter().find(|metric| metric.name == name).unwrap().data.clone().unwrap();
+    let Data::Sum(races) = data("photofinish_races_total") else { panic!("no counter") };
+    let ok = races.data_points.iter().find(|point| format!("{point:?}").contains("\"ok\"")).unwrap();
+    assert!(races.is_monotonic && races.aggregation_temporality == 2 && ok.start_time_unix_nano < ok.time_unix_nano);
+    assert_eq!(ok.value, Some(NumberValue::AsInt(1)));
+    let Data::Gauge(running) = data("photofinish_in_flight") else { panic!("no gauge") };
+    assert_eq!(running.data_points[0].value, Some(NumberValue::AsInt(0)));
+    let Data::Histogram(durations) = data("gen_ai.client.inference.duration") else { panic!("no histogram") };
+    let point = &durations.data_points[0];
+    let names: Vec<_> = point.attributes.iter().map(|pair| pair.key.as_str()).collect();
+    assert_eq!(names, ["gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model"]);
+    assert_eq!((point.count, point.bucket_counts.len()), (1, point.explicit_bounds.len() + 1));
 }
 
 /// A collector that speaks gRPC, and tells what it gets with the header `authorization`.

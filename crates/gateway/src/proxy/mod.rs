@@ -31,7 +31,7 @@ pub use crate::proxy::state::gateway::{Gateway, Totals};
 pub use crate::proxy::state::load::LimitedCounts;
 pub use crate::proxy::state::sessions::{COOKIE_NAME, SESSION_FOR, Sessions};
 pub use crate::proxy::stored::calls::StoredCall;
-pub use crate::proxy::trace::{RaceTrace, SpanSink};
+pub use crate::proxy::trace::{RaceTrace, SpanSink, TracedCall};
 
 use std::sync::Arc;
 
@@ -179,10 +179,10 @@ async fn handle(
     place: RequestPlace,
     request: Request<Body>,
 ) -> Response<Body> {
-    let (parts, body) = request.into_parts();
     let (gateway, origin) = (preparing.gateway, std::mem::take(&mut preparing.by.origin));
     let mut guard = RaceGuard::new(gateway, surface, preparing.by.user.as_deref(), place, origin);
-    guard.traced(gateway, preparing.live, &parts.headers);
+    guard.traced(gateway, preparing.live, &request);
+    let (parts, body) = request.into_parts();
     let (live, by) = (preparing.live, preparing.live.has_shadows().then(|| preparing.by.clone()));
     let race = match prepare(preparing, &parts.headers, body, &mut guard).await {
         Ok(PreparedRequest::Race(race)) => {

@@ -3,10 +3,15 @@
 //!
 //! Not for spans: who makes them is a [`SpanSink`].
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use std::sync::OnceLock;
+
+use axum::extract::MatchedPath;
+use http::header::{HOST, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version};
 
 use photofinish_config::{Config, TraceSampler};
 use photofinish_facts::recording::EndedRace;
+use photofinish_translation::RequestSettings;
 
 /// Bytes of a `traceparent`; a longer one is no trace.
 const PARENT_MAX: usize = 64;
@@ -41,19 +46,56 @@ pub struct RaceTrace {
     pub is_sampled: bool,
     /// What the client's tracing systems tell each other.
     state: Option<HeaderValue>,
+    /// None: no spans are made of it.
+    pub call: Option<TracedCall>,
+    /// What the request asks of the model, once it is parsed; only of what spans are made of.
+    pub settings: OnceLock<RequestSettings>,
+}
+
+/// The HTTP request of the client. Never its query, which may hold a key.
+#[derive(Clone, Debug)]
+pub struct TracedCall {
+    pub method: Method,
+    pub version: Version,
+    /// The route that took it, as it is declared.
+    pub route: Option<String>,
+    pub path: String,
+    /// The host and the port that the client named.
+    pub host: Option<(String, Option<u16>)>,
+    pub user_agent: Option<String>,
+}
+
+impl TracedCall {
+    fn of<B>(request: &Request<B>) -> TracedCall {
+        let (uri, headers) = (request.uri(), request.headers());
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let authority = uri.authority().cloned().or_else(|| text(HOST)?.parse().ok());
+        TracedCall {
+            method: request.method().clone(),
+            version: request.version(),
+            route: request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned()),
+            path: uri.path().to_owned(),
+            host: authority.map(|named| (named.host().trim_matches(['[', ']']).to_owned(), named.port_u16())),
+            user_agent: text(USER_AGENT).map(str::to_owned),
+        }
+    }
 }
 
 impl RaceTrace {
-    pub fn begin(sampler: TraceSampler, headers: &HeaderMap) -> RaceTrace {
+    pub fn begin<B>(sampler: TraceSampler, request: &Request<B>) -> RaceTrace {
+        let headers = request.headers();
         let caller = caller(headers);
         // Not the race's id: half of its bits are a time, and by the lower ones samplers choose.
         let trace_id = caller.map_or_else(|| fastrand::u128(1..), |caller| caller.trace_id);
+        let is_sampled = sampler.takes(caller.map(|caller| caller.is_sampled), trace_id);
         RaceTrace {
             trace_id,
             span_id: fastrand::u64(1..),
             parent_id: caller.map(|caller| caller.span_id),
-            is_sampled: sampler.takes(caller.map(|caller| caller.is_sampled), trace_id),
+            is_sampled,
             state: caller.and_then(|_| state(headers)),
+            call: is_sampled.then(|| TracedCall::of(request)),
+            settings: OnceLock::new(),
         }
     }
 
@@ -160,7 +202,9 @@ mod tests {
     fn begin(all: &[(&'static str, &str)]) -> RaceTrace {
         let variables = |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| "http://collector".to_owned());
         let config = photofinish_config::parse("", Path::new("config.toml"), &variables).unwrap();
-        RaceTrace::begin(config.otlp.unwrap().sampler, &headers(all))
+        let mut request = Request::new(());
+        *request.headers_mut() = headers(all);
+        RaceTrace::begin(config.otlp.unwrap().sampler, &request)
     }
 
     #[test]

@@ -91,6 +91,17 @@ pub struct AuditLine {
     pub after: Option<Value>,
 }
 
+/// What a changed configuration file did, for a line of the audit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileChange {
+    /// `file:KIND:NAME`, or another one that begins with `file:`.
+    pub subject: String,
+    /// None: it is new.
+    pub before: Option<Value>,
+    /// None: it is gone.
+    pub after: Option<Value>,
+}
+
 /// What of a budget is used up; nano-dollars.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetRow {
@@ -143,6 +154,22 @@ impl Store {
             Ok(None)
         });
         kept.map(drop)
+    }
+
+    /// Writes what a changed file did.
+    ///
+    /// # Errors
+    /// The database cannot be written now; then no line is.
+    pub fn enter(&self, changes: &[FileChange], by: &Author, now_us: i64) -> Result<(), WriteError> {
+        let entered = self.change_all(|transaction| {
+            lock_audit(transaction)?;
+            for FileChange { subject, before, after } in changes {
+                let text = |value: &Option<Value>| value.as_ref().map(Value::to_string);
+                enter(transaction, (by, now_us), subject, (text(before).as_deref(), text(after).as_deref()))?;
+            }
+            Ok(None)
+        });
+        entered.map(drop)
     }
 
     /// Keeps these windows, and removes old ones of the same subjects.
@@ -222,7 +249,9 @@ impl StoreReader {
         let changed = "SELECT DISTINCT subject FROM audit WHERE id > ?1";
         let subjects: Vec<String> =
             self.ask(|connection| connection.all(changed, params![number], |row| row.get(0)))?;
-        let changed = subjects.iter().map(|subject| {
+        // What a file did is in force already.
+        let made = subjects.iter().filter(|subject| !subject.starts_with("file:"));
+        let changed = made.map(|subject| {
             let (kind, id) = subject.split_once(':')?;
             Some((AccountKind::from_name(kind)?, id.to_owned()))
         });
@@ -347,11 +376,22 @@ fn make(connection: &Connection<'_>, change: &AccountChange, by: &Author, now_us
     };
     if changed == 1 {
         let subject = of.subject();
-        let line = params![now_us, &by.who, &by.origin, &subject, before.as_deref(), after.as_deref()];
-        let id: i64 = connection.one(ENTER, line, |row| row.get(0))?;
-        connection.execute(FORGET_LINES, params![id - LINES_KEPT_MAX])?;
+        enter(connection, (by, now_us), &subject, (before.as_deref(), after.as_deref()))?;
     }
     Ok(changed == 1)
+}
+
+/// A line of the audit, of which the oldest one is forgotten.
+fn enter(
+    connection: &Connection<'_>,
+    (by, now_us): (&Author, i64),
+    subject: &str,
+    (before, after): (Option<&str>, Option<&str>),
+) -> Result<()> {
+    let id: i64 =
+        connection.one(ENTER, params![now_us, &by.who, &by.origin, subject, before, after], |row| row.get(0))?;
+    connection.execute(FORGET_LINES, params![id - LINES_KEPT_MAX])?;
+    Ok(())
 }
 
 fn entry(kind: AccountKind, row: AnswerRow<'_>) -> Result<AccountEntry> {

@@ -45,7 +45,7 @@ mod write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use accounts::{AccountChange, AccountEntry, AccountKind, AuditLine, Author, BudgetRow, ChangeError};
+pub use accounts::{AccountChange, AccountEntry, AccountKind, AuditLine, Author, BudgetRow, ChangeError, FileChange};
 pub use cells::OTHERS;
 pub use copy::{CopyError, CopyProgress, copy_history};
 pub use damage::FileFinding;

@@ -17,7 +17,8 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::recorder::{Condition, Recorder};
 use photofinish_history::store::{
-    AccountChange, AccountEntry, Author, BudgetRow, Store, StoreReader, WriteError, keep_snapshot, kept_snapshot,
+    AccountChange, AccountEntry, Author, BudgetRow, FileChange, Store, StoreReader, WriteError, keep_snapshot,
+    kept_snapshot,
 };
 use photofinish_limits::{BudgetChange, LimitClock};
 
@@ -58,6 +59,14 @@ impl AccountKeeper {
         let save = move || weak.upgrade().map_or(Ok(()), |keeper| keeper.save(&mut keeper.state()));
         keeper.recorder.before_rows(Box::new(save));
         keeper
+    }
+
+    /// Writes into the audit what a changed file did. Blocks.
+    pub fn enter(&self, changes: &[FileChange]) {
+        let by = Author { who: String::new(), origin: "configuration file".to_owned() };
+        if let Err(error) = self.store.enter(changes, &by, wall_micros()) {
+            tracing::warn!("the audit lacks {} changes of the configuration file: {error}", changes.len());
+        }
     }
 
     /// Does what the request wants; it is in force when this returns. Blocks.

@@ -1,6 +1,7 @@
 //! Builds the gateway and connects its parts: the order of start, reload and shutdown.
 
 mod catalogue_refresh;
+mod config_changes;
 mod discovery;
 mod duty;
 mod incident_watch;
@@ -167,7 +168,8 @@ impl App {
         let recorder = recorder.watched(probe_rows.clone());
         let GatewayParts { gateway, recorder, serving, lines, simulated, tokens } =
             Box::pin(GatewayParts::join(config, recorder, upstreams?)).await?;
-        let traces = Traces::start(&gateway);
+        let figures = server::figures(gateway.clone(), recorder.clone());
+        let traces = Traces::start(&gateway, figures);
         let accounts = AccountKeeper::new(gateway.clone(), recorder.clone());
         Box::pin(meet_others(&gateway, &recorder, &serving, &lines)).await?;
         if accounts.is_needed() {
@@ -198,6 +200,7 @@ impl App {
             simulated: simulated.clone(),
             tokens,
             discovery: discovery.clone(),
+            accounts: accounts.clone(),
             bound: listens.clone(),
             one_at_a_time: Arc::default(),
         };

@@ -6,10 +6,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::config_changes;
 use super::discovery::Discovery;
 use super::simulated::Simulated;
 use super::startup_log::{self, shortened};
 use super::tokens::Tokens;
+use crate::accounts::AccountKeeper;
 use crate::server::ReloadCall;
 use photofinish_base::files::FileLimits;
 use photofinish_base::printable::quoted;
@@ -25,6 +27,7 @@ pub(super) struct Reloading {
     pub simulated: Simulated,
     pub tokens: Tokens,
     pub discovery: Discovery,
+    pub accounts: Arc<AccountKeeper>,
     /// The addresses the gateway listens on, whatever `listen` says now.
     pub bound: Vec<Listen>,
     pub one_at_a_time: Arc<tokio::sync::Mutex<()>>,
@@ -199,6 +202,12 @@ impl Reloading {
         next.put_in_force();
         self.gateway.client().keep_warm(self.gateway.live().warm());
         self.discovery.reloaded();
+        let changes = config_changes::changes(before.as_read(), self.gateway.live().as_read());
+        if !changes.is_empty() {
+            let accounts = self.accounts.clone();
+            // It waits for the database, and the reload does not.
+            self.gateway.shutdown().run_blocking(move || accounts.enter(&changes));
+        }
         Ok(())
     }
 }

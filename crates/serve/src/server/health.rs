@@ -15,7 +15,7 @@ use photofinish_base::machine;
 use photofinish_config::{Keys, Provider, Right};
 use photofinish_gateway::proxy::{self, Client, Gateway};
 use photofinish_history::recorder::{Condition, Recorder};
-use photofinish_metrics::{MetricsFormat, MetricsText};
+use photofinish_metrics::{MetricFamily, MetricsFormat, MetricsText};
 
 pub async fn alive() -> Response<Body> {
     answer(StatusCode::OK, &json!({ "status": "ok" }))
@@ -64,13 +64,20 @@ pub async fn metrics(State(site): State<ServedPaths>, headers: HeaderMap) -> Res
     let (gateway, recorder) = (&site.gateway, site.reads.recorder());
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = MetricsFormat::preferred(accept.unwrap_or_default());
-    let page = recorder.metrics().render(format, &gateway.open_breakers(), |text| {
-        counts(gateway, recorder, text);
-        process(text);
-    });
+    let page = recorder.metrics().render(format, &gateway.open_breakers(), |text| more(gateway, recorder, text));
     let mut response = Response::new(Body::from(page));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
     response
+}
+
+/// The same figures for who sends them.
+pub fn figures(gateway: Arc<Gateway>, recorder: Recorder) -> Box<dyn Fn() -> Vec<MetricFamily> + Send + Sync> {
+    Box::new(move || recorder.metrics().families(&gateway.open_breakers(), |text| more(&gateway, &recorder, text)))
+}
+
+fn more(gateway: &Gateway, recorder: &Recorder, text: &mut MetricsText) {
+    counts(gateway, recorder, text);
+    process(text);
 }
 
 /// What the gateway counts outside of its rows.

@@ -36,6 +36,7 @@ use crate::login::Logins;
 pub use api::{AuditQuestion, audit_line, shared_part};
 use connection::ServerState;
 use connection_slots::Places;
+pub use health::figures;
 pub use listener::Listener;
 use photofinish_base::machine;
 use photofinish_gateway::proxy::Gateway;

@@ -1,9 +1,11 @@
-//! Traces for OpenTelemetry: spans of finished races wait within a bound, and a task exports them by OpenTelemetry's own code.
+//! Traces for OpenTelemetry: spans of finished races wait within a bound, and a task exports them by OpenTelemetry's own code; another
+//! one sends the figures of `/metrics`.
 //!
 //! No request waits for a collector. What it does not take, and what has no room, is dropped and counted. Not for the headers of
 //! requests: see `proxy::trace`.
 
 mod export;
+mod metrics;
 mod names;
 mod spans;
 #[cfg(test)]
@@ -18,6 +20,9 @@ use opentelemetry_sdk::trace::SpanData;
 use tokio::sync::Notify;
 
 use export::Collector;
+pub(crate) use metrics::Figures;
+use metrics::MetricsExporter;
+use photofinish_base::clock::wall_micros;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::Config;
 use photofinish_facts::recording::EndedRace;
@@ -97,14 +102,19 @@ pub(crate) struct Traces {
 
 impl Traces {
     /// From now on requests are traced whenever the configuration in force says where to.
-    pub fn start(gateway: &Arc<Gateway>) -> Traces {
+    /// And the figures are sent.
+    pub fn start(gateway: &Arc<Gateway>, figures: Figures) -> Traces {
         let (tasks, queue) = (Shutdown::new(), Arc::new(SpanQueue::default()));
         gateway.send_spans_to(queue.clone());
+        // Tells one run of the gateway from another.
+        let instance = uuid::Uuid::now_v7().to_string();
+        let metering =
+            MetricsExporter { gateway: gateway.clone(), figures, instance: instance.clone(), begin: wall_micros() };
+        tasks.spawn(metering.run(tasks.clone()));
         let exporter = Exporter {
             gateway: gateway.clone(),
             queue: queue.clone(),
-            // Tells one run of the gateway from another.
-            instance: uuid::Uuid::now_v7().to_string(),
+            instance,
             collector: None,
             is_taken: true,
             under_way: 0,

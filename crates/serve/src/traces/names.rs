@@ -1,15 +1,31 @@
 //! The names of everything in a span, and which vendor a provider is.
 //!
-//! Of generative AI: <https://github.com/open-telemetry/semantic-conventions-genai>, `docs/gen-ai/client-inference.md` as of commit
-//! 024a4f94; they are still in development, so a later version may name them anew. The others are of the stable conventions, 1.44.
+//! Of generative AI: <https://github.com/open-telemetry/semantic-conventions-genai>, 0.1.0, `docs/gen-ai/client-inference.md`; they are
+//! still in development, so a later version may name them anew. The others are of the stable conventions that 0.1.0 depends on.
+
+use http::{Method, Version};
 
 use photofinish_config::Provider;
+
+/// Of the stable conventions: those of generative AI have no published schema.
+pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.45.0";
 
 pub const OPERATION: &str = "gen_ai.operation.name";
 pub const PROVIDER: &str = "gen_ai.provider.name";
 pub const REQUEST_MODEL: &str = "gen_ai.request.model";
 pub const REQUEST_STREAM: &str = "gen_ai.request.stream";
 pub const REQUEST_MAX_TOKENS: &str = "gen_ai.request.max_tokens";
+pub const REQUEST_TEMPERATURE: &str = "gen_ai.request.temperature";
+pub const REQUEST_TOP_P: &str = "gen_ai.request.top_p";
+pub const REQUEST_TOP_K: &str = "gen_ai.request.top_k";
+pub const REQUEST_FREQUENCY_PENALTY: &str = "gen_ai.request.frequency_penalty";
+pub const REQUEST_PRESENCE_PENALTY: &str = "gen_ai.request.presence_penalty";
+pub const REQUEST_SEED: &str = "gen_ai.request.seed";
+pub const REQUEST_CHOICES: &str = "gen_ai.request.choice.count";
+pub const REQUEST_REASONING: &str = "gen_ai.request.reasoning.level";
+pub const PREVIOUS_RESPONSE: &str = "gen_ai.request.previous_response.id";
+pub const CONVERSATION: &str = "gen_ai.conversation.id";
+pub const OUTPUT_TYPE: &str = "gen_ai.output.type";
 pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
 pub const RESPONSE_ID: &str = "gen_ai.response.id";
 pub const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
@@ -23,6 +39,11 @@ pub const REASONING_TOKENS: &str = "gen_ai.usage.reasoning.output_tokens";
 
 pub const SERVER_ADDRESS: &str = "server.address";
 pub const SERVER_PORT: &str = "server.port";
+pub const HTTP_METHOD: &str = "http.request.method";
+pub const HTTP_ROUTE: &str = "http.route";
+pub const URL_PATH: &str = "url.path";
+pub const URL_SCHEME: &str = "url.scheme";
+pub const USER_AGENT: &str = "user_agent.original";
 pub const HTTP_STATUS: &str = "http.response.status_code";
 pub const HTTP_VERSION: &str = "network.protocol.version";
 pub const ERROR_TYPE: &str = "error.type";
@@ -78,7 +99,7 @@ const VENDORS: [(&str, &[&str], &str); 15] = [
     ("ibm.watsonx.ai", &["ml.cloud.ibm.com"], ""),
 ];
 
-/// The vendor at this host, else the one that the provider's name means, else that name.
+/// The vendor at this host, else the one that the catalogue's name of the provider means, else that name.
 pub fn vendor<'p>(provider: &'p str, host: &str) -> &'p str {
     let is_at =
         |end: &&str| host.strip_suffix(*end).is_some_and(|before| before.is_empty() || before.ends_with(['.', '-']));
@@ -98,6 +119,42 @@ pub fn server<'p>(provider: &'p Provider, dialect: &str) -> Option<(&'p str, u16
     let given = authority.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let (host, port) = given.unwrap_or((authority, usual));
     Some((host.trim_matches(['[', ']']), port))
+}
+
+/// The conventions' names and units of the metrics that have others in Prometheus' spelling.
+const METRICS: [(&str, &str, &str); 4] = [
+    ("gen_ai_client_inference_duration_seconds", "gen_ai.client.inference.duration", "s"),
+    ("gen_ai_client_inference_time_to_first_chunk_seconds", "gen_ai.client.inference.time_to_first_chunk", "s"),
+    ("gen_ai_client_inference_operation_input_tokens", "gen_ai.client.inference.operation.input_tokens", "{token}"),
+    ("gen_ai_client_inference_operation_output_tokens", "gen_ai.client.inference.operation.output_tokens", "{token}"),
+];
+
+/// Name and unit of a metric; those of the gateway's own are as in Prometheus, where the name ends with the unit.
+pub fn metric(name: &str) -> (&str, &str) {
+    METRICS.iter().find(|(known, ..)| *known == name).map_or((name, ""), |(_, named, unit)| (*named, *unit))
+}
+
+/// The name of an attribute of a metric.
+pub fn label(name: &str) -> &str {
+    match name {
+        "gen_ai_operation_name" => OPERATION,
+        "gen_ai_provider_name" => PROVIDER,
+        "gen_ai_request_model" => REQUEST_MODEL,
+        "error_type" => ERROR_TYPE,
+        own => own,
+    }
+}
+
+/// Of the methods that the conventions know.
+pub fn method(method: &Method) -> &'static str {
+    const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
+    KNOWN.into_iter().find(|known| method.as_str() == *known).unwrap_or("_OTHER")
+}
+
+pub fn version(version: Version) -> Option<&'static str> {
+    [(Version::HTTP_10, "1.0"), (Version::HTTP_11, "1.1"), (Version::HTTP_2, "2")]
+        .into_iter()
+        .find_map(|(known, name)| (known == version).then_some(name))
 }
 
 /// What the surface of this name asks for; other operations keep their own names.
@@ -133,6 +190,10 @@ mod tests {
             base_url = "http://[::1]:11434/v1"
             [providers.similar]
             base_url = "https://notx.ai/v1"
+            [providers.second]
+            like = "azure"
+            base_url = "http://proxy.example:8080/azure"
+            api_key = "k"
             [providers.sim]
             simulate = {}
             "#;
@@ -144,11 +205,13 @@ mod tests {
             ("mistral", "mistral_ai", Some(("proxy.example", 8080))),
             ("box", "box", Some(("::1", 11434))),
             ("similar", "similar", Some(("notx.ai", 443))),
+            ("second", "azure.ai.openai", Some(("proxy.example", 8080))),
             ("sim", "sim", None),
         ] {
-            let found = server(&config.providers[name], "openai");
+            let provider = &config.providers[name];
+            let found = server(provider, "openai");
             assert_eq!(found, expected_server, "{name}");
-            assert_eq!(vendor(name, found.map_or("", |(host, _)| host)), expected_vendor, "{name}");
+            assert_eq!(vendor(&provider.vendor, found.map_or("", |(host, _)| host)), expected_vendor, "{name}");
         }
         for (host, expected) in [
             ("bedrock-runtime.eu-central-1.amazonaws.com", "aws.bedrock"),

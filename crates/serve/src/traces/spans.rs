@@ -13,10 +13,11 @@ use super::names;
 use photofinish_config::Config;
 use photofinish_facts::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, Record};
 use photofinish_facts::recording::EndedRace;
-use photofinish_gateway::proxy::RaceTrace;
+use photofinish_gateway::proxy::{RaceTrace, TracedCall};
+use photofinish_translation::RequestSettings;
 
 /// Attributes that a span usually has.
-const USUAL: usize = 28;
+const USUAL: usize = 32;
 
 /// What every span has.
 struct SpanHead {
@@ -40,7 +41,7 @@ pub fn spans(trace: &RaceTrace, config: &Config, ended: &EndedRace<'_>) -> Vec<S
     let attempts =
         || ended.rows.iter().filter_map(|row| if let Record::Attempt(attempt) = row { Some(attempt) } else { None });
     let winner = attempts().find(|attempt| Some(attempt.ordinal) == race.winner);
-    let request = of_request(trace, race, winner.map(|winner| &**winner));
+    let request = of_request((trace, config), race, winner.map(|winner| &**winner));
     let each = attempts().map(|attempt| of_attempt((trace, config), race, (attempt, (ended.took_us)(attempt.ordinal))));
     std::iter::once(request).chain(each).collect()
 }
@@ -74,6 +75,7 @@ fn span(trace: &RaceTrace, head: SpanHead, attributes: SpanAttributes) -> SpanDa
         status: if head.is_error { Status::error("") } else { Status::Unset },
         instrumentation_scope: InstrumentationScope::builder("photofinish")
             .with_version(env!("CARGO_PKG_VERSION"))
+            .with_schema_url(names::SCHEMA_URL)
             .build(),
     }
 }
@@ -95,9 +97,10 @@ impl SpanAttributes {
     }
 }
 
-fn of_request(trace: &RaceTrace, race: &RaceRecord, winner: Option<&AttemptRecord>) -> SpanData {
+fn of_request((trace, config): (&RaceTrace, &Config), race: &RaceRecord, winner: Option<&AttemptRecord>) -> SpanData {
     let error = request_error(race);
     let mut all = SpanAttributes::new();
+    let called = trace.call.as_ref().map(|call| of_call(&mut all, call, config));
     all.text(names::RACE_ID, &race.race_id);
     all.add(names::API, race.api);
     all.text(names::MODEL, &race.model);
@@ -114,12 +117,29 @@ fn of_request(trace: &RaceTrace, race: &RaceRecord, winner: Option<&AttemptRecor
         span_id: trace.span_id,
         parent_id: trace.parent_id.unwrap_or(0),
         kind: SpanKind::Server,
-        name: name(race.api, &race.model),
+        name: called.unwrap_or_else(|| race.api.to_owned()),
         start: race.started_at,
         end: race.started_at + race.done_us.unwrap_or(0),
         is_error: error.is_some(),
     };
     span(trace, head, all)
+}
+
+/// What the conventions for HTTP servers name, without the address of the client; returns the name of the span.
+fn of_call(all: &mut SpanAttributes, call: &TracedCall, config: &Config) -> String {
+    let method = names::method(&call.method);
+    all.add(names::HTTP_METHOD, method);
+    some(call.route.as_deref(), |route| all.text(names::HTTP_ROUTE, route));
+    all.text(names::URL_PATH, &call.path);
+    all.add(names::URL_SCHEME, if config.server.tls.is_some() { "https" } else { "http" });
+    some(names::version(call.version), |version| all.add(names::HTTP_VERSION, version));
+    if let Some((host, port)) = &call.host {
+        all.text(names::SERVER_ADDRESS, host);
+        some(*port, |port| all.add(names::SERVER_PORT, i64::from(port)));
+    }
+    some(call.user_agent.as_deref(), |agent| all.text(names::USER_AGENT, agent));
+    // Of a path without a route: each may be another one.
+    call.route.as_ref().map_or_else(|| method.to_owned(), |route| name(method, route))
 }
 
 fn of_attempt(
@@ -129,7 +149,7 @@ fn of_attempt(
 ) -> SpanData {
     let (operation, error) = (names::operation(race.api), attempt_error(attempt));
     let mut all = SpanAttributes::new();
-    asked_and_told(&mut all, config, race, attempt);
+    asked_and_told(&mut all, (trace, config), race, attempt);
     some(attempt.http_status, |status| all.add(names::HTTP_STATUS, status));
     some(attempt.http_version, |version| all.add(names::HTTP_VERSION, version));
     some(error, |error| all.add(names::ERROR_TYPE, error));
@@ -152,17 +172,49 @@ fn of_attempt(
     span(trace, head, all)
 }
 
+/// As the client asked for it: an upstream that does not take something may have been asked without it.
+fn of_settings(all: &mut SpanAttributes, settings: &RequestSettings) {
+    for (name, value) in [
+        (names::REQUEST_TEMPERATURE, settings.temperature),
+        (names::REQUEST_TOP_P, settings.top_p),
+        (names::REQUEST_FREQUENCY_PENALTY, settings.frequency_penalty),
+        (names::REQUEST_PRESENCE_PENALTY, settings.presence_penalty),
+    ] {
+        some(value, |value| all.add(name, value));
+    }
+    for (name, value) in [(names::REQUEST_TOP_K, settings.top_k), (names::REQUEST_SEED, settings.seed)] {
+        some(value, |value| all.add(name, value));
+    }
+    some(settings.output, |output| all.add(names::OUTPUT_TYPE, output));
+    for (name, value) in [
+        (names::REQUEST_REASONING, &settings.reasoning_level),
+        (names::CONVERSATION, &settings.conversation),
+        (names::PREVIOUS_RESPONSE, &settings.previous),
+    ] {
+        some(value.as_deref(), |value| all.text(name, value));
+    }
+}
+
 /// What the conventions for generative AI name of an attempt.
-fn asked_and_told(all: &mut SpanAttributes, config: &Config, race: &RaceRecord, attempt: &AttemptRecord) {
-    let server = config.providers.get(&attempt.provider).and_then(|provider| names::server(provider, attempt.dialect));
+fn asked_and_told(
+    all: &mut SpanAttributes,
+    (trace, config): (&RaceTrace, &Config),
+    race: &RaceRecord,
+    attempt: &AttemptRecord,
+) {
+    let provider = config.providers.get(&attempt.provider);
+    let server = provider.and_then(|provider| names::server(provider, attempt.dialect));
+    let vendor = provider.map_or(attempt.provider.as_str(), |provider| &provider.vendor);
     all.add(names::OPERATION, names::operation(race.api));
-    all.text(names::PROVIDER, names::vendor(&attempt.provider, server.map_or("", |(host, _)| host)));
+    all.text(names::PROVIDER, names::vendor(vendor, server.map_or("", |(host, _)| host)));
     all.text(names::REQUEST_MODEL, &attempt.model_sent);
     if race.stream {
         all.add(names::REQUEST_STREAM, true);
         some(attempt.first_event_us, |us| all.add(names::FIRST_CHUNK, seconds(us)));
     }
     some(race.max_tokens, |tokens| all.add(names::REQUEST_MAX_TOKENS, tokens));
+    some(race.n_choices.filter(|choices| *choices != 1), |choices| all.add(names::REQUEST_CHOICES, choices));
+    some(trace.settings.get(), |settings| of_settings(all, settings));
     some(attempt.model_reported.as_deref(), |model| all.text(names::RESPONSE_MODEL, model));
     some(attempt.response_id.as_deref(), |id| all.text(names::RESPONSE_ID, id));
     some(attempt.finish_reason.as_deref(), |reason| {

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use http::HeaderValue;
+use bytes::Bytes;
+use http::Request;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
@@ -19,6 +20,8 @@ use photofinish_facts::record::sample::{self, STARTED_AT};
 use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord, RaceSource};
 use photofinish_facts::recording::RaceRecorder as _;
 use photofinish_history::recorder::Recorder;
+use photofinish_translation::ApiRequest;
+use photofinish_wire::Surface;
 
 const UNBILLED: BillBounds = BillBounds::new(CancelBilling::Unknown);
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -42,8 +45,14 @@ fn spans_of_race(
 ) -> Vec<SpanData> {
     let (config, queue) = (config(), Arc::new(SpanQueue::default()));
     let sampler = config.otlp.as_ref().unwrap().sampler;
-    let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
-    let trace = RaceTrace::begin(sampler, &headers.collect());
+    let call =
+        Request::post("/v1/chat/completions?key=planted").header("host", "[::1]:8080").header("user-agent", "openai/1");
+    let call = headers.iter().fold(call, |call, (name, value)| call.header(*name, *value));
+    let trace = RaceTrace::begin(sampler, &call.body(()).unwrap());
+    let body = r#"{"model":"m","messages":[{"role":"user","content":"planted"}],"n":2,"temperature":0.7,"top_p":0.9,"seed":42,"stop":["planted"],
+        "reasoning_effort":"low","response_format":{"type":"json_object"}}"#;
+    let parsed = ApiRequest::parse(Surface::Chat, Bytes::from_static(body.as_bytes())).unwrap();
+    trace.settings.set(parsed.settings()).unwrap();
     let sink = Recorder::without_store().for_race(RaceSource::Client);
     let ending = queue.clone();
     sink.ends_with(Box::new(move |ended| ending.ended(&trace, &config, ended)));
@@ -93,9 +102,10 @@ fn a_race_is_a_server_span_with_a_client_span_for_each_attempt() {
         sample::lost(1, 99_000),
         sample::failed(1),
     ];
-    let request = exported(sample::race(1), attempts, &[("traceparent", PARENT), ("tracestate", "a=1")]);
+    let race = RaceRecord { n_choices: Some(2), ..sample::race(1) };
+    let request = exported(race, attempts, &[("traceparent", PARENT), ("tracestate", "a=1")]);
     let [server, won, lost, failed] = spans_of(&request) else { panic!("{request:#?}") };
-    assert_eq!((server.name.as_str(), server.kind), ("chat llama-3.3-70b", 2));
+    assert_eq!((server.name.as_str(), server.kind), ("POST", 2), "this one came by no route");
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert_eq!(format!("00-{}-{}-01", hex(&server.trace_id), hex(&server.parent_span_id)), PARENT);
     let start = STARTED_AT as u64 + 1_000;
@@ -132,6 +142,7 @@ fn the_gateway_names_itself() {
     let expected = ["deployment.environment.name = test", "service.instance.id = one", "service.name = edge", version];
     assert_eq!(all, expected);
     let scope = request.resource_spans[0].scope_spans[0].scope.as_ref().unwrap();
+    assert_eq!(request.resource_spans[0].scope_spans[0].schema_url, "https://opentelemetry.io/schemas/1.45.0");
     assert_eq!((scope.name.as_str(), scope.version.as_str()), ("photofinish", env!("CARGO_PKG_VERSION")));
     let [server] = spans_of(&request) else { panic!("{request:#?}") };
     assert!(server.parent_span_id.is_empty() && server.trace_state.is_empty(), "it begins its trace");
@@ -161,7 +172,9 @@ fn a_request_is_an_error_if_the_gateway_failed() {
 #[test]
 fn a_long_text_is_cut() {
     let request = exported(RaceRecord { model: "ü".repeat(9_999), ..sample::race(1) }, vec![], &[]);
-    assert_eq!(spans_of(&request)[0].name.len(), "chat ".len() + 1024);
+    let told = told(&spans_of(&request)[0].attributes);
+    let model = told.iter().find_map(|pair| pair.strip_prefix("photofinish.model = "));
+    assert_eq!(model.map(str::len), Some(1024));
 }
 
 #[test]

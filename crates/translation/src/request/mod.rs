@@ -11,6 +11,7 @@ mod members;
 pub mod recalled;
 mod responses_form;
 mod session;
+mod settings;
 pub mod state;
 pub mod tags;
 
@@ -28,6 +29,7 @@ pub use ambiguous::{AmbiguousMember, OtherReading};
 pub use members::{InvalidRequest, MemberSet};
 pub use responses_form::as_chat;
 pub use session::session_hash;
+pub use settings::RequestSettings;
 
 use crate::request::asked::AskedAnswer;
 use form::FormModel;

@@ -94,7 +94,7 @@ pub async fn pass(gateway: Arc<Gateway>, client: Client, request: Request<Body>)
         return unknown(&live, request.uri().path()).answer_to(shape);
     };
     let mut guard = RaceGuard::new(&gateway, shape, user.as_deref(), place, RequestOrigin::default());
-    guard.traced(&gateway, &live, request.headers());
+    guard.traced(&gateway, &live, &request);
     let levels = gateway.usage().levels(&live.config, user.as_deref());
     let passing = Passing::resolve(&live, provider, user, &request, &mut guard)
         .and_then(|passing| Ok((passing.enter(&gateway, levels, &mut guard)?, passing)));

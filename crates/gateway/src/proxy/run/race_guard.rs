@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use tracing::{Level, enabled};
 
 use crate::proxy::refusals::limit_headers;
@@ -224,11 +224,11 @@ impl RaceGuard {
     }
 
     /// It is part of the client's trace, or begins one, if traces are on.
-    pub fn traced(&mut self, gateway: &Gateway, live: &Arc<LiveConfig>, headers: &HeaderMap) {
+    pub fn traced<B>(&mut self, gateway: &Gateway, live: &Arc<LiveConfig>, request: &Request<B>) {
         let (Some(otlp), Some(sink), true) = (&live.config.otlp, gateway.span_sink(), self.is_of_client()) else {
             return;
         };
-        let trace = Arc::new(RaceTrace::begin(otlp.sampler, headers));
+        let trace = Arc::new(RaceTrace::begin(otlp.sampler, request));
         if trace.is_sampled {
             let (trace, live, sink) = (trace.clone(), live.clone(), sink.clone());
             self.sink.ends_with(Box::new(move |race| sink.ended(&trace, &live.config, race)));
@@ -420,6 +420,9 @@ impl<'g> ReadRace<'g> {
         record.max_tokens = request.max_tokens;
         record.has_tools = request.has_tools;
         self.0.context.name_model(&self.0.record.model);
+        if let Some(trace) = self.0.trace.as_ref().filter(|trace| trace.is_sampled) {
+            trace.settings.get_or_init(|| request.settings());
+        }
         ParsedRace(self.0)
     }
 }

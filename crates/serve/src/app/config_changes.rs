@@ -1,0 +1,157 @@
+//! What a changed file did, for the audit: users, teams, limits and addresses of providers, in words. Pure, and no token.
+//!
+//! Not for what changed by `/api`: those lines have their author.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use photofinish_config::{Config, Limits};
+use photofinish_history::store::FileChange;
+
+/// Lines of the audit from one reload of the configuration; the last one counts the others.
+const LINES_MAX: usize = 256;
+/// Bytes of one value in such a line.
+const VALUE_MAX: usize = 256;
+
+type ToldMembers = Map<String, Value>;
+
+/// In the order of their subjects.
+pub(super) fn changes(before: &Config, after: &Config) -> Vec<FileChange> {
+    let (before, mut after) = (told(before), told(after));
+    let mut changes = Vec::new();
+    for (subject, old) in before {
+        let new = after.remove(&subject);
+        if new.as_ref() != Some(&old) {
+            changes.push(FileChange { subject, before: Some(old.into()), after: new.map(Value::from) });
+        }
+    }
+    let made = after.into_iter();
+    changes.extend(made.map(|(subject, new)| FileChange { subject, before: None, after: Some(new.into()) }));
+    changes.sort_by(|one, other| one.subject.cmp(&other.subject));
+    if changes.len() > LINES_MAX {
+        let more = changes.len() - (LINES_MAX - 1);
+        changes.truncate(LINES_MAX - 1);
+        let after = Some(json!({ "more_changes": more }));
+        changes.push(FileChange { subject: "file:more".to_owned(), before: None, after });
+    }
+    changes
+}
+
+/// By subject, such as `file:user:ann`.
+fn told(config: &Config) -> BTreeMap<String, ToldMembers> {
+    let mut told = BTreeMap::from([("file:everybody".to_owned(), limits(&config.limits))]);
+    for user in &config.users {
+        let mut members = limits(&user.limits);
+        add(&mut members, "role", user.role.as_str());
+        if let Some(team) = &user.team {
+            add(&mut members, "team", team);
+        }
+        told.insert(format!("file:user:{}", user.name), members);
+    }
+    told.extend(config.teams.iter().map(|(name, team)| (format!("file:team:{name}"), limits(&team.limits))));
+    for (name, provider) in &config.providers {
+        let mut members = ToldMembers::new();
+        // Without its path, which may have a key.
+        for spoken in &provider.dialects {
+            let host = spoken.base_url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
+            add(&mut members, spoken.dialect.as_str(), &host);
+        }
+        told.insert(format!("file:provider:{name}"), members);
+    }
+    told
+}
+
+/// Those that are set.
+fn limits(limits: &Limits) -> ToldMembers {
+    let mut members = ToldMembers::new();
+    let Limits { rpm, tpm, streams, budget, model_budgets, warn: _, models, deny, reserve, unpriced, own_keys } =
+        limits;
+    for (name, rate) in [("rpm", rpm), ("tpm", tpm)] {
+        rate.iter().for_each(|rate| add(&mut members, name, &rate.per_minute.to_string()));
+    }
+    streams.iter().for_each(|streams| add(&mut members, "streams", &streams.to_string()));
+    for (name, nano_usd) in
+        [("day", budget.day), ("week", budget.week), ("month", budget.month), ("total", budget.total)]
+    {
+        nano_usd.iter().for_each(|nano| add(&mut members, &format!("usd_{name}"), &(*nano as f64 / 1e9).to_string()));
+    }
+    if !model_budgets.is_empty() {
+        add(&mut members, "model_budgets", &format!("{model_budgets:?}"));
+    }
+    for (name, patterns) in [("models", models), ("deny", deny)] {
+        let words = |patterns: &Vec<_>| patterns.iter().map(as_str).collect::<Vec<&str>>().join(" ");
+        patterns.iter().for_each(|patterns| add(&mut members, name, &words(patterns)));
+    }
+    if limits.has_budget() {
+        add(&mut members, "in_a_budget", &format!("{reserve:?} {unpriced:?} {own_keys:?}"));
+    }
+    members
+}
+
+fn as_str(pattern: &photofinish_config::ModelPattern) -> &str {
+    pattern.as_str()
+}
+
+fn add(members: &mut ToldMembers, name: &str, value: &str) {
+    let value = &value[..value.floor_char_boundary(VALUE_MAX)];
+    members.insert(name.to_owned(), value.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use photofinish_config::parse;
+
+    fn config(text: &str) -> Config {
+        parse(text, Path::new("config.toml"), &|_| None).unwrap()
+    }
+
+    const USERS: &str = "[users.ann]\ntoken = \"planted-token-of-ann\"\nrole = \"admin\"\n";
+
+    fn lines(before: &str, after: &str) -> Vec<String> {
+        let all = |text: &str| config(&format!("{USERS}{text}"));
+        let value = |value: &Option<Value>| value.as_ref().map_or_else(|| "-".to_owned(), Value::to_string);
+        let line =
+            |change: FileChange| format!("{}: {} → {}", change.subject, value(&change.before), value(&change.after));
+        changes(&all(before), &all(after)).into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn each_change_is_a_line_and_no_line_has_a_token() {
+        let eve = "[users.eve]\ntoken = \"planted-token-of-eve\"\nrole = \"admin\"\n";
+        let team = |day: &str| format!("[teams.search.budget]\nday = {day}\n");
+        let at = |path: &str| format!("[providers.mine]\nbase_url = \"http://{path}\"\napi_key = \"planted\"\n");
+        for (before, after, expected) in [
+            (String::new(), String::new(), vec![]),
+            (String::new(), eve.to_owned(), vec![r#"file:user:eve: - → {"role":"admin"}"#]),
+            (eve.to_owned(), String::new(), vec![r#"file:user:eve: {"role":"admin"} → -"#]),
+            (
+                team("5"),
+                team("5000"),
+                vec![
+                    r#"file:team:search: {"usd_day":"5","in_a_budget":"Usual Refuse Free"} → {"usd_day":"5000","in_a_budget":"Usual Refuse Free"}"#,
+                ],
+            ),
+            (String::new(), "[limits]\nrpm = 60\n".to_owned(), vec![r#"file:everybody: {} → {"rpm":"60"}"#]),
+            (
+                at("a:1/planted/v1"),
+                at("b:2/planted/v1"),
+                vec![r#"file:provider:mine: {"openai":"http://a:1"} → {"openai":"http://b:2"}"#],
+            ),
+            (at("a:1/v1"), at("a:1/v2"), vec![]),
+        ] {
+            assert_eq!(lines(&before, &after), expected, "{before} → {after}");
+        }
+    }
+
+    #[test]
+    fn a_reload_has_a_bound() {
+        let user = |n: usize| format!("[users.u{n}]\ntoken = \"planted-token-of-{n}\"\n");
+        let lines = lines("", &(0..300).map(user).collect::<String>());
+        assert_eq!(lines.len(), LINES_MAX);
+        assert!(lines.contains(&r#"file:more: - → {"more_changes":45}"#.to_owned()), "{lines:?}");
+    }
+}
