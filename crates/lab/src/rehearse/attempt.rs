@@ -11,8 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::engine::MODEL;
-use super::stage::{SharedStage, SimulatedCandidate, WakeTarget};
+use super::stage::{MODEL, SharedStage, SimulatedCandidate, WakeTarget};
 use super::world::{AttemptEnd, Dispatch, PlayedAttempt, Shown, SimulatedRequest, SimulatedResponse, SimulatedWorld};
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::failure::{Failure, FailureKind, Phase};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::attempt::{Answering, Shared, SimulatedLauncher};
-use super::stage::{EngineBuffers, SharedStage, SimulatedCandidate, Wake, WakeTarget};
+use super::stage::{EngineBuffers, MODEL, SharedStage, SimulatedCandidate, Wake, WakeTarget};
 use super::world::{Baseline, PlayedLook, PlayedRace, SimulatedRequest, SimulatedWorld};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
@@ -76,9 +76,6 @@ impl<'w> Rehearsal<'w> {
         }
     }
 }
-
-/// The name of its model.
-pub(super) const MODEL: &str = "";
 
 struct Engine<'w, 'h, W: SimulatedWorld, H> {
     stage: SharedStage<'w, W>,
