@@ -178,9 +178,15 @@ pub struct LimitOptions {
     /// USD of a day, UTC.
     #[arg(long, value_name = "USD")]
     budget_day: Option<f64>,
+    /// USD of a week from Monday on, UTC.
+    #[arg(long, value_name = "USD")]
+    budget_week: Option<f64>,
     /// USD of a calendar month, UTC.
     #[arg(long, value_name = "USD")]
     budget_month: Option<f64>,
+    /// USD for ever.
+    #[arg(long, value_name = "USD")]
+    budget_total: Option<f64>,
     /// USD of a period (day, week, month, total) for the models of a pattern, such as 'claude-opus-*=5/day'; separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "MODEL=USD/PERIOD", value_parser = model_budget)]
     model_budgets: Option<Vec<(String, String, f64)>>,
@@ -204,8 +210,10 @@ impl LimitOptions {
         put(members, "models", self.models.as_ref());
         put(members, "deny", self.deny.as_ref());
         let mut budget = Map::new();
-        put(&mut budget, "day", self.budget_day);
-        put(&mut budget, "month", self.budget_month);
+        let of_periods = [self.budget_day, self.budget_week, self.budget_month, self.budget_total];
+        for (period, usd) in ["day", "week", "month", "total"].into_iter().zip(of_periods) {
+            put(&mut budget, period, usd);
+        }
         if !budget.is_empty() {
             members.insert("budget".to_owned(), budget.into());
         }

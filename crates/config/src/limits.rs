@@ -52,7 +52,7 @@ keys! {
         /// What an attempt reserves of a budget before it starts.
         reserve: Reserve = choice(), or Reserve::Usual;
         /// An upstream without a price, where there is a budget.
-        unpriced: Unpriced = choice(), or Unpriced::Refuse;
+        unpriced: Unpriced = choice(), or Unpriced::Dearest;
         /// Attempts on the caller's own provider key, where there is a budget.
         own_keys: OwnKeys = choice(), or OwnKeys::Free;
     }
@@ -92,7 +92,10 @@ names! {
 
 names! {
     /// What a budget does about an upstream without a price.
-    pub enum Unpriced or Refuse {
+    pub enum Unpriced or Dearest {
+        /// It counts at the dearest price of its provider's models of the same family, else of its provider's; where no price is known, it is
+        /// not asked.
+        Dearest = "dearest",
         /// It is not asked.
         Refuse = "refuse",
         /// It is asked, and costs what its provider reports.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::offerings::{Offering, PriceTier};
+use crate::offerings::{ModelCatalogue, Offering, PriceTier};
 
 /// USD per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,6 +85,19 @@ impl Price {
         Some(Price { input, cached, written, output, long })
     }
 
+    /// What is assumed of a model without a price: the dearest price of what its provider offers of the same family, the first word of
+    /// their names; else of all that it offers. None: the catalogue has no price of this provider.
+    pub fn dearest_like(catalogue: &ModelCatalogue, provider: &str, id: &str) -> Option<Price> {
+        let prices = |family: Option<&str>| {
+            let is_like = |offering: &&Arc<Offering>| family.is_none() || family_of(&offering.id) == family;
+            let offered = catalogue.of_provider(provider).filter(is_like);
+            let prices = offered.filter_map(|offering| Price::of_offering(offering));
+            let most = dearest(prices.flat_map(|price| [price, price.of_prompt(u64::MAX)]));
+            most.filter(|price| price.input + price.output > 0.0)
+        };
+        family_of(id).and_then(|family| prices(Some(family))).or_else(|| prices(None))
+    }
+
     /// The price of a prompt of this many tokens.
     pub fn of_prompt(self, tokens: u64) -> Price {
         match self.long {
@@ -143,9 +156,35 @@ pub fn dearest(prices: impl Iterator<Item = Price>) -> Option<Price> {
     })
 }
 
+/// `claude` of `anthropic/claude-next`.
+fn family_of(id: &str) -> Option<&str> {
+    let name = id.rsplit('/').next().unwrap_or(id);
+    name.split(|c: char| !c.is_alphabetic()).find(|word| !word.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unknown_price_is_the_dearest_of_its_family_or_else_of_its_provider() {
+        let text = r#"{"format":1,"date":"2026-11-22","sources":{},"columns":["id","model","input","output","tiers"],"models":[],
+            "rows":{"p":[["line-1",null,1,5,null],["x/line-2-pro",null,3,4,[[200000,null,null,null,9]]],["big",null,20,80,null],
+            ["free-1",null,0,0,null]],"q":[["free-2",null,0,0,null]]}}"#;
+        let catalogue = ModelCatalogue::read(text.as_bytes()).unwrap();
+        let of = |provider, id| Price::dearest_like(&catalogue, provider, id).map(|price| (price.input, price.output));
+        for (provider, id, expected) in [
+            ("p", "line-3", Some((3.0, 9.0))),
+            ("p", "lab/line-3", Some((3.0, 9.0))),
+            ("p", "liner", Some((20.0, 80.0))),
+            ("p", "free-3", Some((20.0, 80.0))),
+            ("p", "7", Some((20.0, 80.0))),
+            ("q", "free-3", None),
+            ("r", "line-3", None),
+        ] {
+            assert_eq!(of(provider, id), expected, "{provider}/{id}");
+        }
+    }
 
     #[test]
     fn the_dearest_of_several_tiers_counts_from_the_first_one_on() {

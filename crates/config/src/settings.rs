@@ -238,6 +238,12 @@ impl UpstreamConfig {
         self.quirks.iter().find(|(spoken, _)| *spoken == dialect).map(|(_, quirks)| *quirks).unwrap_or_default()
     }
 
+    /// What is assumed that it costs where it has no price: see [`Price::dearest_like`].
+    pub fn assumed_price(&self, catalogue: &ModelCatalogue) -> Option<Price> {
+        let is_real = self.price.is_none() && self.provider.simulate.is_none();
+        is_real.then(|| Price::dearest_like(catalogue, &self.provider.vendor, &self.model)).flatten()
+    }
+
     /// `provider/model`
     pub fn name(&self) -> String {
         format!("{}/{}", self.provider.name, self.model)

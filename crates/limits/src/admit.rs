@@ -130,7 +130,7 @@ pub fn admit(
     }
     let fits = |cost: &AttemptCost| {
         let at = |((place, level), used): ((usize, &LimitLevel), &MutexGuard<'_, Used>)| {
-            let (limits, cost) = (&*level.limits, cost.in_level(place));
+            let (limits, cost) = (&*level.limits, cost.in_level(place, &level.limits));
             let fits = cost.fits(limits, used.rooms(limits, None, (0, 0))).filter(|_| !cost.is_refused(limits));
             fits.map(|fits| (fits, cost.exposes(limits)))
         };
@@ -171,8 +171,9 @@ fn who_refuses<'l>(
     costs: &[AttemptCost],
 ) -> Vec<(&'l LevelName, RefusedBy)> {
     let each = || levels.0.iter().enumerate();
-    let refuses =
-        |cost: &AttemptCost, (place, level): (usize, &LimitLevel)| cost.in_level(place).is_refused(&level.limits);
+    let refuses = |cost: &AttemptCost, (place, level): (usize, &LimitLevel)| {
+        cost.in_level(place, &level.limits).is_refused(&level.limits)
+    };
     let priced = |cost: &&AttemptCost| !each().any(|level| refuses(cost, level));
     let Some(cheapest) = costs.iter().filter(priced).min_by_key(|cost| cost.usual) else {
         let by = each().find(|level| costs.iter().any(|cost| refuses(cost, *level)));
@@ -180,7 +181,7 @@ fn who_refuses<'l>(
     };
     let mut refusals = Vec::new();
     for ((place, level), used) in each().zip(all) {
-        let cheapest = cheapest.in_level(place);
+        let cheapest = cheapest.in_level(place, &level.limits);
         let asked = cheapest.at(&level.limits);
         let alone = cheapest.least.filter(|_| level.limits.reserve == Reserve::Usual);
         let least = alone.map_or(asked, |least| least.min(asked));

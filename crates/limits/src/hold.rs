@@ -31,7 +31,7 @@ pub struct AttemptCost {
     pub token: f64,
     /// Its provider bills no more than what it wrote before a hang-up.
     pub until_cut: bool,
-    /// Its upstream has no price.
+    /// Its upstream has no price. The costs are those of an assumed one, or nothing.
     pub unpriced: bool,
     /// The caller's own key pays.
     pub own_key: bool,
@@ -49,9 +49,16 @@ impl AttemptCost {
         rooms.map(|room| taken(&room, self, wanted, is_usual)).try_fold(wanted, |least, fits| Some(fits?.min(least)))
     }
 
-    /// The same at the level of this place: nothing where that is not about its upstream.
-    pub(super) fn in_level(self, place: usize) -> AttemptCost {
-        if self.outside >> place & 1 == 0 { self } else { AttemptCost::default() }
+    /// The same at the level of this place: nothing where that is not about its upstream, or takes what has no price as free.
+    pub(super) fn in_level(self, place: usize, limits: &Limits) -> AttemptCost {
+        let AttemptCost { unpriced, own_key, paid, outside, .. } = self;
+        match () {
+            () if outside >> place & 1 == 1 => AttemptCost::default(),
+            () if unpriced && limits.unpriced == Unpriced::Free => {
+                AttemptCost { unpriced, own_key, paid, ..AttemptCost::default() }
+            }
+            () => self,
+        }
     }
 
     /// What it may come to at this level.
@@ -81,8 +88,12 @@ impl AttemptCost {
     }
 
     pub(super) fn is_refused(self, limits: &Limits) -> bool {
-        let refuses = limits.budget.is_set() && limits.unpriced == Unpriced::Refuse;
-        refuses && self.unpriced && !self.is_free(limits)
+        let refuses = match limits.unpriced {
+            Unpriced::Refuse => true,
+            Unpriced::Dearest => self.max == 0,
+            Unpriced::Free => false,
+        };
+        limits.budget.is_set() && refuses && self.unpriced && !self.is_free(limits)
     }
 
     fn is_free(self, limits: &Limits) -> bool {
@@ -227,7 +238,7 @@ impl ReservedAttempt {
     /// What it counts as at a level if nobody knows its cost: with the usual answer, or with what came if that is more. What came, where no
     /// more is billed. What it reserved, where that is the longest answer.
     fn likely(&self, place: usize, limits: &Limits, written: Written) -> i64 {
-        let (cost, reserved) = (self.cost.in_level(place), self.reserved[place]);
+        let (cost, reserved) = (self.cost.in_level(place, limits), self.reserved[place]);
         let (came, usual) = match written {
             Written::Ended(tokens) => (cost.with(tokens), 0),
             Written::Cut(tokens) => (cost.with(tokens), if cost.until_cut { 0 } else { cost.likely }),
@@ -259,7 +270,7 @@ impl Hold {
         let mut all = self.levels.lock();
         let spare = |place: usize| state.first.as_ref().map_or((0, 0), |first| first[place]);
         let at = |((place, LimitLevel { limits, .. }), used): ((usize, &LimitLevel), &MutexGuard<'_, Used>)| {
-            let cost = cost.in_level(place);
+            let cost = cost.in_level(place, limits);
             let fits = cost.fits(limits, used.rooms(limits, Some(self.periods[place]), spare(place)));
             fits.filter(|_| !cost.is_refused(limits))
         };
@@ -271,7 +282,7 @@ impl Hold {
             for (window, number) in used.windows.iter_mut().zip(self.periods[place]) {
                 if let Some(period) = window.period(number) {
                     period.reserve(reserved[place] - spare(place).0);
-                    period.expose(cost.in_level(place).exposes(&level.limits) - spare(place).1);
+                    period.expose(cost.in_level(place, &level.limits).exposes(&level.limits) - spare(place).1);
                 }
             }
             level.subject.note(used);
@@ -287,7 +298,7 @@ impl Hold {
         let Some(attempt) = attempt else { return };
         let grown = attempt.cost.with(tokens + AHEAD);
         for (place, LimitLevel { limits, .. }) in self.levels.0.iter().enumerate() {
-            let cost = attempt.cost.in_level(place);
+            let cost = attempt.cost.in_level(place, limits);
             let is_usual = limits.reserve == Reserve::Usual && !cost.is_free(limits);
             let more = grown.min(cost.max) - attempt.reserved[place];
             if is_usual && more > 0 {
@@ -331,7 +342,7 @@ impl Hold {
 
     fn book_attempt(&self, attempt: &ReservedAttempt, known: KnownCost) {
         for (place, level) in self.levels.0.iter().enumerate() {
-            let (reserved, of) = (attempt.reserved[place], attempt.cost.in_level(place));
+            let (reserved, of) = (attempt.reserved[place], attempt.cost.in_level(place, &level.limits));
             let (cost, is_estimate) = match known {
                 _ if of.is_free(&level.limits) || attempt.cost.outside >> place & 1 == 1 => (0, false),
                 KnownCost::Exact(cost) => (cost.saturating_sub(of.paid_at(&level.limits)), false),

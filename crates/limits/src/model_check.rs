@@ -54,7 +54,16 @@ fn free(cost: AttemptCost, limits: &Limits) -> bool {
 }
 
 fn refused(cost: AttemptCost, limits: &Limits) -> bool {
-    limits.budget.is_set() && limits.unpriced == Unpriced::Refuse && cost.unpriced && !free(cost, limits)
+    let refuses = limits.unpriced == Unpriced::Refuse || limits.unpriced == Unpriced::Dearest && cost.max == 0;
+    limits.budget.is_set() && refuses && cost.unpriced && !free(cost, limits)
+}
+
+/// Where what has no price is free, it costs nothing.
+fn priced(cost: AttemptCost, limits: &Limits) -> AttemptCost {
+    match cost.unpriced && limits.unpriced == Unpriced::Free {
+        true => AttemptCost { unpriced: true, own_key: cost.own_key, ..AttemptCost::default() },
+        false => cost,
+    }
 }
 
 fn is_usual(cost: AttemptCost, limits: &Limits) -> bool {
@@ -119,6 +128,7 @@ impl Plain {
     ) -> Option<Vec<i64>> {
         let of_level = |(level, limits): (usize, &Limits)| {
             let spare = spare.map_or((0, 0), |spare| spare[level]);
+            let cost = priced(cost, limits);
             let mut takes = reserves(cost, limits);
             for (calendar, budget) in Calendar::ALL.into_iter().zip(limits.budget.all()) {
                 let Some(budget) = budget else { continue };
@@ -192,7 +202,7 @@ fn some_limits(random: &mut Rng) -> Limits {
         streams: random.bool().then(|| random.u32(1..=4)),
         budget: Budget { day: money(random), week: money(random), month: money(random), total: money(random) },
         reserve: if random.bool() { Reserve::Max } else { Reserve::Usual },
-        unpriced: if random.bool() { Unpriced::Free } else { Unpriced::Refuse },
+        unpriced: [Unpriced::Dearest, Unpriced::Refuse, Unpriced::Free][random.usize(0..3)],
         own_keys: if random.bool() { OwnKeys::Free } else { OwnKeys::Counted },
         ..Limits::default()
     }
@@ -205,8 +215,9 @@ fn budgets(random: &mut Rng) -> Budget {
 
 fn some_cost(random: &mut Rng) -> AttemptCost {
     let (unpriced, own_key) = (random.u8(0..6) == 0, random.u8(0..6) == 0);
-    let usual = if unpriced { 0 } else { random.i64(0..=120) };
-    let max = if unpriced { 0 } else { usual + random.i64(0..=120) };
+    let is_unknown = unpriced && random.bool();
+    let usual = if is_unknown { 0 } else { random.i64(0..=120) };
+    let max = if is_unknown { 0 } else { usual + random.i64(0..=120) };
     let likely = random.i64(0..=usual);
     let least = random.bool().then_some(likely);
     let (exposed, prompt) = (usual + random.i64(0..=300), random.i64(0..=usual));
@@ -276,7 +287,8 @@ impl Play {
         assert_eq!(held.iter().map(Option::is_some).collect::<Vec<_>>(), fits);
         let first = self.plain.limits.iter().enumerate().map(|(level, limits)| {
             let kept = || costs.iter().zip(&held).filter_map(|(cost, held)| Some((cost, held.as_ref()?[level])));
-            let exposed = kept().map(|(cost, _)| if free(*cost, limits) { 0 } else { cost.exposed }).max();
+            let exposed =
+                kept().map(|(cost, _)| if free(*cost, limits) { 0 } else { priced(*cost, limits).exposed }).max();
             (kept().map(|(_, held)| held).max().unwrap(), exposed.unwrap())
         });
         self.plain.counted.push((self.now.us, 1));
@@ -324,7 +336,8 @@ impl Play {
         assert_eq!(reservation.is_some(), expected.is_some());
         if let Some(reservation) = reservation {
             let request = &mut self.plain.requests[running.place];
-            let exposed = request.limits.iter().map(|limits| if free(cost, limits) { 0 } else { cost.exposed });
+            let exposed =
+                request.limits.iter().map(|limits| if free(cost, limits) { 0 } else { priced(cost, limits).exposed });
             let (reserved, exposed) = (expected.unwrap(), exposed.collect());
             request.first = None;
             request.attempts.push(PlainAttempt { cost, reserved, exposed, grows_at: 0, booked: None });
@@ -344,9 +357,9 @@ impl Play {
         let attempt = &mut attempts[*ordinal];
         if tokens >= attempt.grows_at {
             attempt.grows_at = tokens + 128;
-            let AttemptCost { prompt, token, max, .. } = attempt.cost;
-            let grown = max.min(prompt + ((tokens + 256) as f64 * token).ceil() as i64);
             for (reserved, limits) in attempt.reserved.iter_mut().zip(limits) {
+                let AttemptCost { prompt, token, max, .. } = priced(attempt.cost, limits);
+                let grown = max.min(prompt + ((tokens + 256) as f64 * token).ceil() as i64);
                 *reserved = if is_usual(attempt.cost, limits) { grown.max(*reserved) } else { *reserved };
             }
         }
@@ -420,16 +433,18 @@ impl Play {
 impl PlainAttempt {
     /// What it counts as at each level, if nobody knows its cost.
     fn likely(&self, limits: &[Limits], written: Written) -> Vec<i64> {
-        let AttemptCost { prompt, token, max, until_cut, likely, .. } = self.cost;
-        let (tokens, no_more) = match written {
-            Written::Cut(tokens) => (tokens, until_cut),
-            Written::Ended(tokens) => (tokens, true),
-        };
-        let came = max.min(prompt + (tokens as f64 * token).ceil() as i64);
-        let of = |(limits, reserved): (&Limits, &i64)| match (limits.reserve, no_more) {
-            (Reserve::Usual, true) => came.min(*reserved),
-            (Reserve::Usual, false) => likely.max(came).min(*reserved),
-            (Reserve::Max, _) => *reserved,
+        let of = |(limits, reserved): (&Limits, &i64)| {
+            let AttemptCost { prompt, token, max, until_cut, likely, .. } = priced(self.cost, limits);
+            let (tokens, no_more) = match written {
+                Written::Cut(tokens) => (tokens, until_cut),
+                Written::Ended(tokens) => (tokens, true),
+            };
+            let came = max.min(prompt + (tokens as f64 * token).ceil() as i64);
+            match (limits.reserve, no_more) {
+                (Reserve::Usual, true) => came.min(*reserved),
+                (Reserve::Usual, false) => likely.max(came).min(*reserved),
+                (Reserve::Max, _) => *reserved,
+            }
         };
         limits.iter().zip(&self.reserved).map(of).collect()
     }

@@ -53,6 +53,11 @@ async fn without_a_gateway_the_commands_work_on_the_store() {
     done(&setup, "user set bob --rpm 7 --budget-day 1000").await;
     let bob = done(&setup, "user show bob").await.out;
     assert!(bob.contains("rpm") && bob.contains("month") && bob.contains("day"), "{bob}");
+    done(&setup, "user set bob --budget-week 70 --budget-total 900 --model-budgets opus-*=5/week,m=9/total").await;
+    let bob: Value = serde_json::from_str(&done(&setup, "user show bob --json").await.out).unwrap();
+    assert_eq!((&bob["budget"]["week"], &bob["budget"]["total"]), (&json!(70.0), &json!(900.0)), "{bob}");
+    let of_models = json!({ "opus-*": { "week": 5.0 }, "m": { "total": 9.0 } });
+    assert_eq!((&bob["model_budgets"], &bob["rpm"]), (&of_models, &json!(7)), "{bob}");
 
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (line, code, words) in [

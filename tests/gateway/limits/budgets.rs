@@ -10,6 +10,9 @@ use tokio::task::JoinSet;
 use super::{ANN, BOB, TOKEN, answer, ask, asking, cost_of, priced, send, spent, usage, user};
 use crate::harness::answer::{Response, read_response};
 use crate::harness::gateway::{CHAT, Setup, TestGateway, assert_row};
+use photofinish_config::offerings::ModelCatalogue;
+use photofinish_config::{Price, nano_usd};
+
 use crate::support::{FakeProvider, Gate, Script, soon};
 
 #[tokio::test]
@@ -177,6 +180,28 @@ async fn near_its_end_the_race_narrows_before_anybody_is_refused() {
     assert!(last["why"].as_str().unwrap().split(' ').any(|code| code == "narrowed"), "{last:#?}");
     assert!(last["left_out"].as_str().unwrap().ends_with("@limit"), "{last:#?}");
     assert_eq!(rows.of(started.len() - 1).len(), 1);
+}
+
+/// Of the family `gpt` the catalogue knows prices: a newer one counts at the dearest of them, and its row has no cost.
+#[tokio::test]
+async fn a_model_without_a_price_counts_at_the_dearest_of_its_family() {
+    let fake = FakeProvider::answering(|_| answer(1_000)).await;
+    let tables =
+        format!("{ANN}budget.day = 5\n[users.eve]\ntoken = \"token-of-eve\"\nbudget.day = 5\nunpriced = \"refuse\"");
+    let model = "[models.m]\nupstreams = [\"a/gpt-of-tomorrow\"]";
+    let gateway = Setup::new().provider("a", &fake, "like = \"openai\"").model(model).table(&tables);
+    let gateway = gateway.start().await;
+    let refused = ask(&gateway, "eve", &asking(1_000)).await.error();
+    assert_eq!((refused.0, refused.1.as_str()), (403, "photofinish_unpriced"));
+    let answered = ask(&gateway, "ann", &asking(1_000)).await;
+    assert_eq!(answered.status, 200, "{}", answered.body);
+    let catalogue = ModelCatalogue::built_in();
+    let price = Price::dearest_like(catalogue, "openai", "gpt-of-tomorrow").unwrap();
+    let (least, most) = (nano_usd(price.output * 1_000.0 / 1e6), nano_usd(price.most_usd(100.0, 1_000.0, false)));
+    let spent = spent(&gateway, &user("ann")).await;
+    assert!((least..=most).contains(&spent), "{spent}, not {least} to {most}");
+    let rows = gateway.stop().await;
+    assert_eq!(rows.attempts[0]["cost_usd_max"], Value::Null, "the record says no price that nobody knows");
 }
 
 #[tokio::test]

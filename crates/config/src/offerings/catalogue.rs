@@ -237,6 +237,11 @@ impl ModelCatalogue {
         self.offering(provider, id).or_else(|| self.offering(provider, undated(id)?))
     }
 
+    /// What the provider offers, in no order.
+    pub fn of_provider(&self, provider: &str) -> impl Iterator<Item = &Arc<Offering>> {
+        self.offerings.get(provider).into_iter().flat_map(HashMap::values)
+    }
+
     /// The name of the model that a dated name is a snapshot of, such as an answer's. None: the name has no date, or the
     /// catalogue has no such model.
     pub fn undated_model<'n>(&self, name: &'n str) -> Option<&'n str> {

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::stage::{SharedStage, SimulatedCandidate, WakeTarget};
+use super::stage::{MODEL, SharedStage, SimulatedCandidate, WakeTarget};
 use super::world::{AttemptEnd, Dispatch, PlayedAttempt, Shown, SimulatedRequest, SimulatedResponse, SimulatedWorld};
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
@@ -23,6 +23,7 @@ use photofinish_routing::forecast::SendConditions;
 use photofinish_routing::learning::{AttemptObserver, Learning, ObservedEnd, PrefixBlocks};
 use photofinish_routing::policy::question::AttemptView;
 use photofinish_routing::policy::{CandidateTurn, PACE_TOKENS, PolicyDriver};
+use photofinish_routing::quality::JudgedAnswer;
 use photofinish_routing::verdict::{BreakerEffect, verdict};
 
 /// The records of one race's attempts.
@@ -58,6 +59,8 @@ pub(super) struct Answering<'w, W> {
     pub(super) end: AttemptEnd,
     /// Its end is recorded already.
     pub(super) is_recorded: bool,
+    /// A look whose answer is read to its end, because it is judged.
+    pub(super) reads_on: bool,
 }
 
 enum Look {
@@ -121,7 +124,7 @@ impl<W> Answering<'_, W> {
         let written = self.written(now_us);
         let (output, after_cut) = match self.end {
             AttemptEnd::Won => (whole, 0),
-            AttemptEnd::Lost | AttemptEnd::TimedOut if answers && tariff.billed_on => (whole, 0),
+            AttemptEnd::Lost | AttemptEnd::TimedOut if answers && (tariff.billed_on || self.reads_on) => (whole, 0),
             AttemptEnd::Lost | AttemptEnd::TimedOut => {
                 let billed = self.written(now_us + stage.cut_lag_us);
                 (billed, billed - written)
@@ -220,13 +223,24 @@ impl<W> Answering<'_, W> {
     }
 }
 
+impl<W: SimulatedWorld> Answering<'_, W> {
+    /// Its answer is judged.
+    pub(super) fn judge(&self) {
+        let (stage, Dispatch { request, upstream, .. }) = (self.stage.borrow(), self.dispatch);
+        if let Some(broken) = stage.world.breaks(&request, upstream) {
+            let (upstream, at_us) = (stage.upstreams[upstream].name.as_str(), stage.now_us());
+            stage.learning.quality().judged(&JudgedAnswer { model: MODEL, upstream, class: 0, broken, at_us });
+        }
+    }
+}
+
 impl<W> Drop for Answering<'_, W> {
     fn drop(&mut self) {
         self.record();
         let mut stage = self.stage.borrow_mut();
         let (now_us, upstream) = (stage.now_us(), self.dispatch.upstream);
         // The gateway reads a loser to its end that is billed in full anyway, and so knows its tokens.
-        let drains = stage.upstreams[upstream].tariff.billed_on && stage.settings.drains.running > 0;
+        let drains = self.reads_on || stage.upstreams[upstream].tariff.billed_on && stage.settings.drains.running > 0;
         let ending = self.ending(now_us, drains);
         if ending.failed {
             stage.shows(upstream, Shown::Failed);
@@ -378,6 +392,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
             first_token_us: None,
             end: AttemptEnd::Lost,
             is_recorded: false,
+            reads_on: false,
         };
         let wakes = &mut self.stage.borrow_mut().wakes;
         if let Some(next_us) = answering.next_us() {
@@ -430,7 +445,12 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
         let Some(candidate) = self.candidates.iter().position(|place| place.upstream == upstream) else { return };
         let is_watched = self.driver.as_ref().is_some_and(|driver| driver.runs_on(candidate));
         if is_watched || self.candidates[candidate].begun.is_some() {
+            answering.reads_on =
+                self.driver.as_ref().is_some_and(|driver| driver.is_watched(candidate) && driver.reads_on(candidate));
             answering.record();
+            if answering.reads_on {
+                answering.judge();
+            }
             self.shared.borrow_mut().attempts[answering.ordinal].ran_on = true;
             let timeout = self.stage.borrow().upstreams[upstream].first_token;
             let now_us = self.learning.now_us();

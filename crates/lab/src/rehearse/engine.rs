@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::attempt::{Answering, Shared, SimulatedLauncher};
-use super::stage::{EngineBuffers, SharedStage, SimulatedCandidate, Wake, WakeTarget};
+use super::stage::{EngineBuffers, MODEL, SharedStage, SimulatedCandidate, Wake, WakeTarget};
 use super::world::{Baseline, PlayedLook, PlayedRace, SimulatedRequest, SimulatedWorld};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
@@ -186,6 +186,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
             return (baseline_plan(&stage, candidates, &starts), None);
         }
         let now_us = stage.now_us();
+        let (quality, judged) = (self.learning.quality(), stage.world.breaks(request, 0).is_some());
         let state = |place: &SimulatedCandidate| {
             let upstream = &stage.upstreams[place.upstream];
             CandidateState {
@@ -200,21 +201,22 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
                 in_flight_max: upstream.in_flight_max.into_iter().chain(place.room).min(),
                 worse: stage.settings.quality == QualityRule::Prefer && stage.world.is_worse(request, place.upstream),
                 first_token: upstream.first_token,
-                reads_on: false,
+                reads_on: judged && quality.wants_answers(MODEL, &upstream.name, now_us),
                 turn: place.turn,
                 started: None,
                 is_new: false,
             }
         };
         let settings = &stage.settings;
-        let cost_budget = self.learning.cost_budget("", settings.budget, true);
+        let cost_budget = self.learning.cost_budget(MODEL, settings.budget, true);
         let mut draws = fastrand::Rng::with_seed(self.seed ^ (request.id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         // Neighbouring seeds begin alike.
         draws.u64(..);
         let states: Vec<CandidateState> = candidates.iter().map(state).collect();
         let race_budget = RaceBudget::new(cost_budget, settings.policy.spends_budget());
         let upstreams = stage.upstreams.len();
-        let look = (upstreams > 1 && !request.whole).then(|| LookTicket { upstreams, draw: draws.f64() });
+        let in_doubt = judged && quality.is_in_doubt(MODEL);
+        let look = (upstreams > 1 && !request.whole).then(|| LookTicket { upstreams, draw: draws.f64(), in_doubt });
         let mut driver = PolicyDriver::new(PolicyDriverParts {
             settings: settings.clone(),
             look,
@@ -342,6 +344,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
         let (mut ttft_us, mut token_us, mut winner, mut tpot_us) = (None, None, None, None);
         if let Some((mut answering, won_us)) = serving {
             answering.serves();
+            answering.judge();
             let client_us = if request.whole { now_us } else { won_us };
             ttft_us = Some(client_us - request.at_us);
             token_us = answering.first_token_us.map(|at_us| at_us - request.at_us);

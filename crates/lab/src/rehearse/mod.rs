@@ -3,9 +3,11 @@
 //!
 //! A [`Rehearsal`] runs the gateway's own race ([`Race`](photofinish_race::Race)), driver, breakers and statistics; only the
 //! attempts are simulated, by a [`SimulatedWorld`]. One policy is compared with another by playing both in the same world.
-//! No I/O and no real clock. Not simulated: audits, drained losers, whole answers that break off.
+//! No I/O and no real clock. Not simulated: audits, losers that are drained, whole answers that break off.
 
 mod attempt;
+#[cfg(test)]
+mod calls;
 mod engine;
 #[cfg(test)]
 mod figures;

@@ -20,6 +20,9 @@ use photofinish_routing::policy::plan::StartRule;
 use photofinish_routing::verdict::CooldownReason;
 use photofinish_wire::Surface;
 
+/// The name of the simulated model.
+pub(super) const MODEL: &str = "";
+
 /// Timers fire on whole milliseconds, as tokio's do.
 const TICK_US: i64 = 1_000;
 

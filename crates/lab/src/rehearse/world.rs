@@ -84,6 +84,11 @@ pub trait SimulatedWorld {
 
     fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse;
 
+    /// Whether this upstream breaks its answer to this request. None: such requests are not judged.
+    fn breaks(&self, _request: &SimulatedRequest, _upstream: usize) -> Option<bool> {
+        None
+    }
+
     /// It is known to answer worse than others, and the request has tools or a schema.
     fn is_worse(&self, _request: &SimulatedRequest, _upstream: usize) -> bool {
         false

@@ -9,6 +9,8 @@ use photofinish_base::clock::DAY_US;
 const OF_BUDGET: f64 = 0.2;
 /// The most that is saved for them: that share of the smallest bucket. As the bucket, it is full at the start.
 const SAVED_MOST: f64 = 4.0;
+/// The same for comparisons of a host that breaks answers, beside the budget: what as many whole answers cost as tell four hosts apart.
+const SAVED_FOR_DOUBT: f64 = 40.0;
 /// Requests in which what is saved is spent, at the most.
 const SPENT_IN: f64 = 30.0;
 /// Requests that the usual cost of a look remembers.
@@ -23,6 +25,8 @@ const COUNTED_MAX: usize = 256;
 pub struct LookBook {
     /// A dear look may leave a debt.
     saved: f64,
+    /// What comparisons may still spend, beside the budget.
+    for_doubt: f64,
     /// Mean cost of a look at a request, and the weight behind it.
     usual: f64,
     /// Mean over requests of √(usual / cost), so that dear requests are drawn less often and all of them as often as is wanted.
@@ -35,12 +39,15 @@ pub struct LookBook {
 impl LookBook {
     pub(super) fn new(budget: f64) -> LookBook {
         let saved = if budget > 0.0 { SAVED_MOST } else { 0.0 };
-        LookBook { saved, usual: 0.0, cheapness: 0.0, weight: 0.0, taken: HashMap::new() }
+        let for_doubt = if budget > 0.0 { SAVED_FOR_DOUBT } else { 0.0 };
+        LookBook { saved, for_doubt, usual: 0.0, cheapness: 0.0, weight: 0.0, taken: HashMap::new() }
     }
 
     /// A race ended; `base` is the cost of its single attempt.
     pub(super) fn earn(&mut self, budget: f64, base: f64) {
-        self.saved = (self.saved + OF_BUDGET * budget * base).min(SAVED_MOST);
+        let earned = OF_BUDGET * budget * base;
+        self.saved = (self.saved + earned).min(SAVED_MOST);
+        self.for_doubt = (self.for_doubt + earned).min(SAVED_FOR_DOUBT);
     }
 
     /// A request at which a paid look would cost so much. Returns how much likelier than usual it is to be drawn: cheap ones are.
@@ -62,6 +69,16 @@ impl LookBook {
             usual if self.saved < usual => 0.0,
             usual => (self.saved / usual / SPENT_IN).min(1.0),
         }
+    }
+
+    /// Whether what is saved for comparisons pays one.
+    pub(crate) fn affords_comparison(&self) -> bool {
+        self.for_doubt > 0.0 && self.for_doubt >= self.usual
+    }
+
+    /// A comparison that would not have started otherwise.
+    pub(crate) fn spend_on_doubt(&mut self, cost: f64) {
+        self.for_doubt -= cost;
     }
 
     /// A look that would not have started otherwise.
@@ -112,7 +129,13 @@ mod tests {
         let mut none = LookBook::new(0.0);
         none.asked(0.5);
         none.earn(0.0, 1.0);
-        assert_eq!(none.affordable(), 0.0);
+        assert!(none.affordable() == 0.0 && !none.affords_comparison());
+        let mut doubt = LookBook::new(0.1);
+        doubt.spend_on_doubt(SAVED_FOR_DOUBT);
+        assert!(!doubt.affords_comparison() && doubt.saved == SAVED_MOST);
+        (0..100).for_each(|_| doubt.earn(0.1, 1.0));
+        doubt.asked(1.9);
+        assert!(doubt.affords_comparison(), "it earns a fiftieth of the bill: {doubt:?}");
     }
 
     #[test]

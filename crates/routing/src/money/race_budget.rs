@@ -27,6 +27,8 @@ struct RaceCosts {
     winner: Option<usize>,
     /// Ordinals of the extras that were chosen.
     chosen: Vec<usize>,
+    /// Ordinal and expected cost, as a share of a mean attempt, of the one that started only to be compared.
+    compared: Option<(usize, f64)>,
     began_us: i64,
 }
 
@@ -93,6 +95,11 @@ impl RaceBudget {
         lock(&self.sums).chosen.push(ordinal);
     }
 
+    /// The attempt of this ordinal started only to be compared, and this was spent on it: see [`LookBook::spend_on_doubt`].
+    pub(crate) fn compares(&self, ordinal: usize, expected: f64) {
+        lock(&self.sums).compared = Some((ordinal, expected));
+    }
+
     /// Charges a start that is never refused.
     pub fn charge(&self, cost: f64) {
         self.paying().for_each(|cost_budget| lock(cost_budget).charge(cost));
@@ -127,7 +134,17 @@ impl RaceBudget {
 impl Drop for RaceBudget {
     /// One attempt would have been made anyhow: the winner, or else the first. The others are extra.
     fn drop(&mut self) {
-        let RaceCosts { reserved, paid, winner, chosen, began_us } = std::mem::take(&mut *lock(&self.sums));
+        let RaceCosts { reserved, mut paid, winner, chosen, compared, began_us } =
+            std::mem::take(&mut *lock(&self.sums));
+        if let Some((ordinal, expected)) = compared {
+            // If it won, the budget pays for what ran beside it.
+            let is_compared = |of: usize| of == ordinal && winner != Some(ordinal);
+            let cost: f64 = paid.iter().filter(|(of, _)| is_compared(*of)).map(|(_, cost)| cost).sum();
+            paid.retain(|(of, _)| !is_compared(*of));
+            let mut cost_budget = lock(&self.cost_budget);
+            let more = cost_budget.of_mean(cost) - expected;
+            cost_budget.looks().spend_on_doubt(more);
+        }
         let first = paid.iter().map(|(ordinal, _)| *ordinal).min();
         let single = winner.filter(|winner| paid.iter().any(|(ordinal, _)| ordinal == winner)).or(first);
         let sum = |of_single: bool| {
@@ -182,6 +199,32 @@ mod tests {
         racing.paid(1, 7.0);
         drop(racing);
         assert!(lock(&cost_budget).terms().bucket > settled - 1.0, "what a race of all spends");
+    }
+
+    #[test]
+    fn a_comparison_is_paid_beside_the_budget() {
+        let left = |winner: usize| {
+            let cost_budget: SharedCostBudget = Arc::new(Mutex::new(CostBudget::new(0.1)));
+            lock(&cost_budget).settle(10.0, 0.0, 50.0);
+            let before = lock(&cost_budget).terms().bucket;
+            let race_budget = RaceBudget::new(cost_budget.clone(), true);
+            race_budget.looks(|looks| looks.spend_on_doubt(36.0));
+            race_budget.compares(1, 0.5);
+            race_budget.paid(0, 10.0);
+            race_budget.paid(1, 30.0);
+            race_budget.won(winner);
+            drop(race_budget);
+            let bucket = lock(&cost_budget).terms().bucket - before;
+            // A look usually costs so much of what is left.
+            let affords = |cost: f64| {
+                let mut looks = lock(&cost_budget).looks().clone();
+                looks.asked(cost);
+                looks.affords_comparison()
+            };
+            (bucket.round(), affords(0.0), affords(2.0))
+        };
+        assert_eq!(left(0), (1.0, true, false), "three mean costs of the forty, and not the half that was expected");
+        assert_eq!(left(1), (-7.0, true, true), "it served the client: the other one was the extra");
     }
 
     #[test]

@@ -7,6 +7,8 @@ pub struct LookTicket {
     pub upstreams: usize,
     /// Uniform in 0..1.
     pub draw: f64,
+    /// Its answer will be judged, and a host of the model breaks answers that can hardly be compared yet.
+    pub in_doubt: bool,
 }
 
 /// The draw of one request.

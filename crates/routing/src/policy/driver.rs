@@ -43,6 +43,7 @@ impl PolicyDriver {
                 beside: None,
                 look: None,
                 watched: None,
+                compares: None,
                 standings: Vec::new(),
             },
             held_us: 0,
@@ -93,8 +94,11 @@ impl PolicyDriver {
         let is_new = learns && self.state.forecast(candidate).is_new();
         let state = &mut self.state.parts.candidates[candidate];
         state.is_new = is_new;
+        let compares = self.state.compares.take_if(|(compared, _)| *compared == candidate);
         // A breaker's trial comes on top of the budget, like what replaces a failed or a late attempt.
-        if ordinal > 0 && !is_rescue && reason != StartReason::Fallback && state.turn != CandidateTurn::Trial {
+        if let Some((_, expected)) = compares {
+            race_budget.compares(ordinal, expected);
+        } else if ordinal > 0 && !is_rescue && reason != StartReason::Fallback && state.turn != CandidateTurn::Trial {
             race_budget.chose(ordinal);
         }
         let sent = state.sent();

@@ -21,6 +21,8 @@ const USUAL: f64 = 0.02;
 /// at once, the few later looks would outweigh all earlier ones.
 const FIRST: f64 = 0.1;
 const ENOUGH: f64 = 40.0;
+/// The same while answers of others are wanted, because a host of the model may break more of them. It is paid beside the budget.
+const IN_DOUBT: f64 = 0.75;
 /// Share of the requests that draw an upstream which starts at once anyway, for each of them, and for all together.
 const FREE: f64 = 0.1;
 const FREE_MOST: f64 = 0.5;
@@ -31,19 +33,24 @@ const PLENTY: f64 = 200.0;
 impl PolicyState {
     /// Draws, and starts the drawn candidate beside the others, if the budget allows it.
     pub(super) fn draw_look(&mut self, plan: &mut RacePlan, now_us: i64) {
-        let Some(LookTicket { upstreams, draw }) = self.parts.look else { return };
-        let drawn = LookDraw::new(&self.look_shares(plan, upstreams, now_us), draw);
+        let Some(mut ticket) = self.parts.look else { return };
+        let settings = &self.parts.settings;
+        ticket.in_doubt &= settings.look.is_none();
+        ticket.in_doubt &=
+            !settings.policy.spends_budget() || self.parts.race_budget.looks(|looks| looks.affords_comparison());
+        let drawn = LookDraw::new(&self.look_shares(plan, &ticket, now_us), ticket.draw);
         self.look = Some(drawn);
         let may_start = |place: &usize| {
             self.parts.candidates.get(*place).is_some_and(|at| at.turn != CandidateTurn::Last && !at.is_full())
         };
         if let Some(candidate) = drawn.drawn.filter(may_start) {
-            self.look_at(candidate, plan, now_us);
+            self.look_at(candidate, ticket.in_doubt, plan, now_us);
         }
     }
 
     /// By place, with what probability each upstream is drawn.
-    pub(super) fn look_shares(&self, plan: &RacePlan, upstreams: usize, now_us: i64) -> Vec<f64> {
+    pub(super) fn look_shares(&self, plan: &RacePlan, ticket: &LookTicket, now_us: i64) -> Vec<f64> {
+        let LookTicket { upstreams, in_doubt, .. } = *ticket;
         let (settings, race_budget) = (&self.parts.settings, &self.parts.race_budget);
         // With a single attempt nothing runs beside it.
         if settings.max_attempts < 2 || settings.look.is_none() && !BY_DEFAULT.contains(&settings.policy) {
@@ -53,13 +60,17 @@ impl PolicyState {
         let is_free = |place: usize| plan.entries.iter().any(|entry| entry.candidate == place && starts(entry));
         let mut shares = match settings.look {
             Some(look) => vec![look / upstreams as f64; upstreams],
-            None => self.usual_shares(upstreams, is_free, now_us),
+            None => self.usual_shares(ticket, is_free, now_us),
         };
         shares.iter_mut().enumerate().filter(|(place, _)| self.is_mute(*place)).for_each(|(_, share)| *share = 0.0);
         if settings.policy.spends_budget() {
             let costs = self.parts.candidates.iter().map(|state| self.look_cost(state));
             let cost = costs.sum::<f64>() / self.parts.candidates.len().max(1) as f64;
-            let (likelier, affordable) = race_budget.looks(|looks| (looks.asked(cost), looks.affordable()));
+            let (likelier, affordable) = race_budget.looks(|looks| {
+                let likelier = looks.asked(cost);
+                let affordable = if in_doubt { 1.0 } else { looks.affordable() };
+                (likelier, affordable)
+            });
             if affordable <= 0.0 {
                 return vec![0.0; upstreams];
             }
@@ -76,20 +87,22 @@ impl PolicyState {
     }
 
     /// Without `look`.
-    fn usual_shares(&self, upstreams: usize, is_free: impl Fn(usize) -> bool, now_us: i64) -> Vec<f64> {
+    fn usual_shares(&self, ticket: &LookTicket, is_free: impl Fn(usize) -> bool, now_us: i64) -> Vec<f64> {
+        let LookTicket { upstreams, in_doubt, .. } = *ticket;
         let free = (0..upstreams).filter(|place| is_free(*place)).count() as f64;
         let paying = upstreams as f64 - free;
         let each: Vec<f64> = (0..upstreams).map(|place| self.looks_taken(place, now_us)).collect();
         let taken = |place: usize| each[place];
         let paid = || (0..upstreams).filter(|place| !is_free(*place)).map(taken);
-        let wanted = FIRST * paid().map(|taken| (ENOUGH / taken).min(1.0)).fold(0.0, f64::max);
+        let usual = FIRST * paid().map(|taken| (ENOUGH / taken).min(1.0)).fold(0.0, f64::max);
+        let wanted = if in_doubt { IN_DOUBT } else { usual };
         let all: f64 = paid().map(|taken| 1.0 / (1.0 + taken)).sum();
         let share = |place: usize| {
             let share = match is_free(place) {
                 true => FREE.min(FREE_MOST / free),
                 false => (wanted / (1.0 + taken(place)) / all).max(USUAL / paying),
             };
-            share * (PLENTY / taken(place)).min(1.0)
+            if in_doubt { share } else { share * (PLENTY / taken(place)).min(1.0) }
         };
         (0..upstreams).map(share).collect()
     }
@@ -119,14 +132,15 @@ impl PolicyState {
     }
 
     /// One that starts at once anyway needs nothing more.
-    fn look_at(&mut self, drawn: usize, plan: &mut RacePlan, now_us: i64) {
+    fn look_at(&mut self, drawn: usize, in_doubt: bool, plan: &mut RacePlan, now_us: i64) {
         let now = StartRule::At(Duration::ZERO);
         let starts_later = |entry: &PlannedStart| entry.candidate == drawn && entry.start != now;
         let later = plan.entries.iter().position(starts_later);
         let first = plan.entries.first().map(|entry| entry.candidate);
         let spends = self.parts.settings.policy.spends_budget();
         let rest = self.rest_cost(&self.parts.candidates[drawn]);
-        if later.is_some() && spends && !self.reserve_with(drawn, first.into_iter(), rest) {
+        let compares = later.is_some() && in_doubt;
+        if later.is_some() && spends && !compares && !self.reserve_with(drawn, first.into_iter(), rest) {
             self.reasons.add(DecisionReason::Budget);
             return;
         }
@@ -136,8 +150,9 @@ impl PolicyState {
         let cost = if later.is_some() { self.look_cost(state) } else { 0.0 };
         self.parts.race_budget.looks(|looks| {
             looks.took(state.known.name(), now_us);
-            looks.spend(cost);
+            if compares { looks.spend_on_doubt(cost) } else { looks.spend(cost) }
         });
+        self.compares = compares.then_some((drawn, cost));
         let Some(place) = later else { return };
         let entry = plan.entries.remove(place);
         let only_shows = self.clock == LatencyClock::WholeAnswer;

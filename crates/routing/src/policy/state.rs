@@ -59,6 +59,8 @@ pub struct PolicyState {
     /// What was drawn, and the drawn candidate if it starts.
     pub(super) look: Option<LookDraw>,
     pub(super) watched: Option<usize>,
+    /// The candidate that starts only to be compared, and what that is expected to cost, as a share of a mean attempt.
+    pub(super) compares: Option<(usize, f64)>,
     /// By candidate: whether it was full when the race began, whether it answers worse, and its tier. Higher ones go later.
     pub(super) standings: Vec<(bool, bool, u32)>,
 }

@@ -1,6 +1,6 @@
 //! Whether one host of a model breaks more answers than the others, by a rule that may be looked at after every answer (pure).
 //!
-//! A host is worse if its answers are 200 times as likely with a share of its own as with that of all, and it breaks more than
+//! A host is worse if its answers are 30 times as likely with a share of its own as with that of all, and it breaks more than
 //! 5 points more: see the tests for how often the rule is wrong and how soon it is right.
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,16 +11,20 @@ const HOSTS_MAX: usize = 64;
 /// After this time an answer counts half: providers change engines and templates within days, and a host that is not asked any more
 /// must come back to be judged anew. µs.
 const HALF_LIFE_US: f64 = 3.0 * 86_400e6;
-/// How much more likely the answers must be: 100 times, and twice that because all hosts of a model are looked at.
-const FACTOR: f64 = 200.0;
+/// How much more likely the answers must be. Of equal hosts some host is called worse in about one history of fifty: more would be
+/// safer, and with few answers of the others it would never be reached.
+const FACTOR: f64 = 30.0;
 /// How much larger the share of broken answers must be.
 const POINTS: f64 = 0.05;
 /// A host that is worse stays so while its answers are this much more likely, and half of [`POINTS`] are left: one right answer must not
 /// take back what the last broken one showed.
-const FACTOR_LEFT: f64 = 10.0;
-/// What is expected of a share before any answer, as a Beta distribution: about one answer in twenty is broken, and it counts as
+const FACTOR_LEFT: f64 = 2.0;
+/// What is expected of a share before any answer, as a Beta distribution: about one answer in forty is broken, and it counts as
 /// little as twenty answers.
-const PRIOR: (f64, f64) = (1.0, 19.0);
+const PRIOR: (f64, f64) = (0.5, 19.5);
+/// Broken answers of a host from which on it is doubted, and judged answers of the others from which on they are enough.
+const DOUBTED_FROM: f64 = 2.0;
+const OTHERS_ENOUGH: f64 = 100.0;
 
 /// Answers of one host, old ones less.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -34,6 +38,10 @@ impl AnswerTally {
     fn at(self, now_us: i64) -> AnswerTally {
         let left = (-((now_us - self.at_us).max(0) as f64) / HALF_LIFE_US).exp2();
         AnswerTally { answers: self.answers * left, broken: self.broken * left, at_us: self.at_us.max(now_us) }
+    }
+
+    fn and(self, other: AnswerTally, now_us: i64) -> AnswerTally {
+        AnswerTally { answers: self.answers + other.answers, broken: self.broken + other.broken, at_us: now_us }
     }
 }
 
@@ -49,6 +57,8 @@ pub struct JudgedAnswers {
     classes: HashMap<u32, ToolSetTallies>,
     /// The hosts that were worse when they were last looked at.
     worse: BTreeSet<String>,
+    /// One of the others was doubtful then.
+    in_doubt: bool,
 }
 
 /// What the answers of one host say, over the tool sets that others got too.
@@ -110,7 +120,15 @@ impl JudgedAnswers {
             let evidence = self.evidence(host, now_us).unwrap_or_default();
             evidence.is_worse() || self.worse.contains(host) && evidence.is_still_worse()
         };
-        self.worse = self.hosts().into_iter().filter(is_worse).collect();
+        let hosts = self.hosts();
+        let worse: BTreeSet<String> = hosts.iter().filter(|host| is_worse(host)).cloned().collect();
+        self.in_doubt = hosts.iter().any(|host| !worse.contains(host) && self.is_doubtful(host, now_us));
+        self.worse = worse;
+    }
+
+    /// Whether answers of more hosts are wanted, because one that breaks calls can hardly be compared.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.in_doubt
     }
 
     /// Whether this host was worse at the last look.
@@ -133,17 +151,7 @@ impl JudgedAnswers {
     /// None: nothing can be compared.
     pub fn evidence(&self, upstream: &str, now_us: i64) -> Option<CallsEvidence> {
         let mut sum = CallsEvidence::default();
-        for class in self.classes.values() {
-            let Some(own) = class.hosts.get(upstream).map(|tally| tally.at(now_us)) else { continue };
-            let others = class.hosts.iter().filter(|(host, _)| *host != upstream).map(|(_, tally)| tally.at(now_us));
-            let rest = others.fold(AnswerTally::default(), |sum, tally| AnswerTally {
-                answers: sum.answers + tally.answers,
-                broken: sum.broken + tally.broken,
-                at_us: now_us,
-            });
-            if rest.answers < 1.0 || own.answers <= 0.0 {
-                continue;
-            }
+        for (own, rest) in self.own_and_rest(upstream, now_us).filter(|(_, rest)| rest.answers >= 1.0) {
             sum.answers += own.answers;
             sum.broken_share += own.broken;
             sum.others += rest.answers;
@@ -156,12 +164,31 @@ impl JudgedAnswers {
             ..sum
         })
     }
+
+    /// It breaks answers, and too few of the others were judged to tell whether they do too.
+    fn is_doubtful(&self, upstream: &str, now_us: i64) -> bool {
+        let sums = self.own_and_rest(upstream, now_us);
+        let (own, rest) = sums.fold(<(AnswerTally, AnswerTally)>::default(), |sums, (own, rest)| {
+            (sums.0.and(own, now_us), sums.1.and(rest, now_us))
+        });
+        own.broken >= DOUBTED_FROM
+            && rest.answers < OTHERS_ENOUGH
+            && own.broken / own.answers - rest.broken / rest.answers.max(1.0) > POINTS
+    }
+
+    /// By tool set that this host got: its answers, and those of all others together.
+    fn own_and_rest(&self, upstream: &str, now_us: i64) -> impl Iterator<Item = (AnswerTally, AnswerTally)> {
+        self.classes.values().filter_map(move |class| {
+            let own = class.hosts.get(upstream).map(|tally| tally.at(now_us)).filter(|own| own.answers > 0.0)?;
+            let others = class.hosts.iter().filter(|(host, _)| *host != upstream).map(|(_, tally)| tally.at(now_us));
+            Some((own, others.fold(AnswerTally::default(), |sum, tally| sum.and(tally, now_us))))
+        })
+    }
 }
 
 /// How much more likely two tallies are with a share each than with one for both.
 fn ln_apart(own: AnswerTally, rest: AnswerTally) -> f64 {
-    let both = AnswerTally { answers: own.answers + rest.answers, broken: own.broken + rest.broken, at_us: 0 };
-    ln_likely(own) + ln_likely(rest) - ln_likely(both)
+    ln_likely(own) + ln_likely(rest) - ln_likely(own.and(rest, 0))
 }
 
 /// The likelihood of a tally, over all shares.

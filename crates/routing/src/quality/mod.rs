@@ -132,9 +132,17 @@ impl Quality {
         all
     }
 
-    /// Whether so few answers of this host were judged that it can hardly be compared with the others.
-    pub fn is_hardly_judged(&self, model: &str, upstream: &str, now_us: i64) -> bool {
-        self.known().models.get(model).is_none_or(|judged| judged.answers(upstream, now_us) < JUDGED_ENOUGH)
+    /// Whether a look at this host is to be judged: it can hardly be compared with the others, or the others hardly with one of them.
+    pub fn wants_answers(&self, model: &str, upstream: &str, now_us: i64) -> bool {
+        let known = self.known();
+        let is_wanted =
+            |judged: &JudgedAnswers| judged.is_in_doubt() || judged.answers(upstream, now_us) < JUDGED_ENOUGH;
+        known.models.get(model).is_none_or(is_wanted)
+    }
+
+    /// Whether a host of this model breaks answers, and too few of the others were judged to tell whether they do too.
+    pub fn is_in_doubt(&self, model: &str) -> bool {
+        self.known().models.get(model).is_some_and(JudgedAnswers::is_in_doubt)
     }
 
     /// What is known of this host.

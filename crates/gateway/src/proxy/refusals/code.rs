@@ -68,7 +68,7 @@ codes! {
     /// the caller's [limits](limits.md) forbid the model
     FORBIDDEN_MODEL = FORBIDDEN, PERMISSION, "photofinish_model_forbidden" => "use one of `GET /v1/models`";
 
-    /// the caller has a budget, and no upstream has a price
+    /// the caller has a budget, and no price is known of an upstream, nor of another model of its provider
     UNPRICED = FORBIDDEN, PERMISSION, "photofinish_unpriced";
 
     /// a browser sent it for a web page of another origin

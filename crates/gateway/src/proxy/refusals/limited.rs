@@ -53,7 +53,7 @@ impl Rejection {
             RefusedBy::Budget(over) => over_budget(&refusal.level, over),
             RefusedBy::Unpriced => {
                 let message = format!(
-                    "{level} has a budget, and no upstream of this request has a price: the operator of the gateway can set \
+                    "{level} has a budget, and no price is known of any upstream of this request: the operator of the gateway can set \
                      input_price and output_price of one, or unpriced = \"free\" for {level}"
                 );
                 Rejection::new(code::UNPRICED, message)

@@ -9,7 +9,8 @@ use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::request::candidate_set::CandidateSet;
 use crate::proxy::state::gateway::Gateway;
 use photofinish_base::clock::wall_micros;
-use photofinish_config::{CancelBilling, ModelPattern, UpstreamConfig, nano_usd};
+use photofinish_config::offerings::ModelCatalogue;
+use photofinish_config::{CancelBilling, ModelPattern, Unpriced, UpstreamConfig, nano_usd};
 use photofinish_facts::record::{AttemptRecord, RaceOutcome, RaceRecord, Record};
 use photofinish_facts::recording::RacePayer;
 use photofinish_limits::{
@@ -46,6 +47,8 @@ pub struct Gate {
     answer: AnswerBounds,
     of: AnswerKind,
     job: Option<JobCost>,
+    /// From which an unknown price is assumed. None: nothing is limited.
+    catalogue: Option<Arc<ModelCatalogue>>,
     /// It asks for what is stored, which was charged when it was made.
     is_call: bool,
 }
@@ -119,6 +122,7 @@ impl Gate {
                 answer,
                 of: AnswerKind::NONE,
                 job: None,
+                catalogue: None,
                 is_call: false,
             });
         }
@@ -130,13 +134,15 @@ impl Gate {
         let budget = learning.cost_budget(&candidates.model, candidates.settings.budget, candidates.basis.is_money());
         let usual = budget.lock().unwrap_or_else(PoisonError::into_inner).answer_p95();
         let answer = AnswerBounds::of(request, usual, gateway.usage().lengths().of(of.caller_and_model));
-        let costs: Vec<AttemptCost> =
-            candidates.each().map(|candidate| cost(learning, (answer, &levels), candidate, request.len())).collect();
+        let catalogue = gateway.live().config.catalogue.clone();
+        let cost = |candidate| cost((learning, Some(&catalogue)), (answer, &levels), candidate, request.len());
+        let costs: Vec<AttemptCost> = candidates.each().map(cost).collect();
         let input = candidates.each().map(|candidate| input(learning, candidate, request.len()));
         let tokens = (input.fold(0.0, f64::max) + answer.usual()).ceil() as u64;
         let (admission, allowed) = enter_in_turn(gateway, levels, tokens, &costs).await?;
         candidates.keep(&allowed);
-        Ok(Gate { admission, answer, of, job: candidates.job.clone(), is_call: request.call().is_some() })
+        let (job, catalogue) = (candidates.job.clone(), Some(catalogue));
+        Ok(Gate { admission, answer, of, job, catalogue, is_call: request.call().is_some() })
     }
 
     /// Of what its answer teaches the length.
@@ -157,7 +163,8 @@ impl Gate {
         bytes: usize,
     ) -> Option<AttemptReservation> {
         self.admission.reserve(&candidate.name, ordinal, |levels| {
-            let mut cost = cost(learning, (self.answer, levels), candidate, bytes);
+            let catalogue = self.catalogue.as_deref();
+            let mut cost = cost((learning, catalogue), (self.answer, levels), candidate, bytes);
             match &self.job {
                 Some(job) if self.is_call => cost.paid = job.charged(),
                 Some(job) => job.charge(cost),
@@ -180,7 +187,8 @@ async fn enter_in_turn(
         admit(levels.clone(), tokens, costs, now)
     };
     // What costs nothing waits for nobody.
-    let is_paid = costs.iter().all(|cost| cost.max > 0 && !cost.own_key);
+    let asks_free = levels.iter().any(|level| level.limits().unpriced == Unpriced::Free);
+    let is_paid = costs.iter().all(|cost| cost.max > 0 && !cost.own_key && !(cost.unpriced && asks_free));
     let lines = gateway.budget_lines();
     let held = match lines.waited_in(&levels).filter(|_| is_paid) {
         Some(level) => level,
@@ -234,14 +242,15 @@ fn for_models(gateway: &Gateway, levels: LimitLevels, request: &ApiRequest, cand
 
 /// What an attempt there may cost.
 fn cost(
-    learning: &Learning,
+    (learning, catalogue): (&Learning, Option<&ModelCatalogue>),
     (answer, levels): (AnswerBounds, &LimitLevels),
     candidate: &Candidate,
     bytes: usize,
 ) -> AttemptCost {
     let Candidate { upstream, keys, name, .. } = candidate;
     let (own_key, outside) = (keys.first().is_some_and(|key| key.pays), levels.outside(name));
-    let Some(price) = upstream.price else {
+    let assumed = || catalogue.and_then(|catalogue| upstream.assumed_price(catalogue));
+    let Some(price) = upstream.price.or_else(assumed) else {
         return AttemptCost { unpriced: true, own_key, outside, ..AttemptCost::default() };
     };
     let (input, for_hour) = (input(learning, candidate, bytes), answer.for_hour && price.keeps_dearer());
@@ -258,6 +267,7 @@ fn cost(
         prompt: of(0.0),
         token: (max - of(0.0)) as f64 / longest.max(1.0),
         until_cut: upstream.provider.cancel_billing == CancelBilling::Stops,
+        unpriced: upstream.price.is_none(),
         own_key,
         outside,
         ..AttemptCost::default()

@@ -59,7 +59,7 @@ impl RacePolicy {
                 tier: candidate.upstream.tier,
                 in_flight_max: candidate.upstream.in_flight_max.into_iter().chain(candidate.room).min(),
                 worse: candidates.settings.quality == QualityRule::Prefer && candidate.worse.is_some(),
-                reads_on: is_judged && learning.quality().is_hardly_judged(judged_in, &candidate.name, began_us),
+                reads_on: is_judged && learning.quality().wants_answers(judged_in, &candidate.name, began_us),
                 first_token: candidate.upstream.timeouts.first_token,
                 turn: match candidate.last {
                     Some(_) => CandidateTurn::Last,
@@ -79,7 +79,11 @@ impl RacePolicy {
         let upstreams = candidates.draws_look().filter(|_| request.surface.streams());
         let driver = PolicyDriver::new(PolicyDriverParts {
             settings: candidates.settings.clone(),
-            look: upstreams.map(|upstreams| LookTicket { upstreams, draw: fastrand::f64() }),
+            look: upstreams.map(|upstreams| LookTicket {
+                upstreams,
+                draw: fastrand::f64(),
+                in_doubt: is_judged && learning.quality().is_in_doubt(judged_in),
+            }),
             candidates: states,
             race_budget: Arc::new(race_budget),
             fits: ContextFits::new(candidates.list.iter().map(|one| one.window).collect(), || prompt_length(request)),

@@ -260,7 +260,7 @@ fn an_upstream_that_fails_gets_no_plain_hedge_either() {
 }
 
 /// With what probability each of two upstreams is drawn. `taken`: looks that each had; `saved`: what looks may cost, in mean attempts.
-fn look_shares(race: &str, prices: [f64; 2], taken: [i32; 2], saved: f64) -> Vec<f64> {
+fn look_shares(race: &str, prices: [f64; 2], taken: [i32; 2], saved: f64, in_doubt: bool) -> Vec<f64> {
     let learning = taught(by_streams);
     let mut driver = driver(&learning, race, &[], false);
     let parts = &mut driver.state.parts;
@@ -273,7 +273,7 @@ fn look_shares(race: &str, prices: [f64; 2], taken: [i32; 2], saved: f64) -> Vec
     cost_budget.looks().spend(4.0 - saved);
     parts.race_budget = Arc::new(RaceBudget::new(Arc::new(cost_budget.into()), true));
     let plan = driver.plan(learning.now_us());
-    driver.state.look_shares(&plan, 2, learning.now_us())
+    driver.state.look_shares(&plan, &LookTicket { upstreams: 2, draw: 0.0, in_doubt }, learning.now_us())
 }
 
 #[test]
@@ -299,9 +299,15 @@ fn how_often_a_request_looks() {
         ("policy = \"fallback\"\nlook = 0.5", [1.0, 1.0], [0, 0], -9.0, [0.25, 0.25]),
         ("policy = \"fallback\"\nlook = 0.5\nmax_attempts = 1", [1.0, 1.0], [0, 0], 1e9, [0.0, 0.0]),
     ] {
-        let found = look_shares(race, prices, taken, saved);
+        let found = look_shares(race, prices, taken, saved, false);
         let is_expected = found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6);
         assert!(is_expected, "{race} {prices:?} {taken:?} {saved}: {found:?}, not {expected:?}");
+    }
+    // A host is in doubt: its answers are to be compared, whatever was seen before.
+    let in_doubt = look_shares("policy = \"adaptive\"", [1.0, 1.0], [900, 900], 0.1, true);
+    assert!((in_doubt[0] - 0.1).abs() < 1e-6 && (in_doubt[1] - 0.75).abs() < 1e-6, "{in_doubt:?}");
+    for race in ["policy = \"adaptive\"\nlook = 0", "policy = \"fallback\""] {
+        assert_eq!(look_shares(race, [1.0, 1.0], [0, 0], 1e9, true), [0.0, 0.0], "{race}");
     }
 }
 
@@ -313,7 +319,7 @@ fn the_drawn_one_starts_beside_the_leader_and_the_leader_alone() {
         for (look, pinned) in [(None, None), (Some(0), None), (Some(1), None), (Some(1), Some(0))] {
             let mut driver = driver(&learning, &format!("policy = \"{policy}\"\nlook = 1"), &[], false);
             let parts = &mut driver.state.parts;
-            let ticket = |at: usize| LookTicket { upstreams: 2, draw: [0.25, 0.55][at] };
+            let ticket = |at: usize| LookTicket { upstreams: 2, draw: [0.25, 0.55][at], in_doubt: false };
             (parts.look, parts.pinned, parts.draw) = (look.map(ticket), pinned, 0.0);
             // A hedge that starts at once would be no look.
             learning.cost_budget("m", 0.1, false).lock().unwrap().charge(0.1 * 900.0);
@@ -336,7 +342,7 @@ fn a_look_that_the_budget_does_not_hold_does_not_start() {
     let learning = taught(by_streams);
     learning.cost_budget("m", 0.1, false).lock().unwrap().charge(30.0 * 900.0);
     let mut driver = driver(&learning, "policy = \"adaptive\"", &[], false);
-    driver.state.parts.look = Some(LookTicket { upstreams: 2, draw: 0.15 });
+    driver.state.parts.look = Some(LookTicket { upstreams: 2, draw: 0.15, in_doubt: false });
     let plan = driver.plan(learning.now_us());
     assert!(plan.entries.iter().all(|entry| !entry.trial), "{plan:?}");
     assert_eq!(driver.look().unwrap().drawn, Some(1));
@@ -348,7 +354,7 @@ fn a_look_that_the_budget_does_not_hold_does_not_start() {
 fn a_look_at_a_full_upstream_does_not_start() {
     let learning = taught(by_streams);
     let mut driver = driver(&learning, "policy = \"fallback\"\nlook = 1", &[], false);
-    driver.state.parts.look = Some(LookTicket { upstreams: 2, draw: 0.75 });
+    driver.state.parts.look = Some(LookTicket { upstreams: 2, draw: 0.75, in_doubt: false });
     driver.state.parts.candidates[1].in_flight_max = Some(0);
     let plan = driver.plan(learning.now_us());
     assert_eq!((driver.look().unwrap().drawn, driver.is_full(1), driver.is_watched(1)), (Some(1), true, false));
@@ -360,7 +366,7 @@ fn a_look_at_a_plain_request_only_shows_its_first_token() {
     let learning = taught(by_plain_attempts);
     let planned = |draw: f64, never_streams: bool| {
         let mut driver = driver(&learning, "policy = \"fallback\"\nlook = 1", &[], never_streams);
-        driver.state.parts.look = Some(LookTicket { upstreams: 2, draw });
+        driver.state.parts.look = Some(LookTicket { upstreams: 2, draw, in_doubt: false });
         let plan = driver.plan_whole(learning.now_us());
         (driver, plan)
     };
