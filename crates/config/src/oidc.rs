@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use super::Team;
 use super::http_address::HttpAddress;
@@ -53,6 +53,8 @@ keys! {
     }
 }
 
+/// Fewer characters can be guessed: what browsers keep of a login is encrypted with it.
+const SHORT: usize = 16;
 /// Audiences of a configuration.
 const AUDIENCES_MAX: usize = 16;
 
@@ -211,6 +213,9 @@ fn login(
         }
         Secret::Bad => return None,
     };
+    if secret.expose_secret().len() < SHORT {
+        scope.warn(format!("{what} has fewer than {SHORT} characters, so it can be guessed: let the issuer make one"));
+    }
     let Some(url) = url else {
         scope.wrong(
             typed.offset,

@@ -290,7 +290,7 @@ async fn a_browser_logs_in_and_only_with_the_login_that_it_began() {
     assert_eq!(of_session().await.json()["user"], "ada@example.com");
     // What the issuer is asked again with is in no answer and no column in plain text.
     let users = served.get("/api/users", &[("x-api-key", "a-token-of-the-file")]).await;
-    assert!(users.body.contains("\"subject\":\"7\"") && !users.body.contains("planted"), "{}", users.body);
+    assert!(users.body.contains("\"subject\":\"7 at http") && !users.body.contains("planted"), "{}", users.body);
     // A newer word ends the session too.
     issuer.set(|state| state.claims = json!({ "groups": [] }));
     let (kept, state, nonce, _) = begin().await;

@@ -29,7 +29,6 @@ pub use crate::proxy::request::message::SocketMessage;
 pub use crate::proxy::state::configuration::{Acceptance, RefusedConfiguration};
 pub use crate::proxy::state::gateway::{Gateway, Totals};
 pub use crate::proxy::state::load::LimitedCounts;
-pub use crate::proxy::state::sessions::{COOKIE_NAME, SESSION_FOR, Sessions};
 pub use crate::proxy::stored::calls::StoredCall;
 pub use crate::proxy::trace::{RaceTrace, SpanSink, TracedCall};
 

@@ -30,6 +30,7 @@ const NAME_MAX: usize = 64;
 pub struct IssuerWord {
     /// The user's name here.
     pub name: String,
+    /// Who it is for the issuer: `SUB at ISSUER`.
     pub subject: String,
     /// Microseconds since 1970, UTC.
     pub issued_at_us: i64,
@@ -253,7 +254,8 @@ pub fn word(oidc: &Oidc, claims: &Claims) -> Result<IssuerWord, TokenFault> {
     let issued_at = claims.get("iat").and_then(Value::as_f64).unwrap_or(0.0);
     Ok(IssuerWord {
         name: name.to_owned(),
-        subject: subject.to_owned(),
+        // Another issuer may call another user so.
+        subject: format!("{subject} at {}", oidc.issuer),
         issued_at_us: (issued_at * 1e6) as i64,
         place: oidc.place_of(groups),
     })

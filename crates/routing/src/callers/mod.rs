@@ -6,6 +6,7 @@
 
 mod issuer;
 mod ring_jwt;
+mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -13,6 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use issuer::{Claims, IssuerKeys, IssuerWord, TokenFault, claimed, is_jwt, word};
 use photofinish_config::issued::TokenForm;
 use photofinish_config::{Config, IssuedKey, Team, User, token_hash};
+pub use sessions::{COOKIE_NAME, SESSION_FOR, Sessions, forget_oldest};
 
 /// All of them.
 #[derive(Default)]

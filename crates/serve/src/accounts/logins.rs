@@ -25,6 +25,17 @@ pub enum AskAgain {
     With(String),
     /// With nothing, any more or at all: the login ends by itself.
     Never,
+    /// Not now, since the configuration has no login any more: likewise, unless it has one again.
+    Later,
+}
+
+/// A user who came by a login.
+pub struct KnownLogin {
+    pub word: IssuerWord,
+    /// What the issuer may be asked again with. None: nobody knows.
+    pub sealed: Option<String>,
+    /// It ends by itself.
+    pub ends: bool,
 }
 
 impl AccountKeeper {
@@ -54,7 +65,7 @@ impl AccountKeeper {
             (None, _) => Some(now_us),
             (_, AskAgain::With(_)) => None,
             (_, AskAgain::AsKnown) if is_asked_again => None,
-            (_, AskAgain::AsKnown | AskAgain::Never) => Some(now_us + UNCONFIRMED_US),
+            (_, AskAgain::AsKnown | AskAgain::Never | AskAgain::Later) => Some(now_us + UNCONFIRMED_US),
         };
         let mut settings = before.as_ref().map(|entry| entry.settings.clone()).unwrap_or_default();
         if let Some((role, team)) = place {
@@ -67,7 +78,7 @@ impl AccountKeeper {
             _ if place.is_none() => store.keep_login(name, None),
             AskAgain::With(sealed) => store.keep_login(name, Some(sealed)),
             AskAgain::Never => store.keep_login(name, None),
-            AskAgain::AsKnown => Ok(()),
+            AskAgain::AsKnown | AskAgain::Later => Ok(()),
         }
         .map_err(|error| AccountRefusal::Away(error.to_string()))?;
         if before.as_ref().is_some_and(|entry| entry.settings == settings) {
@@ -85,20 +96,24 @@ impl AccountKeeper {
         Ok(())
     }
 
-    /// The users who come from the issuer and may be asked about again, and with what; none: nobody knows. Blocks.
+    /// The users who come from the issuer and may be asked about again. Blocks.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn logins(&self) -> Result<Vec<(IssuerWord, Option<String>)>, AccountRefusal> {
+    pub fn logins(&self) -> Result<Vec<KnownLogin>, AccountRefusal> {
         let reader = StoreReader::open(self.store.address())?;
         let mut kept = reader.logins()?;
         let entries = reader.accounts(AccountKind::User)?.into_iter().filter_map(|entry| {
-            let login = login_of(&entry.settings).filter(|login| login.until_us.is_none())?;
+            let login = login_of(&entry.settings)?;
+            let sealed = kept.remove(&entry.id);
+            let ends = login.until_us.is_some();
+            if ends && sealed.is_none() {
+                return None;
+            }
             let team = entry.settings.get("team").and_then(Value::as_str).map(str::to_owned);
             let place = Some((role_of(&entry.settings), team));
-            let sealed = kept.remove(&entry.id);
             let word = IssuerWord { name: entry.id, subject: login.subject, issued_at_us: login.as_of_us, place };
-            Some((word, sealed))
+            Some(KnownLogin { word, sealed, ends })
         });
         Ok(entries.collect())
     }

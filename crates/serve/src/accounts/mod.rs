@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use http::Method;
 pub use keeper::AccountKeeper;
-pub use logins::AskAgain;
+pub use logins::{AskAgain, KnownLogin};
 pub use members::AccountAction;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 pub use refusal::AccountRefusal;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::issuer::{NoTokens, no_tokens};
 use super::seal::{self, CODE};
-use super::{LoginRefusal, Logins, login, no_random};
+use super::{LoginRefusal, Logins, login, no_random, place};
 use photofinish_base::clock::wall_micros;
 use photofinish_config::User;
 
@@ -56,7 +56,7 @@ impl Logins {
     /// There is no login, or the issuer does not answer.
     pub async fn begin(&self) -> Result<(String, String), LoginRefusal> {
         let oidc = self.offered()?;
-        let _place = self.place()?;
+        let _place = place(&self.running)?;
         let (client, metadata) = self.client(&oidc).await?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
         let nonce = CsrfToken::new_random();
@@ -85,7 +85,7 @@ impl Logins {
     /// Nobody is logged in.
     pub async fn end(&self, returned: Returned, kept: Option<&str>) -> Result<Arc<User>, LoginRefusal> {
         let oidc = self.offered()?;
-        let _place = self.place()?;
+        let _place = place(&self.running)?;
         let running: Option<RunningLogin> = kept
             .and_then(|kept| seal::open(&login(&oidc).ok()?.secret, CODE, kept))
             .and_then(|text| serde_json::from_str(&text).ok())

@@ -9,12 +9,12 @@ use oauth2::RefreshToken;
 use super::issuer::{NoTokens, no_tokens};
 use super::seal::{self, REFRESH};
 use super::{Fresh, Logins, login};
-use crate::accounts::AskAgain;
+use crate::accounts::{AskAgain, KnownLogin};
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_config::Oidc;
 use photofinish_history::store::Store;
 use photofinish_routing::callers::IssuerWord;
-use photofinish_routing::callers::word;
+use photofinish_routing::callers::{claimed, word};
 
 /// From one round of questions about all users to the next: somebody who was removed is refused within a minute.
 const ROUND: Duration = Duration::from_secs(45);
@@ -31,10 +31,8 @@ impl Logins {
         let rounds = async {
             loop {
                 let began = Instant::now();
-                if let Ok(oidc) = self.offered()
-                    && self.is_ours().await
-                {
-                    self.round(&oidc).await;
+                if self.is_ours().await {
+                    self.round(self.offered().ok()).await;
                 }
                 tokio::time::sleep(ROUND.saturating_sub(began.elapsed())).await;
             }
@@ -55,13 +53,28 @@ impl Logins {
         held.await.unwrap_or(false)
     }
 
-    async fn round(&self, oidc: &Arc<Oidc>) {
+    /// `oidc`: none where the configuration has no login any more.
+    async fn round(&self, oidc: Option<Arc<Oidc>>) {
         let accounts = self.accounts.clone();
         let Ok(Ok(logins)) = self.gateway.shutdown().run_blocking(move || accounts.logins()).await else { return };
+        let Some(oidc) = &oidc else {
+            for KnownLogin { word, .. } in logins.into_iter().filter(|login| !login.ends) {
+                let name = word.name.clone();
+                let by = "a configuration without a login".to_owned();
+                let now = IssuerWord { issued_at_us: wall_micros(), ..word };
+                if self.accounts.take_word_aside(now, AskAgain::Later, by).await.is_ok() {
+                    tracing::warn!(
+                        user = name,
+                        "nobody can be asked about a login any more: it counts for another day"
+                    );
+                }
+            }
+            return;
+        };
         let (mut away, mut is_told) = (0, false);
-        for (before, sealed) in logins {
+        for before in logins {
             let began = Instant::now();
-            away = if self.confirm_one(oidc, before, sealed).await { 0 } else { away + 1 };
+            away = if self.confirm_one(oidc, before).await { 0 } else { away + 1 };
             if away > 0 && !std::mem::replace(&mut is_told, true) {
                 let issuer = &oidc.issuer;
                 tracing::warn!("the issuer {issuer} does not say whether users are still there: their logins go on");
@@ -74,7 +87,8 @@ impl Logins {
     }
 
     /// False: nobody knows.
-    async fn confirm_one(&self, oidc: &Arc<Oidc>, before: IssuerWord, sealed: Option<String>) -> bool {
+    async fn confirm_one(&self, oidc: &Arc<Oidc>, before: KnownLogin) -> bool {
+        let KnownLogin { word: before, sealed, ends } = before;
         let now = IssuerWord { issued_at_us: wall_micros(), ..before };
         let name = now.name.clone();
         let token = sealed.as_ref().and_then(|sealed| seal::open(&login(oidc).ok()?.secret, REFRESH, sealed));
@@ -82,16 +96,21 @@ impl Logins {
             // Copied from another database, or the client has another secret.
             None => (now, AskAgain::Never),
             Some(token) => match self.ask_about(oidc, &token).await {
-                Ok(fresh) => match word(oidc, &fresh.claims) {
-                    Ok(said) if said.name == now.name && said.subject == now.subject => {
-                        let rotated = fresh.again.filter(|again| *again != token);
-                        let sealed = rotated.and_then(|token| seal::seal(&login(oidc).ok()?.secret, REFRESH, &token));
-                        let said = IssuerWord { issued_at_us: now.issued_at_us, ..said };
-                        (said, sealed.map_or(AskAgain::AsKnown, AskAgain::With))
-                    }
-                    // They have another name by now, or none.
-                    _ => (IssuerWord { place: None, ..now }, AskAgain::Never),
-                },
+                Ok(fresh) => {
+                    let is_silent = claimed(&fresh.claims, &oidc.user_claim).is_none();
+                    let said = match word(oidc, &fresh.claims) {
+                        // The issuer tells a user once, at the login, and then only that they are still there.
+                        _ if is_silent => now.clone(),
+                        Ok(said) if said.name == now.name && said.subject == now.subject => {
+                            IssuerWord { issued_at_us: now.issued_at_us, ..said }
+                        }
+                        // They have another name by now, or none.
+                        _ => IssuerWord { place: None, ..now.clone() },
+                    };
+                    let newer = fresh.again.filter(|again| *again != token || ends).or(ends.then_some(token));
+                    let sealed = newer.and_then(|token| seal::seal(&login(oidc).ok()?.secret, REFRESH, &token));
+                    (said, sealed.map_or(AskAgain::AsKnown, AskAgain::With))
+                }
                 Err(NoTokens::Over(_)) => (IssuerWord { place: None, ..now }, AskAgain::Never),
                 Err(NoTokens::Away(why)) => {
                     tracing::debug!(why, "the issuer does not say whether a user is still there");
@@ -117,7 +136,7 @@ impl Logins {
     async fn is_kept(&self, name: &str, sealed: Option<String>) -> bool {
         let (accounts, name) = (self.accounts.clone(), name.to_owned());
         let now = self.gateway.shutdown().run_blocking(move || accounts.logins()).await;
-        let is_it = |(word, now): (IssuerWord, Option<String>)| word.name == name && now == sealed;
+        let is_it = |known: KnownLogin| known.word.name == name && known.sealed == sealed;
         now.is_ok_and(|logins| logins.is_ok_and(|logins| logins.into_iter().any(is_it)))
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::seal::{self, DEVICE};
-use super::{LoginRefusal, Logins, login, no_random};
+use super::{LoginRefusal, Logins, login, no_random, place};
 use crate::accounts::{AccountAction, AccountRefusal, AccountRequest, AccountScope};
 use photofinish_base::clock::wall_micros;
 use photofinish_base::printable::quoted;
@@ -78,7 +78,7 @@ impl Logins {
     /// There is no login, it is over, or the issuer does not answer.
     pub async fn device(&self, asked: DeviceLogin, origin: String) -> Result<LoginAnswer, LoginRefusal> {
         let oidc = self.offered()?;
-        let _place = self.place()?;
+        let _place = place(if asked.login.is_some() { &self.waiting } else { &self.running })?;
         // Before anybody confirms what then fails.
         if let Some(expires) = asked.expires.as_ref().filter(|expires| moment(expires).is_err()) {
             let expected = "expected how long the key lives (such as 12h or 90d), a day (2026-01-31) or a time with Z";

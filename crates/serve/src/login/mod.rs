@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use code::{CODE_FOR, Returned};
 pub use device::{BEGUN, DeviceLogin, LoginAnswer, OFFER, offer};
@@ -29,8 +29,10 @@ use photofinish_gateway::proxy::{Gateway, Unsettled, unsettled};
 use photofinish_routing::callers::{Claims, word};
 use photofinish_routing::callers::{IssuerWord, LoggedIn};
 
-/// Logins that ask the issuer at the same time; further ones are told to come again.
+/// Logins of browsers that ask the issuer at the same time, and logins of commands that begin; further ones are told to come again.
 const LOGINS_MAX: usize = 64;
+/// Commands that wait until a browser has confirmed their login; likewise.
+const WAITING_MAX: usize = 512;
 /// How long a request with a token of the issuer waits for its new keys.
 const KEYS_FOR: Duration = Duration::from_secs(3);
 
@@ -40,6 +42,7 @@ pub struct Logins {
     accounts: Arc<AccountKeeper>,
     issuer: IssuerClient,
     running: Semaphore,
+    waiting: Semaphore,
 }
 
 /// Why nobody is logged in, for whoever tried.
@@ -68,7 +71,13 @@ struct Fresh {
 impl Logins {
     pub fn new(gateway: Arc<Gateway>, accounts: Arc<AccountKeeper>) -> Arc<Logins> {
         let issuer = IssuerClient::new(gateway.client().clone());
-        Arc::new(Logins { gateway, accounts, issuer, running: Semaphore::new(LOGINS_MAX) })
+        Arc::new(Logins {
+            gateway,
+            accounts,
+            issuer,
+            running: Semaphore::new(LOGINS_MAX),
+            waiting: Semaphore::new(WAITING_MAX),
+        })
     }
 
     /// Does what comes before the gateway can tell whose token of the issuer these headers have.
@@ -127,10 +136,6 @@ impl Logins {
             LoggedIn::New | LoggedIn::NotRead => Err(LoginRefusal::Away("the store does not answer now".to_owned())),
         }
     }
-
-    fn place(&self) -> Result<tokio::sync::SemaphorePermit<'_>, LoginRefusal> {
-        self.running.try_acquire().map_err(|_| LoginRefusal::Away("too many log in at this moment".to_owned()))
-    }
 }
 
 fn no_random() -> LoginRefusal {
@@ -139,4 +144,8 @@ fn no_random() -> LoginRefusal {
 
 fn login(oidc: &Oidc) -> Result<&OidcLogin, LoginRefusal> {
     oidc.login.as_ref().ok_or(LoginRefusal::NotOffered)
+}
+
+fn place(of: &Semaphore) -> Result<SemaphorePermit<'_>, LoginRefusal> {
+    of.try_acquire().map_err(|_| LoginRefusal::Away("too many log in at this moment".to_owned()))
 }

@@ -16,7 +16,8 @@ use super::reads::json as json_answer;
 use super::served_paths::ServedPaths;
 use crate::dashboard::{self, SiteFile};
 use photofinish_config::UserRole;
-use photofinish_gateway::proxy::{self, Asker, COOKIE_NAME, Client, Rejection, SESSION_FOR};
+use photofinish_gateway::proxy::{self, Asker, Client, Rejection};
+use photofinish_routing::callers::{COOKIE_NAME, SESSION_FOR};
 
 /// Where a session begins and ends.
 pub const SESSION: &str = "/dashboard/session";

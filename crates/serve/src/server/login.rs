@@ -12,7 +12,8 @@ use super::dashboard::guarded;
 use super::reads::{json as json_answer, pairs};
 use super::served_paths::ServedPaths;
 use crate::login::{CODE_FOR, DeviceLogin, LoginAnswer, LoginRefusal, Returned, offer};
-use photofinish_gateway::proxy::{self, COOKIE_NAME, Client, Rejection, SESSION_FOR};
+use photofinish_gateway::proxy::{self, Client, Rejection};
+use photofinish_routing::callers::{COOKIE_NAME, SESSION_FOR};
 
 /// Where a browser begins to log in.
 pub const LOGIN: &str = "/dashboard/login";

@@ -5,8 +5,8 @@ use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::proxy::state::sessions::forget_oldest;
 use photofinish_base::clock::Instant;
+use photofinish_routing::callers::forget_oldest;
 
 /// How long a count lasts, from the first one.
 const COUNTED_FOR: Duration = Duration::from_secs(60);

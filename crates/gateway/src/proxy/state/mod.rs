@@ -11,7 +11,6 @@ pub mod kept;
 pub mod load;
 pub mod minute_counts;
 pub mod places;
-pub mod sessions;
 pub mod shares;
 pub mod stored;
 mod table;

@@ -105,7 +105,10 @@ fn a_token_of_the_issuer_names_its_user_and_their_place() {
         assert!(is_jwt(token.as_bytes()));
         for _ in 0..2 {
             let word = keys.check(&oidc, token.as_bytes(), wall_micros()).unwrap();
-            assert_eq!((word.name.as_str(), word.subject.as_str()), ("ada@example.com", "7"));
+            assert_eq!(
+                (word.name.as_str(), word.subject.as_str()),
+                ("ada@example.com", "7 at https://login.example.com")
+            );
             assert_eq!(word.place, Some((UserRole::User, Some("ml".to_owned()))));
             assert_eq!(word.issued_at_us / 1_000_000, claims()["iat"].as_i64().unwrap());
         }

@@ -47,7 +47,7 @@ impl fmt::Debug for Sessions {
 
 impl Sessions {
     /// Opens a session; returns its secret. None if the system has no random numbers.
-    pub(crate) fn open(&self, user: &User, now: Instant) -> Option<String> {
+    pub fn open(&self, user: &User, now: Instant) -> Option<String> {
         let mut bytes = [0_u8; 32];
         SystemRandom::new().fill(&mut bytes).ok()?;
         let secret = URL_SAFE_NO_PAD.encode(bytes);
@@ -63,7 +63,7 @@ impl Sessions {
     }
 
     /// The user of the session in these headers. `still`: the user of a name, if the token or key with this hash still counts.
-    pub(crate) fn user(
+    pub fn user(
         &self,
         still: impl Fn(&str, [u8; 32]) -> Option<Arc<User>>,
         headers: &HeaderMap,
@@ -96,11 +96,7 @@ impl Sessions {
 }
 
 /// Removes those with the least `age` until `keep` are left.
-pub(crate) fn forget_oldest<K: Copy + Eq + std::hash::Hash, V>(
-    map: &mut HashMap<K, V>,
-    keep: usize,
-    age: fn(&V) -> Instant,
-) {
+pub fn forget_oldest<K: Copy + Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>, keep: usize, age: fn(&V) -> Instant) {
     while map.len() > keep {
         let oldest = map.iter().min_by_key(|(_, value)| age(value)).map(|(key, _)| *key);
         oldest.and_then(|key| map.remove(&key));
