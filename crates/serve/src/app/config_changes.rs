@@ -84,7 +84,9 @@ fn limits(limits: &Limits) -> ToldMembers {
         patterns.iter().for_each(|patterns| add(&mut members, name, &words(patterns)));
     }
     if limits.has_budget() {
-        add(&mut members, "in_a_budget", &format!("{reserve:?} {unpriced:?} {own_keys:?}"));
+        add(&mut members, "reserve", reserve.as_str());
+        add(&mut members, "unpriced", unpriced.as_str());
+        add(&mut members, "own_keys", own_keys.as_str());
     }
     members
 }
@@ -132,7 +134,7 @@ mod tests {
                 team("5"),
                 team("5000"),
                 vec![
-                    r#"file:team:search: {"usd_day":"5","in_a_budget":"Usual Refuse Free"} → {"usd_day":"5000","in_a_budget":"Usual Refuse Free"}"#,
+                    r#"file:team:search: {"usd_day":"5","reserve":"usual","unpriced":"dearest","own_keys":"free"} → {"usd_day":"5000","reserve":"usual","unpriced":"dearest","own_keys":"free"}"#,
                 ],
             ),
             (String::new(), "[limits]\nrpm = 60\n".to_owned(), vec![r#"file:everybody: {} → {"rpm":"60"}"#]),
