@@ -8,13 +8,10 @@ use crate::bill::BillBounds;
 use crate::record::{AttemptRecord, LeftOutReason, RaceRecord, RaceSource, Record};
 use photofinish_config::Config;
 
-/// Users with metrics of their own, those of the configuration first, each by name; further ones share `other`.
-pub const USERS_MAX: usize = 64;
-
 /// Records the races of one gateway.
 pub trait RaceRecorder: Send + Sync {
-    /// This configuration is in force from now on, with these users that were made at run time, [`USERS_MAX`] at most.
-    fn configured(&self, config: &Config, made_users: &[String]);
+    /// This configuration is in force from now on.
+    fn configured(&self, config: &Config);
 
     /// For one race: its rows are recorded together, once the last reference to the sink is dropped.
     fn for_race(&self, source: RaceSource) -> Arc<dyn RaceSink>;
@@ -92,7 +89,7 @@ pub struct NoRecorder;
 
 #[cfg(any(test, feature = "test-support"))]
 impl RaceRecorder for NoRecorder {
-    fn configured(&self, _: &Config, _: &[String]) {}
+    fn configured(&self, _: &Config) {}
 
     fn for_race(&self, _: RaceSource) -> Arc<dyn RaceSink> {
         Arc::new(NoRecorder)

@@ -228,8 +228,8 @@ impl Recorder {
 }
 
 impl RaceRecorder for Recorder {
-    fn configured(&self, config: &Config, made_users: &[String]) {
-        self.targets.metrics.configure(config, made_users);
+    fn configured(&self, config: &Config) {
+        self.targets.metrics.configure(config);
     }
 
     fn for_race(&self, source: RaceSource) -> Arc<dyn RaceSink> {

@@ -285,6 +285,20 @@ impl UsageBook {
         }
     }
 
+    /// The levels of this kind that asked since the start or spent something before it, with what they spent this month; nano-USD.
+    pub fn spent_this_month(&self, kind: fn(Arc<str>) -> LevelName, now: LimitClock) -> Vec<(LevelName, i64)> {
+        let Some(named) = kind("".into()).place().checked_sub(1) else { return Vec::new() };
+        let all: Vec<Arc<Subject>> =
+            self.named[named].read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let spent = |subject: Arc<Subject>| {
+            let mut used = subject.used();
+            let window = &mut used.windows[Calendar::Month as usize];
+            let spent = window.at(now.wall_us).spent.saturating_add(window.spent_elsewhere());
+            (subject.name.clone(), spent)
+        };
+        all.into_iter().map(spent).collect()
+    }
+
     /// Whether [`UsageBook::take_changes`] has any.
     pub fn has_changes(&self) -> bool {
         !self.noted.changed.lock().unwrap_or_else(PoisonError::into_inner).is_empty()

@@ -10,6 +10,7 @@ mod series;
 #[cfg(test)]
 mod tests;
 mod text;
+mod users;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
@@ -31,9 +32,9 @@ use photofinish_facts::record::table::Subset as _;
 use photofinish_facts::record::{
     AttemptOutcome, AttemptRecord, IncidentKind, LeftOutReason, RaceOutcome, RaceRecord, StartReason,
 };
-use photofinish_facts::recording::USERS_MAX;
 use series::NamedSeries;
 pub use text::{MetricFamily, MetricSample, MetricsFormat, MetricsText, SampleValue};
+use users::UserFigures;
 
 /// Models with metrics of their own, first by name; further ones share `other`.
 const MODELS_MAX: usize = 32;
@@ -51,6 +52,7 @@ pub struct Metrics {
     removed_races: AtomicU64,
     probes: ProbeCounts,
     named: ArcSwap<ConfiguredNames>,
+    users: UserFigures,
     incidents: ArcSwap<CurrentIncidents>,
 }
 
@@ -63,7 +65,6 @@ pub struct UpstreamSeries(Arc<UpstreamMetrics>);
 struct ConfiguredNames {
     models: NamedSeries<ModelMetrics>,
     upstreams: NamedSeries<UpstreamMetrics>,
-    users: NamedSeries<UserMetrics>,
 }
 
 #[derive(Debug)]
@@ -71,12 +72,6 @@ struct ModelMetrics {
     races: RaceCounts,
     /// Client TTFT.
     ttft: MetricHistogram,
-}
-
-#[derive(Debug, Default)]
-struct UserMetrics {
-    races: RaceCounts,
-    cost: Mutex<CostSum>,
 }
 
 /// In the order of [`RaceOutcome::ALL`].
@@ -106,7 +101,6 @@ impl Metrics {
         let named = ConfiguredNames {
             models: NamedSeries::new(ModelMetrics::new),
             upstreams: NamedSeries::new(UpstreamMetrics::new),
-            users: NamedSeries::new(UserMetrics::default),
         };
         Metrics {
             races: Default::default(),
@@ -116,22 +110,26 @@ impl Metrics {
             removed_races: AtomicU64::new(0),
             probes: ProbeCounts::default(),
             named: ArcSwap::from_pointee(named),
+            users: UserFigures::default(),
             incidents: ArcSwap::default(),
         }
     }
 
-    /// Creates separate series for the models of `config`, their upstreams, its users and then these that were made at run time. The
-    /// series of removed names are dropped.
-    pub fn configure(&self, config: &Config, made_users: &[String]) {
+    /// Creates separate series for the models of `config` and their upstreams. The series of removed names are dropped.
+    pub fn configure(&self, config: &Config) {
         self.named.rcu(|before| {
             let models = before.models.renamed(config.models.keys().cloned(), MODELS_MAX, ModelMetrics::new);
             let upstreams = config.models.values().flat_map(|model| &model.upstreams);
             let upstreams = upstreams.map(|upstream| upstream_name(&upstream.provider.name, &upstream.model));
             let upstreams = before.upstreams.renamed(upstreams, UPSTREAMS_MAX, UpstreamMetrics::new);
             upstreams.iter().for_each(|(_, upstream)| upstream.costs.keep(&models));
-            let users = config.users.iter().map(|user| &user.name).chain(made_users).cloned();
-            ConfiguredNames { models, upstreams, users: before.users.renamed(users, USERS_MAX, UserMetrics::default) }
+            ConfiguredNames { models, upstreams }
         });
+    }
+
+    /// Decides which users have series of their own: of those who are still users, those who spent most.
+    pub fn choose_users(&self, is_user: impl Fn(&str) -> bool) {
+        self.users.choose(is_user);
     }
 
     /// What a race decided. `refused_hedge`: a hedge would have paid, and the budget did not allow it. `left_out`: why upstreams could
@@ -147,7 +145,7 @@ impl Metrics {
         let model = named.models.of(&race.model);
         model.races[race.outcome as usize].fetch_add(1, Relaxed);
         if let Some(user) = &race.user {
-            named.users.of(user).races[race.outcome as usize].fetch_add(1, Relaxed);
+            self.users.race(user, race.outcome);
         }
         if let Some(sent) = race.first_token_sent_us {
             model.ttft.observe_of(micros(sent), &race.race_id);
@@ -203,7 +201,7 @@ impl Metrics {
             total.add(&cost);
         }
         if let Some(user) = race.user.as_ref().filter(|_| !total.is_empty()) {
-            named.users.of(user).cost.lock().unwrap_or_else(PoisonError::into_inner).merge(&total);
+            self.users.cost(user, &total);
         }
     }
 
@@ -260,7 +258,7 @@ impl Metrics {
     fn write(&self, open_breakers: &BTreeSet<String>, more: impl FnOnce(&mut MetricsText), text: &mut MetricsText) {
         let named = self.named.load();
         self.render_races(&named, text);
-        render_users(&named.users, text);
+        self.users.render(text);
         self.starts.render(text);
         render_attempts(&named.upstreams, text);
         render_tokens(&named.upstreams, text);
@@ -332,25 +330,6 @@ impl UpstreamMetrics {
             gen_ai: GenAi::new(),
             costs: ModelCosts::default(),
             incidents: Default::default(),
-        }
-    }
-}
-
-fn render_users(users: &NamedSeries<UserMetrics>, text: &mut MetricsText) {
-    text.family("user_races_total", "counter", "Races that ended, by user and outcome.");
-    for (user, of) in users.iter() {
-        let counts = of.races.iter().map(|count| count.load(Relaxed));
-        for (outcome, count) in RaceOutcome::ALL.iter().zip(counts).filter(|(_, count)| *count > 0) {
-            text.sample(&[("user", user), ("outcome", outcome.as_str())], count);
-        }
-    }
-    for (series, help, sample) in BOUNDS {
-        text.family(&format!("user_cost_{series}"), "counter", &format!("{help} that a user's attempts cost."));
-        for (user, of) in users.iter() {
-            let cost = *of.cost.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(sample) = sample(&cost).filter(|_| !cost.is_empty()) {
-                text.sample(&[("user", user)], sample);
-            }
         }
     }
 }
@@ -548,7 +527,7 @@ mod incidents_tests {
     fn what_is_current_and_what_began() {
         let models = "providers.groq.base_url = \"http://h/v1\"\nmodels.m.upstreams = [\"groq/a\"]";
         let metrics = Metrics::new();
-        metrics.configure(&parse(models, Path::new("x"), &|_| None).unwrap(), &[]);
+        metrics.configure(&parse(models, Path::new("x"), &|_| None).unwrap());
         assert_eq!(page(&metrics), [""; 0]);
         let found = [("groq/a", IncidentKind::TokS), ("x/1", IncidentKind::Slower), ("x/2", IncidentKind::Slower)];
         found.iter().for_each(|(upstream, kind)| metrics.incident(upstream, *kind));

@@ -124,7 +124,7 @@ async fn a_running_gateway_is_asked() {
     done(&served.setup, &format!("key revoke {id} --now {at}")).await;
     assert_eq!(status(&served, next.out.trim()).await, 401);
     done(&served.setup, &format!("user create eve/x --role viewer {at}")).await;
-    done(&served.setup, &format!("user set eve/x --rpm 5 {at}")).await;
+    done(&served.setup, &format!("user set eve/x --rpm 5 --budget-day 1000 {at}")).await;
     let shown = done(&served.setup, &format!("user show eve/x {at} --json")).await.out;
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!((&shown["rpm"], &shown["role"], &shown["version"]), (&json!(5), &json!("viewer"), &json!(2)));
@@ -139,8 +139,15 @@ async fn a_running_gateway_is_asked() {
         assert_eq!(listed["keys"].as_array().unwrap().len(), keys, "{which} {at}: {listed}");
     }
     let named = async {
-        let counted = "photofinish_user_races_total{user=\"eve/x\",outcome=\"ok\"} 1";
-        while !served.get("/metrics", &[("x-api-key", "root-token")]).await.body.contains(counted) {}
+        let of_budget = "{level=\"user\",name=\"eve/x\",span=\"day\"}";
+        let lines = [
+            "photofinish_user_races_total{user=\"eve/x\",outcome=\"ok\"} 1".to_owned(),
+            format!("photofinish_budget_usd{of_budget} 1000\n"),
+            format!("photofinish_budget_spent_usd{of_budget} 0.01\n"),
+        ];
+        let page = async || served.get("/metrics", &[("x-api-key", "root-token")]).await.body;
+        let is_whole = |page: String| lines.iter().all(|line| page.contains(line));
+        while !is_whole(page().await) {}
     };
     soon("its race counts under its name", named).await;
     let ran = served.setup.run(&["user", "set", "ann", "--rpm", "5", "--url", &url, "--token", "root-token"]).await;

@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub use issuer::{Claims, IssuerKeys, IssuerWord, TokenFault, claimed, is_jwt, word};
 use photofinish_config::issued::TokenForm;
-use photofinish_config::{Config, IssuedKey, Team, User, token_hash};
+use photofinish_config::{Config, IssuedKey, Limits, Team, User, token_hash};
 pub use sessions::{COOKIE_NAME, SESSION_FOR, Sessions, forget_oldest};
 
 /// All of them.
@@ -146,9 +146,11 @@ impl Callers {
         self.known().made.as_ref().map_or(0, |made| made.users.len())
     }
 
-    /// The first of their names.
-    pub fn made_user_names(&self, at_most: usize) -> Vec<String> {
-        self.known().made.iter().flat_map(|made| made.users.keys()).take(at_most).cloned().collect()
+    /// What a user's limits are.
+    pub fn limits_of(&self, name: &str) -> Option<Arc<Limits>> {
+        let known = self.known();
+        let user = known.configured.get(name).or_else(|| known.made.as_ref()?.users.get(name));
+        user.map(|user| Arc::clone(&user.limits))
     }
 
     /// How many keys of this user count.

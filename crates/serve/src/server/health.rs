@@ -10,6 +10,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
+use super::budget_figures;
 use super::served_paths::ServedPaths;
 use photofinish_base::machine;
 use photofinish_config::{Keys, Provider, Right};
@@ -64,6 +65,7 @@ pub async fn metrics(State(site): State<ServedPaths>, headers: HeaderMap) -> Res
     let (gateway, recorder) = (&site.gateway, site.reads.recorder());
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = MetricsFormat::preferred(accept.unwrap_or_default());
+    choose_users(gateway, recorder);
     let page = recorder.metrics().render(format, &gateway.open_breakers(), |text| more(gateway, recorder, text));
     let mut response = Response::new(Body::from(page));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
@@ -72,11 +74,20 @@ pub async fn metrics(State(site): State<ServedPaths>, headers: HeaderMap) -> Res
 
 /// The same figures for who sends them.
 pub fn figures(gateway: Arc<Gateway>, recorder: Recorder) -> Box<dyn Fn() -> Vec<MetricFamily> + Send + Sync> {
-    Box::new(move || recorder.metrics().families(&gateway.open_breakers(), |text| more(&gateway, &recorder, text)))
+    Box::new(move || {
+        choose_users(&gateway, &recorder);
+        recorder.metrics().families(&gateway.open_breakers(), |text| more(&gateway, &recorder, text))
+    })
+}
+
+fn choose_users(gateway: &Gateway, recorder: &Recorder) {
+    let callers = &gateway.live().callers;
+    recorder.metrics().choose_users(|user| callers.has_user(user));
 }
 
 fn more(gateway: &Gateway, recorder: &Recorder, text: &mut MetricsText) {
     counts(gateway, recorder, text);
+    budget_figures::render(gateway, text);
     process(text);
 }
 

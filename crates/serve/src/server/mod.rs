@@ -6,6 +6,7 @@
 
 mod accept;
 mod api;
+mod budget_figures;
 mod client_bytes;
 mod connection;
 mod connection_place;

@@ -27,7 +27,7 @@ use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::{ProviderLists, User};
 use photofinish_facts::record::RaceSource;
-use photofinish_facts::recording::{RaceRecorder, RaceSink, USERS_MAX};
+use photofinish_facts::recording::{RaceRecorder, RaceSink};
 use photofinish_limits::{LevelName, UsageBook};
 use photofinish_routing::callers::{IssuerKeys, MadeCallers, Sessions};
 use photofinish_routing::health::{HealthHint, LiveConfig, RefusedKind, UpstreamHealth};
@@ -125,7 +125,7 @@ impl Gateway {
         recorder: Arc<dyn RaceRecorder>,
         shutdown: Shutdown,
     ) -> Gateway {
-        recorder.configured(&live.config, &[]);
+        recorder.configured(&live.config);
         let health = Arc::new(UpstreamHealth::new(&live));
         let memory = Memory::new(live.config.server.memory);
         Gateway {
@@ -212,16 +212,16 @@ impl Gateway {
     /// Changes the teams, users and keys that were made at run time. In force when it returns.
     pub fn change_made(&self, change: impl FnOnce(&mut MadeCallers)) {
         let callers = self.live().callers.clone();
-        let before = (callers.made_teams(), callers.made_user_names(USERS_MAX));
+        let before = callers.made_teams();
         callers.change_made(change);
-        if (callers.made_teams(), callers.made_user_names(USERS_MAX)) != before {
+        if callers.made_teams() != before {
             self.replace(LiveConfig::with_made_teams);
         }
     }
 
     fn replace(&self, make: impl FnOnce(&LiveConfig) -> LiveConfig) {
         self.configuration.replace(make, |before, live| {
-            self.recorder.configured(&live.config, &live.callers.made_user_names(USERS_MAX));
+            self.recorder.configured(&live.config);
             self.health.keep_known(before, live);
         });
     }
