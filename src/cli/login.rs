@@ -22,7 +22,7 @@ Examples:
 
 #[derive(Args, Clone, Debug)]
 pub struct LoginOptions {
-    /// Where the gateway is, such as https://llm.example.com; by default where the configuration says that it listens.
+    /// Where the gateway is, such as http://127.0.0.1:8080; by default where the configuration says that it listens.
     #[arg(long, value_name = "URL", value_parser = GatewayAddress::parse)]
     pub url: Option<GatewayAddress>,
     /// What the key is for, such as the name of this machine.
