@@ -5,13 +5,13 @@
 
 use std::sync::OnceLock;
 
-use axum::extract::MatchedPath;
 use http::header::{HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version};
 
 use photofinish_config::{Config, TraceSampler};
 use photofinish_facts::recording::EndedRace;
 use photofinish_translation::RequestSettings;
+use photofinish_wire::Surface;
 
 /// Bytes of a `traceparent`; a longer one is no trace.
 const PARENT_MAX: usize = 64;
@@ -73,7 +73,8 @@ impl TracedCall {
         TracedCall {
             method: request.method().clone(),
             version: request.version(),
-            route: request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned()),
+            // Axum would keep its own word for each request, traced or not.
+            route: Surface::ALL.into_iter().map(Surface::path).find(|path| *path == uri.path()).map(str::to_owned),
             path: uri.path().to_owned(),
             host: authority.map(|named| (named.host().trim_matches(['[', ']']).to_owned(), named.port_u16())),
             user_agent: text(USER_AGENT).map(str::to_owned),
