@@ -171,6 +171,9 @@ async fn tokens_of_the_issuer_follow_its_keys_and_its_groups() {
         let me = me(&served, token).await;
         assert_eq!((&me["role"], &me["team"]), (&json!("admin"), &Value::Null), "{me}");
     }
+    // A token that names no groups takes none away.
+    let silent = issuer.token(&server, &json!({ "iat": now() + 3, "groups": null }));
+    assert_eq!((chat(&served, &silent).await.status, me(&served, &key).await["role"].as_str()), (200, Some("admin")));
     let gone = issuer.token(&server, &json!({ "iat": now() + 3, "groups": ["others"] }));
     let refused = chat(&served, &gone).await;
     assert_eq!((refused.status, refused.error_code().as_str()), (401, "photofinish_unauthorized"));

@@ -36,6 +36,8 @@ pub struct IssuerWord {
     pub issued_at_us: i64,
     /// None: no group of theirs may come.
     pub place: Option<(UserRole, Option<String>)>,
+    /// It names the user's groups, none perhaps. Not every token does.
+    pub names_groups: bool,
 }
 
 /// The claims of a token.
@@ -246,6 +248,7 @@ pub fn word(oidc: &Oidc, claims: &Claims) -> Result<IssuerWord, TokenFault> {
             "lists no groups, since there are too many: let the issuer send only those that the gateway needs",
         );
     }
+    let names_groups = groups.is_some_and(|groups| !groups.is_null());
     let groups = match groups {
         Some(Value::Array(groups)) => groups.iter().filter_map(Value::as_str).collect(),
         Some(Value::String(group)) => vec![group.as_str()],
@@ -258,6 +261,7 @@ pub fn word(oidc: &Oidc, claims: &Claims) -> Result<IssuerWord, TokenFault> {
         subject: format!("{subject} at {}", oidc.issuer),
         issued_at_us: (issued_at * 1e6) as i64,
         place: oidc.place_of(groups),
+        names_groups,
     })
 }
 

@@ -74,8 +74,8 @@ impl UserLogin {
 #[derive(Clone, Debug)]
 pub enum LoggedIn {
     User(Arc<User>),
-    /// The word is newer than what is known, and says otherwise: it is to be taken over first.
-    New,
+    /// The word is newer than what is known, and says otherwise: this is to be taken over first.
+    New(IssuerWord),
     /// Why they may not come.
     Refused(String),
     /// What was made at run time is not read yet.
@@ -141,6 +141,11 @@ impl Callers {
         self.known().made.as_ref().map(|made| made.teams.clone()).unwrap_or_default()
     }
 
+    /// Whether a user came by a login.
+    pub fn has_logins(&self) -> bool {
+        self.known().made.as_ref().is_some_and(|made| !made.logins.is_empty())
+    }
+
     /// Users that were made at run time.
     pub fn made_users(&self) -> usize {
         self.known().made.as_ref().map_or(0, |made| made.users.len())
@@ -192,7 +197,7 @@ impl Callers {
     /// The user whom the issuer speaks of.
     pub fn by_word(&self, word: &IssuerWord, now_us: i64) -> LoggedIn {
         let known = self.known();
-        let IssuerWord { name, subject, issued_at_us, place } = word;
+        let IssuerWord { name, subject, issued_at_us, .. } = word;
         let of_another =
             || LoggedIn::Refused(format!("the name {name} is of another user here: an admin can remove that one"));
         let Some(made) = &known.made else { return LoggedIn::NotRead };
@@ -201,25 +206,22 @@ impl Callers {
         }
         let (user, login) = match (made.users.get(name), made.logins.get(name)) {
             (Some(user), Some(login)) if login.subject == *subject => (user, login),
-            (None, _) if place.is_some() => return LoggedIn::New,
-            (None, _) => {
-                return LoggedIn::Refused(format!(
-                    "no group of {name} may come: see [oidc.group] of the configuration"
-                ));
-            }
+            (None, _) if word.place.is_some() => return LoggedIn::New(word.clone()),
+            (None, _) => return LoggedIn::Refused(no_group(name)),
             _ => return of_another(),
         };
+        // Many tokens name no groups: what is known of them goes on.
+        let is_silent = !word.names_groups && login.counts(now_us);
+        let place = if is_silent { Some((user.role, user.team.clone())) } else { word.place.clone() };
         let is_as_known = place.as_ref().is_some_and(|(role, team)| (*role, team) == (user.role, &user.team));
         let is_lasting = login.until_us.is_none_or(|until_us| until_us - now_us > UNCONFIRMED_US / 2);
         if *issued_at_us > login.as_of_us && !(is_as_known && is_lasting) && (place.is_some() || login.counts(now_us)) {
-            return LoggedIn::New;
+            return LoggedIn::New(IssuerWord { place, ..word.clone() });
         }
         match known.by_login(name, now_us) {
             Some(user) => LoggedIn::User(user),
             None if login.counts(now_us) => LoggedIn::Refused(format!("the team of {name} is gone")),
-            None if place.is_none() => {
-                LoggedIn::Refused(format!("no group of {name} may come: see [oidc.group] of the configuration"))
-            }
+            None if place.is_none() => LoggedIn::Refused(no_group(name)),
             None => LoggedIn::Refused(ended(name)),
         }
     }
@@ -270,6 +272,10 @@ impl KnownCallers {
         let user = made.users.get(name).filter(|user| self.has_team(user))?;
         Some(Arc::new(User { token_sha256: token_hash(login.subject.as_bytes()), ..(**user).clone() }))
     }
+}
+
+fn no_group(name: &str) -> String {
+    format!("no group of {name} may come: see [oidc.group] of the configuration")
 }
 
 /// What a user is told whose login has ended.

@@ -45,7 +45,7 @@ impl AccountKeeper {
     /// The name is of another user, or the store cannot be read or written.
     pub fn take_word(&self, word: &IssuerWord, again: &AskAgain, issuer: &str) -> Result<(), AccountRefusal> {
         let live = self.gateway.live();
-        let IssuerWord { name, subject, issued_at_us, place } = word;
+        let IssuerWord { name, subject, issued_at_us, place, .. } = word;
         let taken =
             || Conflict(format!("the name {} is of another user here: an admin can remove that one", quoted(name)));
         if live.config.users.iter().any(|user| user.name == *name) {
@@ -112,7 +112,13 @@ impl AccountKeeper {
             }
             let team = entry.settings.get("team").and_then(Value::as_str).map(str::to_owned);
             let place = Some((role_of(&entry.settings), team));
-            let word = IssuerWord { name: entry.id, subject: login.subject, issued_at_us: login.as_of_us, place };
+            let word = IssuerWord {
+                name: entry.id,
+                subject: login.subject,
+                issued_at_us: login.as_of_us,
+                place,
+                names_groups: true,
+            };
             Some(KnownLogin { word, sealed, ends })
         });
         Ok(entries.collect())

@@ -31,7 +31,8 @@ impl Logins {
         let rounds = async {
             loop {
                 let began = Instant::now();
-                if self.is_ours().await {
+                // Without such users nobody is asked, nor the store.
+                if self.gateway.live().callers.has_logins() && self.is_ours().await {
                     self.round(self.offered().ok()).await;
                 }
                 tokio::time::sleep(ROUND.saturating_sub(began.elapsed())).await;

@@ -113,8 +113,8 @@ impl Logins {
     /// The user who logged in.
     async fn admit(&self, oidc: &Oidc, fresh: Fresh) -> Result<Arc<User>, LoginRefusal> {
         let said = word(oidc, &fresh.claims).map_err(|fault| LoginRefusal::Forbidden(issuer::sentence(&fault)))?;
-        // Newer than any token of before.
-        let word = IssuerWord { issued_at_us: said.issued_at_us.max(wall_micros()), ..said };
+        // Newer than any token of before, and the issuer was asked for the groups.
+        let word = IssuerWord { issued_at_us: said.issued_at_us.max(wall_micros()), names_groups: true, ..said };
         let again = match (&oidc.login, &fresh.again) {
             (Some(login), Some(token)) => {
                 AskAgain::With(seal::seal(&login.secret, seal::REFRESH, token).ok_or_else(no_random)?)
@@ -123,7 +123,7 @@ impl Logins {
         };
         let is_known = word.place.is_some();
         let user = |logins: &Logins| logins.gateway.live().callers.by_word(&word, wall_micros());
-        if is_known || matches!(user(self), LoggedIn::New) {
+        if is_known || matches!(user(self), LoggedIn::New(_)) {
             let taken = self.accounts.take_word_aside(word.clone(), again, oidc.issuer.clone()).await;
             taken.map_err(|refusal| match refusal {
                 crate::accounts::AccountRefusal::Away(why) => LoginRefusal::Away(why),
@@ -133,7 +133,7 @@ impl Logins {
         match user(self) {
             LoggedIn::User(user) => Ok(user),
             LoggedIn::Refused(why) => Err(LoginRefusal::Forbidden(why)),
-            LoggedIn::New | LoggedIn::NotRead => Err(LoginRefusal::Away("the store does not answer now".to_owned())),
+            LoggedIn::New(_) | LoggedIn::NotRead => Err(LoginRefusal::Away("the store does not answer now".to_owned())),
         }
     }
 }

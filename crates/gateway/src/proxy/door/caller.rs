@@ -302,7 +302,7 @@ fn by_issuer(gateway: &Gateway, live: &LiveConfig, token: &[u8]) -> IssuerAnswer
     match live.callers.by_word(&word, now_us) {
         LoggedIn::User(user) => IssuerAnswer::Settled(Identity::Token(user)),
         LoggedIn::Refused(why) => wrong(why),
-        LoggedIn::New => IssuerAnswer::Unsettled(Unsettled::Word(word)),
+        LoggedIn::New(word) => IssuerAnswer::Unsettled(Unsettled::Word(word)),
         LoggedIn::NotRead => IssuerAnswer::Settled(Identity::NotRead),
     }
 }
