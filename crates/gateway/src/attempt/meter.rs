@@ -83,10 +83,17 @@ impl AnswerNames {
     fn take(&mut self, chunk: &Chunk<'_>, key: Option<&HashedKey>) {
         for (name, said) in [(&mut self.model, &chunk.model), (&mut self.id, &chunk.id)] {
             if name.is_none() {
-                *name = said.as_deref().map(|said| scrubbed(said, key).chars().take(256).collect());
+                *name = said.as_deref().map(|said| kept(said, key, 256));
             }
         }
     }
+}
+
+/// What the provider said, without the key and of at most `max` bytes.
+fn kept(said: &str, key: Option<&HashedKey>, max: usize) -> String {
+    let mut kept = scrubbed(said, key);
+    kept.truncate(kept.floor_char_boundary(max));
+    kept
 }
 
 /// Microseconds since the dispatch.
@@ -302,7 +309,7 @@ impl Meter {
             self.times.finish.get_or_insert(now);
             // The last reason counts: a broken answer may carry a second one.
             if self.finish_reason.as_deref() != Some(reason) {
-                self.finish_reason = Some(scrubbed(reason, self.key.as_ref()).chars().take(64).collect());
+                self.finish_reason = Some(kept(reason, self.key.as_ref(), 64));
             }
         }
         self.names.take(chunk, self.key.as_ref());

@@ -62,7 +62,7 @@ pub struct Launcher {
     event_max: usize,
     conversation: Option<ConversationId>,
     job: Option<JobCost>,
-    judging: JudgedBy,
+    judging: Option<JudgedBy>,
     /// Refusals teach. Those of probes do not: `verify` asks what the host itself takes.
     learns: bool,
 }
@@ -100,22 +100,19 @@ impl AttemptBook {
 
 /// What its answers are judged by.
 struct JudgedBy {
-    /// None: nothing is judged.
-    asked: Option<Arc<Asked>>,
+    asked: Arc<Asked>,
     model: String,
 }
 
 impl JudgedBy {
-    fn new(gateway: &Gateway, request: &ApiRequest, candidates: &CandidateSet) -> JudgedBy {
-        JudgedBy {
-            asked: if request.has_tools || request.asks_json { gateway.judge().asked(request) } else { None },
-            model: candidates.judged_in.as_ref().unwrap_or(&candidates.model).clone(),
-        }
+    /// None: nothing is judged.
+    fn new(gateway: &Gateway, request: &ApiRequest, candidates: &CandidateSet) -> Option<JudgedBy> {
+        let asked = if request.has_tools || request.asks_json { gateway.judge().asked(request)? } else { return None };
+        Some(JudgedBy { asked, model: candidates.judged_in.as_ref().unwrap_or(&candidates.model).clone() })
     }
 
-    fn tape(&self, gateway: &Gateway) -> Option<AnswerTape> {
-        let asked = self.asked.clone()?;
-        Some(AnswerTape::new(asked, gateway.judge().clone(), self.model.clone(), gateway.memory()))
+    fn tape(&self, gateway: &Gateway) -> AnswerTape {
+        AnswerTape::new(self.asked.clone(), gateway.judge().clone(), self.model.clone(), gateway.memory())
     }
 }
 
@@ -291,7 +288,7 @@ impl Launcher {
             per_byte: observer_spec.per_byte(),
             attempt_observer: tells.then(|| AttemptObserver::start(observer_spec)),
             // Another request than the client's has only a part of the answer.
-            tape: if given.is_none() && tells { self.judging.tape(gateway) } else { None },
+            tape: self.judging.as_ref().filter(|_| given.is_none() && tells).map(|judging| judging.tape(gateway)),
         };
         attempt::start(spec, reservation)
     }
@@ -493,7 +490,7 @@ impl Launcher {
     /// A slot to read a look or an audit to its end, and for how long, where its answer is to be judged.
     fn enter_judged(&self, candidate: usize) -> Option<(InFlightGuard, Duration)> {
         let Drains { time, running, .. } = self.settings.drains;
-        let reads_on = self.judging.asked.is_some() && self.policy.driver.reads_on(candidate);
+        let reads_on = self.judging.is_some() && self.policy.driver.reads_on(candidate);
         if reads_on { Some((self.gateway.extras().enter_drain(running)?, time)) } else { None }
     }
 

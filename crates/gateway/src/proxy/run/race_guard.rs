@@ -414,7 +414,7 @@ impl<'g> ReadRace<'g> {
     pub fn parsed(self, request: &ApiRequest, model: &str) -> ParsedRace<'g> {
         let record = &mut self.0.record;
         // Longer than any real name, but bounded: a client must not fill the disk with it.
-        record.model = model.chars().take(512).collect();
+        record.model = model[..model.floor_char_boundary(512)].to_owned();
         record.stream = request.stream;
         record.n_choices = request.n_choices;
         record.max_tokens = request.max_tokens;
