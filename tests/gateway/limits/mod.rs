@@ -4,6 +4,7 @@ mod bills;
 mod budgets;
 mod changes;
 mod examples;
+mod made;
 mod model_budgets;
 mod models;
 mod near_end;

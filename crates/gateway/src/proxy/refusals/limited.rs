@@ -142,8 +142,10 @@ fn over_budget(level: &LevelName, over: OverBudget) -> Rejection {
                 "{level} may spend {budget} USD {this} ({key}): {spent} USD are spent, {reserved} USD are reserved by answers \
                  that still run, and this request may cost {asked} USD. {next}{ask}"
             );
-            let wait = after(over.end_us - Timestamp::now().as_microsecond());
-            let rejection = Rejection::new(code::BUDGET_SPENT, message).after(wait);
+            let mut rejection = Rejection::new(code::BUDGET_SPENT, message);
+            if over.calendar != Calendar::Total {
+                rejection = rejection.after(after(over.end_us - Timestamp::now().as_microsecond()));
+            }
             rejection.naming(HeaderName::from_static("x-should-retry"), "false")
         }
     }
