@@ -80,12 +80,26 @@ impl BilledRequest {
 
 /// The provider and its bill. Answers differ by the number that the prompt begins with, and by `salt`.
 pub async fn start(salt: u64) -> (FakeProvider, Bill) {
+    start_in(salt, mood).await
+}
+
+/// The same, but it answers all requests to their end, with a count.
+pub async fn start_calm(salt: u64) -> (FakeProvider, Bill) {
+    let calm = |random: &mut Rng, most| {
+        let (first, tokens) = (Duration::from_millis(random.u64(0..6)), random.u64(1..=most));
+        Some(Mood { tokens, first, breaks: false, uncounted: false })
+    };
+    start_in(salt, calm).await
+}
+
+async fn start_in(salt: u64, mood: fn(&mut Rng, u64) -> Option<Mood>) -> (FakeProvider, Bill) {
     let bill = Bill::default();
     let kept = bill.clone();
     let fake = FakeProvider::answering(move |request| {
         let number = number_of(request);
         let mut random = Rng::with_seed(number * 31 + salt * 7 + kept.requests(number) as u64);
-        let (billed, script) = answer(request, number, &mut random);
+        let most = request.json()["max_tokens"].as_u64().unwrap_or(24).min(24);
+        let (billed, script) = answer(request, number, mood(&mut random, most));
         kept.0.lock().unwrap().push(billed);
         script
     })
@@ -110,8 +124,7 @@ fn mood(random: &mut Rng, most: u64) -> Option<Mood> {
     (kind >= 6).then(|| Mood { tokens, first, breaks: (6..12).contains(&kind), uncounted: (12..15).contains(&kind) })
 }
 
-fn answer(request: &Request, number: u64, random: &mut Rng) -> (BilledRequest, Script) {
-    let most = request.json()["max_tokens"].as_u64().unwrap_or(24).min(24);
+fn answer(request: &Request, number: u64, mood: Option<Mood>) -> (BilledRequest, Script) {
     // Its own tokenizer, and what it adds to each prompt.
     let prompt = prompt_of(request).len() as u64 / 4 + 3;
     let (begun, ended) = (Gate::new(), Gate::new());
@@ -124,7 +137,7 @@ fn answer(request: &Request, number: u64, random: &mut Rng) -> (BilledRequest, S
         written,
         ended: ended.clone(),
     };
-    let Some(Mood { tokens, first, breaks, uncounted }) = mood(random, most) else {
+    let Some(Mood { tokens, first, breaks, uncounted }) = mood else {
         return (billed(0, true, Vec::new()), Script::status(500, &[], "{}"));
     };
     let written: Vec<Gate> = (0..tokens).map(|_| Gate::new()).collect();

@@ -7,6 +7,7 @@ mod examples;
 mod made;
 mod model_budgets;
 mod models;
+mod month;
 mod near_end;
 mod rates;
 mod routes;
