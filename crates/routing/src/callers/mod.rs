@@ -384,6 +384,79 @@ mod tests {
         assert!(counts());
     }
 
+    /// `ann` came by a login, as a plain user of `a`; `made` was made by an admin; `ada` is in the file.
+    #[test]
+    fn each_word_of_an_issuer_is_decided_once() {
+        const DAY: i64 = UNCONFIRMED_US;
+        let config = config(&[("ada", "token-of-ada")], "[teams.a]\nrpm = 5\n[teams.b]\nrpm = 5");
+        let (user, admin) = (UserRole::User, UserRole::Admin);
+        let [a, b] = ["a", "b"].map(|team| Some((user, Some(team.to_owned()))));
+        let of = |name: &str, issued_at_us, place: &Option<(UserRole, Option<String>)>| IssuerWord {
+            name: name.to_owned(),
+            subject: format!("{name} at issuer"),
+            issued_at_us,
+            place: place.clone(),
+            names_groups: true,
+        };
+        let silent = |issued_at_us, place| IssuerWord { names_groups: false, ..of("ann", issued_at_us, place) };
+        let other = IssuerWord { subject: "eve at issuer".to_owned(), ..of("ann", 200, &a) };
+        // The word, when the login ends, and what is decided. It was confirmed at 100, and it is `DAY` now.
+        let going_on = None;
+        let (lasting, ending, ended) = (Some(DAY + DAY / 2 + 1), Some(DAY + DAY / 2), Some(DAY));
+        for (case, word, until_us, expected) in [
+            ("a name of the file", of("ada", 200, &a), going_on, "the name ada is of another"),
+            ("a name that an admin gave", of("made", 200, &a), going_on, "the name made is of another"),
+            ("another user of this name", other, going_on, "the name ann is of another"),
+            ("a new user", of("new", 0, &a), going_on, "new user a"),
+            ("a new admin without a team", of("new", 0, &Some((admin, None))), going_on, "new admin -"),
+            ("a new one of no group", of("new", 0, &None), going_on, "no group of new"),
+            ("as known", of("ann", 200, &a), going_on, "user a"),
+            ("as known, for a while", of("ann", 200, &a), lasting, "user a"),
+            ("as known, soon over", of("ann", 200, &a), ending, "new user a"),
+            ("as known, over", of("ann", 200, &a), ended, "new user a"),
+            ("as known, over, old", of("ann", 100, &a), ended, "the login of ann"),
+            ("another team", of("ann", 200, &b), going_on, "new user b"),
+            ("another role", of("ann", 200, &Some((admin, Some("a".into())))), going_on, "new admin a"),
+            ("another team, old", of("ann", 100, &b), going_on, "user a"),
+            ("another team, old, over", of("ann", 100, &b), ended, "the login of ann"),
+            ("no group any more", of("ann", 200, &None), going_on, "new nobody"),
+            ("no group, old", of("ann", 100, &None), going_on, "user a"),
+            ("no group, over", of("ann", 200, &None), ended, "no group of ann"),
+            ("names none", silent(200, &None), going_on, "user a"),
+            ("names none, soon over", silent(200, &None), ending, "new user a"),
+            ("names none, over", silent(200, &None), ended, "no group of ann"),
+            ("names none, over, where all may come", silent(200, &b), ended, "new user b"),
+        ] {
+            let callers = Callers::new(&config);
+            assert!(matches!(callers.by_word(&word, DAY), LoggedIn::NotRead), "{case}: nothing is read");
+            callers.change_made(|made| {
+                made.users.insert("made".to_owned(), made_user("made", Some("a")));
+                made.users.insert("ann".to_owned(), made_user("ann", Some("a")));
+                let login = UserLogin { subject: "ann at issuer".to_owned(), as_of_us: 100, until_us };
+                made.logins.insert("ann".to_owned(), login);
+            });
+            let said = match callers.by_word(&word, DAY) {
+                LoggedIn::User(user) => format!("{} {}", user.role.as_str(), user.team.as_deref().unwrap_or("-")),
+                LoggedIn::New(IssuerWord { place: Some((role, team)), .. }) => {
+                    format!("new {} {}", role.as_str(), team.as_deref().unwrap_or("-"))
+                }
+                LoggedIn::New(_) => "new nobody".to_owned(),
+                LoggedIn::Refused(why) => why,
+                LoggedIn::NotRead => "not read".to_owned(),
+            };
+            let is_whole = !expected.starts_with("the ") && !expected.starts_with("no ");
+            assert!(said.starts_with(expected) && (!is_whole || said == expected), "{case}: {said}");
+        }
+        let callers = Callers::new(&config);
+        callers.change_made(|made| {
+            made.users.insert("ann".to_owned(), made_user("ann", Some("gone")));
+            let login = UserLogin { subject: "ann at issuer".to_owned(), as_of_us: 100, until_us: None };
+            made.logins.insert("ann".to_owned(), login);
+        });
+        let gone = callers.by_word(&of("ann", 100, &None), DAY);
+        assert!(matches!(gone, LoggedIn::Refused(why) if why == "the team of ann is gone"));
+    }
+
     /// They leave nothing behind.
     #[test]
     fn a_million_unknown_keys_take_no_memory() {

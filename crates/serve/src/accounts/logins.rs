@@ -61,11 +61,14 @@ impl AccountKeeper {
         }
         let is_asked_again = known.flatten().is_some_and(|login| login.until_us.is_none());
         let now_us = wall_micros();
-        let until = match (place, again) {
-            (None, _) => Some(now_us),
-            (_, AskAgain::With(_)) => None,
-            (_, AskAgain::AsKnown) if is_asked_again => None,
-            (_, AskAgain::AsKnown | AskAgain::Never | AskAgain::Later) => Some(now_us + UNCONFIRMED_US),
+        let later = Some(now_us + UNCONFIRMED_US);
+        // When the login ends, and with what the issuer may be asked again from now on, if that is new.
+        let (until, kept) = match again {
+            _ if place.is_none() => (Some(now_us), Some(None)),
+            AskAgain::With(sealed) => (None, Some(Some(sealed.as_str()))),
+            AskAgain::Never => (later, Some(None)),
+            AskAgain::AsKnown if is_asked_again => (None, None),
+            AskAgain::AsKnown | AskAgain::Later => (later, None),
         };
         let mut settings = before.as_ref().map(|entry| entry.settings.clone()).unwrap_or_default();
         if let Some((role, team)) = place {
@@ -74,13 +77,8 @@ impl AccountKeeper {
         }
         put(&mut settings, SUBJECT, Some(json!(subject)));
         put(&mut settings, UNTIL, until.map(|until| json!(time(until))));
-        match again {
-            _ if place.is_none() => store.keep_login(name, None),
-            AskAgain::With(sealed) => store.keep_login(name, Some(sealed)),
-            AskAgain::Never => store.keep_login(name, None),
-            AskAgain::AsKnown | AskAgain::Later => Ok(()),
-        }
-        .map_err(|error| AccountRefusal::Away(error.to_string()))?;
+        let kept = kept.map_or(Ok(()), |sealed| store.keep_login(name, sealed));
+        kept.map_err(|error| AccountRefusal::Away(error.to_string()))?;
         if before.as_ref().is_some_and(|entry| entry.settings == settings) {
             return Ok(());
         }
