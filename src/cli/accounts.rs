@@ -3,7 +3,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use bytes::Bytes;
 use clap::{Args, Subcommand};
 use secrecy::SecretString;
@@ -342,11 +342,28 @@ pub async fn run(
         let now = answer(config, &show, at).await?;
         request.members.insert("version".to_owned(), now["version"].clone());
     }
-    let answer = answer(config, &request, at).await?;
+    let answer = match request.action {
+        AccountAction::List => all_pages(config, &mut request, at).await?,
+        _ => answer(config, &request, at).await?,
+    };
     if at.json {
         return Ok(writeln!(out, "{answer:#}")?);
     }
     write(&request, &answer, width, out)
+}
+
+/// A list, from its first page to its last.
+async fn all_pages(config: Option<&Config>, request: &mut AccountRequest, at: &AtOptions) -> anyhow::Result<Value> {
+    let list = format!("{}s", request.kind.as_str());
+    let mut whole = Vec::new();
+    loop {
+        let mut page = answer(config, request, at).await?;
+        whole.append(page[&list].as_array_mut().context("the answer is no list")?);
+        match page["next"].take() {
+            Value::Null => return Ok(json!({ list: whole })),
+            next => drop(request.members.insert("after".to_owned(), next)),
+        }
+    }
 }
 
 async fn answer(config: Option<&Config>, request: &AccountRequest, at: &AtOptions) -> anyhow::Result<Value> {
@@ -360,8 +377,9 @@ async fn answer(config: Option<&Config>, request: &AccountRequest, at: &AtOption
         let (method, mut path) = request.target();
         let mut body = Bytes::new();
         if request.action == AccountAction::List {
-            for (name, value) in &request.members {
-                path = format!("{path}?{name}={}", ask::encoded(value.as_str().unwrap_or_default()));
+            for (place, (name, value)) in request.members.iter().enumerate() {
+                let mark = if place == 0 { '?' } else { '&' };
+                path = format!("{path}{mark}{name}={}", ask::encoded(value.as_str().unwrap_or_default()));
             }
         } else if !request.members.is_empty() {
             body = Value::from(request.members.clone()).to_string().into();
@@ -401,10 +419,7 @@ fn write(
         let rows = listed.iter().map(|of| members.iter().map(|member| text(of, member)).collect());
         let head: Vec<String> = title.iter().map(|title| (*title).to_owned()).collect();
         let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
-        write_lines(&aligned(&rows, &|_| true), out)?;
-        let left = answer["left_out"].as_u64().unwrap_or(0);
-        ensure!(left == 0, "{left} more are not listed: see --json, or --user");
-        return Ok(());
+        return Ok(write_lines(&aligned(&rows, &|_| true), out)?);
     }
     if write_key(answer, width, out)? {
         return Ok(());

@@ -141,6 +141,56 @@ async fn ids(served: &RunningGateway, by: &str, path: &str) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn a_list_comes_in_pages_in_the_order_of_the_ids() {
+    let (_fake, served) = served().await;
+    for name in ["bea", "ann", "zoe", "a/b & c"] {
+        let team = if name == "zoe" { "other" } else { "search" };
+        let made = asked(&served, "root", ("POST", "/api/users"), json!({ "name": name, "team": team })).await;
+        // A stored one may not have the name of one of the file.
+        assert_eq!(made.status, if name == "ann" { 409 } else { 201 }, "{}", made.body);
+    }
+    for name in ["one", "two", "three"] {
+        made(&served, "bob", json!({ "name": name })).await;
+        made(&served, "eve", json!({ "name": name })).await;
+    }
+    for (by, path, all) in [
+        ("root", "/api/users?", 10),
+        ("vic", "/api/users?", 10),
+        // The members of the team.
+        ("ann", "/api/users?", 6),
+        ("root", "/api/teams?", 2),
+        ("root", "/api/keys?", 6),
+        ("ann", "/api/keys?", 3),
+        ("eve", "/api/keys?", 3),
+        ("root", "/api/keys?user=bob&", 3),
+        ("bob", "/api/keys?mine=true&", 3),
+    ] {
+        let kind = path.trim_start_matches("/api/").split('?').next().unwrap();
+        let whole = asked(&served, by, ("GET", path.trim_end_matches(['?', '&'])), Value::Null).await.json();
+        let name = |of: &Value| of.get("id").unwrap_or(&of["name"]).as_str().unwrap().to_owned();
+        let names: Vec<String> = whole[kind].as_array().unwrap().iter().map(name).collect();
+        assert!(names.is_sorted() && names.len() == all && whole["next"].is_null(), "{by} {path}: {whole}");
+        for limit in [1, 2, 3, all - 1, all, all + 1, 10_000].into_iter().filter(|limit| *limit > 0) {
+            let (mut read, mut after, mut pages) = (Vec::new(), String::new(), 0);
+            loop {
+                let behind = after.replace('/', "%2F").replace('&', "%26").replace(' ', "%20");
+                let target = format!("{path}after={behind}&limit={limit}");
+                let page = asked(&served, by, ("GET", &target), Value::Null).await.json();
+                read.extend(page[kind].as_array().unwrap().iter().map(name));
+                pages += 1;
+                let Some(next) = page["next"].as_str() else { break };
+                next.clone_into(&mut after);
+            }
+            assert_eq!((&read, pages), (&names, all.div_ceil(limit)), "{by} {path} {limit}");
+        }
+    }
+    for wrong in ["limit=0", "limit=10001", "limit=-1", "limit=x", "limit=", "before=x", "user=bob"] {
+        let answer = asked(&served, "root", ("GET", &format!("/api/users?{wrong}")), Value::Null).await;
+        assert_eq!(answer.status, 400, "{wrong}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
 async fn a_user_has_their_own_keys_and_learns_nothing_of_others() {
     let (_fake, served) = served().await;
     let (own, _) = made(&served, "bob", json!({ "name": "laptop" })).await;

@@ -207,6 +207,30 @@ impl StoreReader {
         self.ask(|connection| connection.all(&kind.select("ORDER BY id"), &[], |row| entry(kind, row)))
     }
 
+    /// Those of this kind behind an id, at most `limit`, in the order of the ids. Empty: from the first on.
+    ///
+    /// # Errors
+    /// As [`StoreReader::accounts`].
+    pub fn accounts_after(&self, kind: AccountKind, after: &str, limit: usize) -> Result<Vec<AccountEntry>, ReadError> {
+        let sql = kind.select("WHERE id > ?1 ORDER BY id LIMIT ?2");
+        self.ask(|connection| connection.all(&sql, params![after, limit], |row| entry(kind, row)))
+    }
+
+    /// All of this kind that have this text in a member of their settings, in the order of the ids.
+    ///
+    /// # Errors
+    /// As [`StoreReader::accounts`].
+    pub fn accounts_of(&self, kind: AccountKind, member: &str, text: &str) -> Result<Vec<AccountEntry>, ReadError> {
+        // Settings are stored as this JSON is written. A member of this name within another one is found too.
+        let written = format!("{}:{}", json!(member), json!(text));
+        let mut pattern = written.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+        pattern = format!("%{pattern}%");
+        let sql = kind.select("WHERE settings LIKE ?1 ESCAPE '\\' ORDER BY id");
+        let mut found = self.ask(|connection| connection.all(&sql, params![&pattern], |row| entry(kind, row)))?;
+        found.retain(|entry| entry.settings.get(member).and_then(Value::as_str) == Some(text));
+        Ok(found)
+    }
+
     /// # Errors
     /// As [`StoreReader::accounts`].
     pub fn account(&self, kind: AccountKind, id: &str) -> Result<Option<AccountEntry>, ReadError> {

@@ -21,8 +21,8 @@ pub use members::AccountAction;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 pub use refusal::AccountRefusal;
 use refusal::AccountRefusal::{Away, Conflict, Unknown, Wrong};
-use scope::AccountReach;
 pub use scope::AccountScope;
+use scope::{AccountReach, SeenUsers};
 use secrecy::ExposeSecret as _;
 use serde_json::{Map, Value, json};
 use settings::{is_expired, lead_has_team, login_of, micros, not_of_issuer, role_of};
@@ -39,7 +39,7 @@ use photofinish_routing::callers::{MadeCallers, MadeKey};
 
 /// Keys, users or teams that may be there, revoked keys too.
 const ACCOUNTS_MAX: u64 = 200_000;
-/// Keys, users or teams in a list.
+/// Keys, users or teams in a page of a list.
 const LISTED_MAX: usize = 10_000;
 /// How long a key counts beside the one that replaces it, unless the request says.
 const GRACE: &str = "24h";
@@ -135,22 +135,56 @@ impl AccountDesk<'_> {
         AccountReach { config, reader, kind: *kind, scope, now_us: *now_us }
     }
 
+    /// A page of them, in the order of the ids. Where a user of the file has the name of a stored one both are on one page.
     fn list(&self, members: &Map<String, Value>) -> Result<Value, AccountRefusal> {
-        self.only(members, &["user", "mine"])?;
-        let own = members.get("mine").filter(|mine| **mine == "true").and(self.scope.user()).map(Value::from);
-        let user = own.as_ref().or(members.get("user"));
+        let of_keys: &[&str] = if self.kind == AccountKind::Key { &["user", "mine"] } else { &[] };
+        self.only(members, &[of_keys, &["after", "limit"]].concat())?;
+        let text = |member: &str| members.get(member).and_then(Value::as_str);
+        let own = self.scope.user().filter(|_| text("mine") == Some("true"));
+        let limit = members.get("limit").map_or(Ok(LISTED_MAX), page_size)?;
+        let after = text("after").unwrap_or_default();
         let seen = self.within().seen_users()?;
-        let is_wanted = |entry: &AccountEntry| {
-            let of = entry.settings.get("user");
-            self.within().is_seen(&entry.id, of, &seen) && user.is_none_or(|user| of == Some(user))
-        };
-        let stored = self.reader.accounts(self.kind)?;
-        let is_seen = |of: &Value| self.within().is_seen(of["name"].as_str().unwrap_or_default(), None, &seen);
-        let mut all: Vec<Value> = self.of_file().into_iter().filter(is_seen).collect();
-        all.extend(stored.iter().filter(|entry| is_wanted(entry)).map(|entry| self.shown(entry)));
-        let left_out = all.len().saturating_sub(LISTED_MAX);
-        all.truncate(LISTED_MAX);
-        Ok(json!({ (format!("{}s", self.kind.as_str())): all, "left_out": left_out }))
+        let of_file = self.of_file().into_iter().filter_map(|of| Some((of["name"].as_str()?.to_owned(), of)));
+        let is_wanted = |name: &str| name > after && self.within().is_seen(name, None, &seen);
+        let mut found: Vec<(String, Value)> = of_file.filter(|(name, _)| is_wanted(name)).collect();
+        found.extend(self.stored(own.or(text("user")), &seen, after, limit)?);
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let mut end = limit.min(found.len());
+        let id = |place: usize| found.get(place).map(|(id, _)| id);
+        end += usize::from(id(end).is_some() && id(end) == id(end - 1));
+        let next = id(end).and_then(|_| id(end - 1)).cloned();
+        let page: Vec<Value> = found.into_iter().take(end).map(|(_, shown)| shown).collect();
+        Ok(json!({ (format!("{}s", self.kind.as_str())): page, "next": next }))
+    }
+
+    /// Those that are stored behind an id and seen, of one user or of all: more than `limit`, if there are more.
+    fn stored(
+        &self,
+        user: Option<&str>,
+        seen: &SeenUsers,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, Value)>, AccountRefusal> {
+        let is_seen = |entry: &AccountEntry| self.within().is_seen(&entry.id, entry.settings.get("user"), seen);
+        let shown = |entry: AccountEntry| (entry.id.clone(), self.shown(&entry));
+        if let Some(user) = user {
+            let mut of_user = self.reader.accounts_of(self.kind, "user", user)?;
+            of_user.retain(|entry| entry.id.as_str() > after && is_seen(entry));
+            return Ok(of_user.into_iter().map(shown).collect());
+        }
+        // Where not all are seen, a page may be far apart.
+        let at_once = if seen.is_none() { limit + 1 } else { LISTED_MAX };
+        let (mut found, mut from) = (Vec::new(), after.to_owned());
+        while found.len() <= limit {
+            let read = self.reader.accounts_after(self.kind, &from, at_once)?;
+            let is_last = read.len() < at_once;
+            read.last().into_iter().for_each(|last| from.clone_from(&last.id));
+            found.extend(read.into_iter().filter(&is_seen).map(shown));
+            if is_last {
+                break;
+            }
+        }
+        Ok(found)
     }
 
     /// Those that the API cannot change.
@@ -297,17 +331,14 @@ impl AccountDesk<'_> {
             AccountKind::Key => return Ok(self.changed(before.clone(), self.revoked(before))),
             // They would count again for the next user of this name.
             AccountKind::User => {
-                let keys = self.reader.accounts(AccountKind::Key)?.into_iter();
-                let keys = keys.filter(|key| key.settings.get("user") == Some(&json!(id)));
+                let keys = self.reader.accounts_of(AccountKind::Key, "user", id)?.into_iter();
                 let running = keys.filter(|key| !key.settings.contains_key("revoked_at"));
                 changes.extend(
                     running.map(|key| AccountChange { after: Some(self.revoked(key.clone())), before: Some(key) }),
                 );
             }
             AccountKind::Team => {
-                let users = self.reader.accounts(AccountKind::User)?;
-                let member = users.iter().find(|user| user.settings.get("team") == Some(&json!(id)));
-                if let Some(member) = member {
+                if let Some(member) = self.reader.accounts_of(AccountKind::User, "team", id)?.first() {
                     let (team, user) = (quoted(id), quoted(&member.id));
                     return Err(Conflict(format!(
                         "the user {user} is in the team {team}: put its users elsewhere first"
@@ -444,6 +475,12 @@ fn name(member: Option<&Value>) -> Result<String, AccountRefusal> {
     let name = name.filter(|name| !name.contains(char::is_control));
     name.map(str::to_owned)
         .ok_or_else(|| Wrong("\"name\": expected 1 to 64 bytes without control characters".to_owned()))
+}
+
+/// How many a list is asked for.
+fn page_size(limit: &Value) -> Result<usize, AccountRefusal> {
+    let number = limit.as_str().and_then(|text| text.parse().ok()).filter(|limit| (1..=LISTED_MAX).contains(limit));
+    number.ok_or_else(|| Wrong(format!("\"limit\": expected a number from 1 to {LISTED_MAX}")))
 }
 
 /// Puts the members of a request into settings; null takes one out. What is in an object and not named stays.

@@ -77,10 +77,14 @@ impl AccountReach<'_> {
         if scope.reach == Reach::All {
             return Ok(None);
         }
-        let stored = self.reader.accounts(AccountKind::User)?.into_iter();
-        let stored = stored.filter(|user| is_seen(&user.id, user.settings.get("team").and_then(Value::as_str)));
-        let mut seen: BTreeMap<String, UserRole> =
-            stored.map(|user| (role_of(&user.settings), user.id)).map(|(role, id)| (id, role)).collect();
+        let mut stored = match &scope.team {
+            Some(team) if scope.reach == Reach::Team => self.reader.accounts_of(AccountKind::User, "team", team)?,
+            _ => Vec::new(),
+        };
+        let own = scope.user().map(|name| self.reader.account(AccountKind::User, name)).transpose()?;
+        stored.extend(own.flatten());
+        let stored = stored.into_iter().map(|user| (role_of(&user.settings), user.id));
+        let mut seen: BTreeMap<String, UserRole> = stored.map(|(role, id)| (id, role)).collect();
         let of_file = self.config.users.iter().filter(|user| is_seen(&user.name, user.team.as_deref()));
         seen.extend(of_file.map(|user| (user.name.clone(), user.role)));
         Ok(Some(seen))
@@ -171,8 +175,7 @@ impl AccountReach<'_> {
         if self.scope.reach == Reach::All {
             return Ok(());
         }
-        let keys = self.reader.accounts(AccountKind::Key)?.into_iter();
-        let keys: Vec<AccountEntry> = keys.filter(|key| key.settings.get("user") == Some(&json!(user))).collect();
+        let keys = self.reader.accounts_of(AccountKind::Key, "user", user)?;
         let counts =
             |key: &&AccountEntry| !key.settings.contains_key("revoked_at") && !is_expired(&key.settings, self.now_us);
         let (active, most, what) = (keys.iter().filter(counts).count(), KEYS_OF_USER_MAX, "that count: revoke one");

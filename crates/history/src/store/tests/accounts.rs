@@ -24,6 +24,30 @@ fn made(entry: &AccountEntry) -> AccountChange {
 }
 
 #[tokio::test]
+async fn entries_are_found_by_a_text_of_their_settings_and_behind_an_id() {
+    let (_directory, path, store) = new_store().await;
+    let users = ["ann", "Ann", "an_", "a%", "a\"b\\", "ä\n", "x\",\"user\":\"ann"];
+    let keys = (1..).zip(users).map(|(number, user)| {
+        let id = "k".repeat(number);
+        made(&entry(AccountKind::Key, &id, json!({ "name": "user", "user": user, "of": { "user": "ann" } }), 1))
+    });
+    store.change(&keys.collect::<Vec<_>>(), &author(), 7).unwrap();
+    let reader = StoreReader::open(&path).unwrap();
+    for (number, user) in (1..).zip(users) {
+        let found = reader.accounts_of(AccountKind::Key, "user", user).unwrap();
+        let ids: Vec<usize> = found.iter().map(|key| key.id.len()).collect();
+        assert_eq!(ids, [number], "{user}");
+    }
+    for (after, limit, expected) in
+        [("", 2, vec![1, 2]), ("kk", 3, vec![3, 4, 5]), ("kkkkkk", 9, vec![7]), ("l", 9, vec![])]
+    {
+        let found = reader.accounts_after(AccountKind::Key, after, limit).unwrap();
+        let ids: Vec<usize> = found.iter().map(|key| key.id.len()).collect();
+        assert_eq!(ids, expected, "{after}");
+    }
+}
+
+#[tokio::test]
 async fn a_change_and_its_line_of_the_audit_are_one() {
     let (_directory, path, store) = new_store().await;
     let user = entry(AccountKind::User, "ann", json!({ "rpm": 5 }), 1);

@@ -14,7 +14,8 @@ const BY = [["user", "user"], ["team", "team"], ["key", "key"], ["model", "model
 export function Keys() {
   const [choices, choose] = useChoices();
   const by = choices.get("use") ?? "user";
-  const keys = useApi("/api/keys", {}, 30);
+  const after = choices.get("after") ?? "";
+  const keys = useApi("/api/keys", { after, limit: "1000" }, 30);
   const users = useApi("/api/users", {}, 30);
   const teams = useApi("/api/teams", {}, 30);
   const used = useApi("/api/usage", { ...windowOf(choices), by: "key" }, 30);
@@ -24,11 +25,17 @@ export function Keys() {
   const sort = (/** @type {string} */ name) => ({ sort: choices.get(name) ?? "", onSort: (/** @type {string} */ by) => choose({ [name]: by }) });
   return html`<h1>Keys</h1>
     <${Answer} asked=${users}>${users.data && changesOthers() && (names.length ? html`<${NewKey} users=${names} again=${keys.again} />` : html`<p class="note">The configuration has no users, so nobody needs a key. Give it a user with <code>role = "admin"</code> first.</p>`)}<//>
-    <${Answer} asked=${keys}>${keys.data && html`<${Listed} keys=${keys.data.keys} groups=${used.data?.groups ?? []} again=${keys.again} range="the range below" ...${sort("sort")} />`}<//>
+    <${Answer} asked=${keys}>${keys.data && html`<${Listed} keys=${keys.data.keys} groups=${used.data?.groups ?? []} again=${keys.again} range="the range below" ...${sort("sort")} /><${Pages} after=${after} next=${keys.data.next} onPage=${(/** @type {string} */ after) => choose({ after })} />`}<//>
+    ${(users.data?.next || teams.data?.next) && html`<p class="note">Below are the limits of the first users and teams, by name, and of the keys above. All of them: <code>photofinish user list --json</code>.</p>`}
     <${Answer} asked=${teams}>${teams.data && users.data && html`<${Limits} levels=${[...teams.data.teams, ...users.data.users, ...(keys.data?.keys ?? [])].map((one) => one.standing).filter(Boolean)} />`}<//>
     <h2>Usage</h2>
     <${Filters} source=${false}><${Choice} name="use" title="By" values=${BY} usual="user" /><//>
     <${Answer} asked=${usage} empty=${usage.data?.total.attempts === 0}>${usage.data && html`<${Used} by=${by} usage=${usage.data} ...${sort("order")} /><${Source} rolled=${usage.rolled} />`}<//>`;
+}
+
+/** To the next page of a list, and back to its first. @param {{ after: string, next: string | null, onPage: (after: string) => void }} props */
+function Pages({ after, next, onPage }) {
+  return (after || next) && html`<p class="filters">${after && html`<button type="button" onClick=${() => onPage("")}>First page</button>`}${next && html`<button type="button" onClick=${() => onPage(next)}>Next page</button>`}</p>`;
 }
 
 /** @param {{ users?: string[], again: () => void }} props Without `users` it is a key of one's own. */

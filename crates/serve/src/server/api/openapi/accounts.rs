@@ -7,7 +7,7 @@ use crate::accounts::members::members_of;
 use crate::accounts::{AccountAction, AccountRequest};
 use photofinish_config as config;
 use photofinish_history::report::members::MemberKind;
-use photofinish_history::report::members::{MemberField, field, integer, text};
+use photofinish_history::report::members::{MemberField, field, text};
 use photofinish_history::store::AccountKind;
 
 /// What a request may do: the action, the status of its answer, and what it is for.
@@ -70,9 +70,9 @@ pub fn schemas() -> Vec<(String, Value)> {
             all.push((body_of(kind, action).unwrap_or_else(|| name.to_owned()), schema));
         }
         let list = format!("{}s", kind.as_str());
-        let mut listed = object("The first of them.", &[&[integer("left_out", "", "how many more there are")]]);
+        let mut listed = object("A page of them, in the order of the ids.", &[&[NEXT]]);
         listed["properties"][&list] = json!({ "type": "array", "items": of_schema(name) });
-        listed["required"] = json!([list, "left_out"]);
+        listed["required"] = json!([list, "next"]);
         all.push((format!("{name}List"), listed));
     }
     let key = text("key", "the text of the key: shown only now");
@@ -86,6 +86,11 @@ pub fn schemas() -> Vec<(String, Value)> {
     all.push(("Removed".to_owned(), object("What was removed.", &[&REMOVED])));
     all
 }
+
+const NEXT: MemberField = MemberField {
+    nullable: true,
+    ..text("next", "the last id of this page: the next one is `after` it; null: there are no more")
+};
 
 const REMOVED: [MemberField; 2] =
     [text("removed", "its name"), field("keys_revoked", MemberKind::Integer, "", "how many keys were revoked with it")];
@@ -133,8 +138,17 @@ fn parameters(kind: AccountKind, action: AccountAction) -> Value {
     let id = json!({ "name": "id", "in": "path", "required": true, "description": "a name; of a key, its id", "schema": { "type": "string" } });
     let query = |name: &str, about: &str, of: &str| json!({ "name": name, "in": "query", "description": about, "schema": { "type": of } });
     match action {
-        AccountAction::List if kind == AccountKind::Key => json!([query("user", "only those of this user", "string")]),
-        AccountAction::List | AccountAction::Make => json!([]),
+        AccountAction::List => {
+            let after = query("after", "only those behind this id: `next` of the page before", "string");
+            let limit = query("limit", "at most this many, 1 to 10,000 (the default)", "integer");
+            let of_keys = [
+                query("user", "only those of this user", "string"),
+                query("mine", "`true`: only those of the caller", "string"),
+            ];
+            let of_keys = of_keys.into_iter().filter(|_| kind == AccountKind::Key);
+            of_keys.chain([after, limit]).collect()
+        }
+        AccountAction::Make => json!([]),
         AccountAction::Remove => json!([id, query("version", "refused if it has another one by now", "integer")]),
         AccountAction::Show | AccountAction::Set | AccountAction::Rotate => json!([id]),
     }
