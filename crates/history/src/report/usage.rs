@@ -92,13 +92,18 @@ pub fn ask(reader: &StoreReader, question: &UsageQuestion, now_us: i64) -> Resul
     let left_out = groups.len().saturating_sub(USAGE_MAX);
     groups.truncate(USAGE_MAX);
     let (by, rolled_until, total) = (question.by.clone(), coverage.rolled_until, gathered.total);
-    let key_names = if by.contains(&UsageDimension::Key) { key_names(reader)? } else { BTreeMap::new() };
+    let place = by.iter().position(|by| *by == UsageDimension::Key);
+    let keys = groups.iter().filter_map(|(names, _)| names[place?].as_deref());
+    let key_names = key_names(reader, &keys.collect::<Vec<&str>>())?;
     Ok(UsageAnswer { by, groups, key_names, total, left_out, cancelled: gathered.cancelled, rolled_until })
 }
 
-fn key_names(reader: &StoreReader) -> Result<BTreeMap<String, String>, ReadError> {
+fn key_names(reader: &StoreReader, ids: &[&str]) -> Result<BTreeMap<String, String>, ReadError> {
+    if ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
     let name = |entry: AccountEntry| Some((entry.id, entry.settings["name"].as_str()?.to_owned()));
-    Ok(reader.accounts(AccountKind::Key)?.into_iter().filter_map(name).collect())
+    Ok(reader.accounts_named(AccountKind::Key, ids)?.into_iter().filter_map(name).collect())
 }
 
 members! {

@@ -216,6 +216,15 @@ impl StoreReader {
         self.ask(|connection| connection.all(&sql, params![after, limit], |row| entry(kind, row)))
     }
 
+    /// Those of this kind with these ids.
+    ///
+    /// # Errors
+    /// As [`StoreReader::accounts`].
+    pub fn accounts_named(&self, kind: AccountKind, ids: &[&str]) -> Result<Vec<AccountEntry>, ReadError> {
+        let (sql, ids) = (kind.select("WHERE id IN (SELECT value FROM json_each(?1))"), json!(ids).to_string());
+        self.ask(|connection| connection.all(&sql, params![&ids], |row| entry(kind, row)))
+    }
+
     /// All of this kind that have this text in a member of their settings, in the order of the ids.
     ///
     /// # Errors

@@ -140,14 +140,15 @@ impl AccountDesk<'_> {
         let of_keys: &[&str] = if self.kind == AccountKind::Key { &["user", "mine"] } else { &[] };
         self.only(members, &[of_keys, &["after", "limit"]].concat())?;
         let text = |member: &str| members.get(member).and_then(Value::as_str);
-        let own = self.scope.user().filter(|_| text("mine") == Some("true"));
+        let mine = self.scope.user().filter(|_| text("mine") == Some("true"));
+        let own = self.scope.only_own().filter(|_| self.kind == AccountKind::Key);
         let limit = members.get("limit").map_or(Ok(LISTED_MAX), page_size)?;
         let after = text("after").unwrap_or_default();
         let seen = self.within().seen_users()?;
         let of_file = self.of_file().into_iter().filter_map(|of| Some((of["name"].as_str()?.to_owned(), of)));
         let is_wanted = |name: &str| name > after && self.within().is_seen(name, None, &seen);
         let mut found: Vec<(String, Value)> = of_file.filter(|(name, _)| is_wanted(name)).collect();
-        found.extend(self.stored(own.or(text("user")), &seen, after, limit)?);
+        found.extend(self.stored(mine.or(text("user")).or(own), &seen, after, limit)?);
         found.sort_by(|(one, _), (other, _)| one.cmp(other));
         let mut end = limit.min(found.len());
         let id = |place: usize| found.get(place).map(|(id, _)| id);

@@ -48,6 +48,11 @@ impl AccountScope {
         }
     }
 
+    /// The name of who asks, if they see what is theirs alone.
+    pub(super) fn only_own(&self) -> Option<&str> {
+        self.user().filter(|_| self.reach == Reach::Own)
+    }
+
     /// The name of who asks.
     pub(super) fn user(&self) -> Option<&str> {
         self.user.as_deref()
