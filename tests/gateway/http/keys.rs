@@ -259,8 +259,41 @@ async fn a_reload_that_drops_a_user_takes_the_keys_along() {
                  WHERE subject = 'file:user:ann' ORDER BY after";
     let lines = setup.texts(lines).await;
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[0].starts_with("configuration file: {") && lines[0].ends_with("} -"), "{lines:?}");
-    assert!(lines[1].starts_with("configuration file: - {") && !lines[1].contains("token"), "{lines:?}");
+    assert!(lines[0].starts_with("configuration file, on SIGHUP: {") && lines[0].ends_with("} -"), "{lines:?}");
+    assert!(lines[1].starts_with("configuration file, on SIGHUP: - {") && !lines[1].contains("token"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn the_audit_says_what_a_file_changed_and_what_had_it_read() {
+    let fake = fake().await;
+    let with = |users: &[&str]| {
+        let user = |name: &&str| format!("[users.{name}]\ntoken = \"planted-{name}\"\nrole = \"admin\"\n");
+        config(&fake, &format!("{USERS}{}", users.iter().map(user).collect::<String>()))
+    };
+    let setup = served(&fake).await.stop().await;
+    // Nobody knows what was before the first start, and a second one finds nothing new.
+    let setup = setup.serve().await.stop().await;
+    let lines =
+        "SELECT who || '|' || origin || '|' || subject || ' ' || coalesce(after, 'gone') FROM audit ORDER BY id";
+    assert_eq!(setup.texts(lines).await, Vec::<String>::new());
+    // While no gateway runs; by an order; and by itself.
+    setup.configure(&with(&["one"]));
+    let served = setup.serve().await;
+    served.setup.configure(&with(&["one", "two"]));
+    assert_eq!(asked(&served, "POST", "/api/reload", Value::Null).await.status, 200);
+    served.setup.configure(&with(&["two"]));
+    served.process.logged_times("the new configuration is in force", 2).await;
+    let setup = served.stop().await;
+    let admin = |name: &str| format!("file:user:{name} {{\"role\":\"admin\"}}");
+    let expected = [
+        format!("|configuration file, at a start|{}", admin("one")),
+        format!("root|127.0.0.1|{}", admin("two")),
+        "|configuration file|file:user:one gone".to_owned(),
+    ];
+    assert_eq!(setup.texts(lines).await, expected);
+    let setup = setup.serve().await.stop().await;
+    assert_eq!(setup.texts(lines).await, expected);
+    assert!(!setup.texts("SELECT told FROM told_file").await.concat().contains("planted"));
 }
 
 #[tokio::test]

@@ -156,17 +156,28 @@ impl Store {
         kept.map(drop)
     }
 
-    /// Writes what a changed file did.
+    /// Keeps what is told of a file that is in force now, and writes what changed since a file of this name was in force last. `changes`
+    /// gets what was told then, if there was one.
     ///
     /// # Errors
-    /// The database cannot be written now; then no line is.
-    pub fn enter(&self, changes: &[FileChange], by: &Author, now_us: i64) -> Result<(), WriteError> {
+    /// The database cannot be written now; then no line is, and what changed is found the next time.
+    pub fn enter(
+        &self,
+        (file, told): (&str, &str),
+        changes: impl Fn(Option<&str>) -> Vec<FileChange>,
+        (by, now_us): (&Author, i64),
+    ) -> Result<(), WriteError> {
         let entered = self.change_all(|transaction| {
             lock_audit(transaction)?;
-            for FileChange { subject, before, after } in changes {
-                let text = |value: &Option<Value>| value.as_ref().map(Value::to_string);
-                enter(transaction, (by, now_us), subject, (text(before).as_deref(), text(after).as_deref()))?;
+            let before: Option<String> = transaction.find(TOLD_OF, params![file], |row| row.get(0))?;
+            if before.as_deref() == Some(told) {
+                return Ok(None);
             }
+            for FileChange { subject, before, after } in changes(before.as_deref()) {
+                let text = |value: Option<Value>| value.as_ref().map(Value::to_string);
+                enter(transaction, (by, now_us), &subject, (text(before).as_deref(), text(after).as_deref()))?;
+            }
+            transaction.execute(KEEP_TOLD, params![file, told])?;
             Ok(None)
         });
         entered.map(drop)
@@ -336,6 +347,11 @@ impl StoreReader {
 
 const KEEP_LOGIN: &str =
     "INSERT INTO login (name, sealed) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET sealed = excluded.sealed";
+
+const TOLD_OF: &str = "SELECT told FROM told_file WHERE file = ?1";
+
+const KEEP_TOLD: &str =
+    "INSERT INTO told_file (file, told) VALUES (?1, ?2) ON CONFLICT (file) DO UPDATE SET told = excluded.told";
 
 const SAVE_BUDGET: &str = "\
     INSERT INTO budget_window (subject, span, start, spent, reserved, estimated) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \

@@ -61,11 +61,13 @@ impl AccountKeeper {
         keeper
     }
 
-    /// Writes into the audit what a changed file did. Blocks.
-    pub fn enter(&self, changes: &[FileChange]) {
-        let by = Author { who: String::new(), origin: "configuration file".to_owned() };
-        if let Err(error) = self.store.enter(changes, &by, wall_micros()) {
-            tracing::warn!("the audit lacks {} changes of the configuration file: {error}", changes.len());
+    /// Writes into the audit what changed in a configuration file; see [`Store::enter`]. Blocks.
+    pub fn enter(&self, file: (&str, &str), changes: impl Fn(Option<&str>) -> Vec<FileChange>, by: &Author) {
+        if let Err(error) = self.store.enter(file, changes, (by, wall_micros())) {
+            tracing::warn!(
+                "the audit does not say yet what changed in {}: it is looked for at the next reload or start: {error}",
+                file.0
+            );
         }
     }
 

@@ -1,4 +1,5 @@
-//! What a changed file did, for the audit: users, teams, limits and addresses of providers, in words. Pure, and no token.
+//! What a changed file did, for the audit: users, teams, limits and addresses of providers, in words. No token. A file is compared with
+//! what the database has of the one before, so that what changed while no gateway ran is found too.
 //!
 //! Not for what changed by `/api`: those lines have their author.
 
@@ -6,8 +7,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use crate::accounts::AccountKeeper;
 use photofinish_config::{Config, Limits};
-use photofinish_history::store::FileChange;
+use photofinish_history::store::{Author, FileChange};
 
 /// Lines of the audit from one reload of the configuration; the last one counts the others.
 const LINES_MAX: usize = 256;
@@ -15,10 +17,22 @@ const LINES_MAX: usize = 256;
 const VALUE_MAX: usize = 256;
 
 type ToldMembers = Map<String, Value>;
+/// By subject, such as `file:user:ann`.
+type ToldFile = BTreeMap<String, ToldMembers>;
+
+/// Enters what this configuration, which is in force now, changed. `before`: the one that it replaced, if this gateway had one; it counts
+/// where the database knows none. Blocks.
+pub(super) fn enter(accounts: &AccountKeeper, before: Option<&Config>, config: &Config, by: &Author) {
+    let (now, before) = (told(config), before.map(told));
+    let changes = |kept: Option<&str>| {
+        let kept = kept.and_then(|kept| serde_json::from_str(kept).ok());
+        kept.or_else(|| before.clone()).map(|before| changes(before, now.clone())).unwrap_or_default()
+    };
+    accounts.enter((&config.source.to_string(), &json!(now).to_string()), changes, by);
+}
 
 /// In the order of their subjects.
-pub(super) fn changes(before: &Config, after: &Config) -> Vec<FileChange> {
-    let (before, mut after) = (told(before), told(after));
+fn changes(before: ToldFile, mut after: ToldFile) -> Vec<FileChange> {
     let mut changes = Vec::new();
     for (subject, old) in before {
         let new = after.remove(&subject);
@@ -38,8 +52,7 @@ pub(super) fn changes(before: &Config, after: &Config) -> Vec<FileChange> {
     changes
 }
 
-/// By subject, such as `file:user:ann`.
-fn told(config: &Config) -> BTreeMap<String, ToldMembers> {
+fn told(config: &Config) -> ToldFile {
     let mut told = BTreeMap::from([("file:everybody".to_owned(), limits(&config.limits))]);
     for user in &config.users {
         let mut members = limits(&user.limits);
@@ -118,7 +131,7 @@ mod tests {
         let value = |value: &Option<Value>| value.as_ref().map_or_else(|| "-".to_owned(), Value::to_string);
         let line =
             |change: FileChange| format!("{}: {} → {}", change.subject, value(&change.before), value(&change.after));
-        changes(&all(before), &all(after)).into_iter().map(line).collect()
+        changes(told(&all(before)), told(&all(after))).into_iter().map(line).collect()
     }
 
     #[test]

@@ -18,6 +18,7 @@ use photofinish_base::printable::quoted;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::{Config, ConfigText, Listen, load_text};
 use photofinish_gateway::proxy::{Acceptance, Gateway, RefusedConfiguration};
+use photofinish_history::store::Author;
 use photofinish_routing::health::LiveConfig;
 
 /// The parts that a reload changes, and the state that it cannot change.
@@ -38,7 +39,7 @@ pub(super) enum ReloadOrder {
     /// The watch, of the text that it found; none if it found another file changed.
     Settled(Option<ConfigText>),
     /// An administrator, and the fingerprint of the text whose losses they accept.
-    Asked { accept: Option<String> },
+    Asked { accept: Option<String>, by: Author },
     /// SIGHUP, with the text that the watch found; none if it is not read again and again. It accepts what was told of this text, but
     /// never the loss of all users.
     Signalled(Option<ConfigText>),
@@ -49,6 +50,16 @@ pub(super) enum ReloadOrder {
 impl ReloadOrder {
     fn limits(&self) -> FileLimits {
         FileLimits::regular(!matches!(self, ReloadOrder::Settled(_)))
+    }
+
+    /// For the audit. Who wrote the file is not known.
+    fn author(&self) -> Author {
+        let nobody = |origin: &str| Author { who: String::new(), origin: origin.to_owned() };
+        match self {
+            ReloadOrder::Asked { by, .. } => by.clone(),
+            ReloadOrder::Signalled(_) => nobody("configuration file, on SIGHUP"),
+            ReloadOrder::Settled(_) | ReloadOrder::Accepted => nobody("configuration file"),
+        }
     }
 
     /// The text that was found.
@@ -104,9 +115,9 @@ impl Reloading {
     /// For a request to the server.
     pub fn call(&self) -> ReloadCall {
         let reloading = self.clone();
-        Arc::new(move |accept| {
+        Arc::new(move |accept, by| {
             let reloading = reloading.clone();
-            Box::pin(async move { reloading.reload(ReloadOrder::Asked { accept }).await })
+            Box::pin(async move { reloading.reload(ReloadOrder::Asked { accept, by }).await })
         })
     }
 
@@ -124,13 +135,14 @@ impl Reloading {
         let before = self.gateway.live();
         let config = self.read(&before, order.take_text(), order.limits()).await?;
         self.check_listeners(&config)?;
+        let by = order.author();
         match order {
-            ReloadOrder::Asked { accept: Some(accept) } => check_accepted(&config, &accept)?,
+            ReloadOrder::Asked { accept: Some(accept), .. } => check_accepted(&config, &accept)?,
             ReloadOrder::Signalled(_) if self.was_told(&config) => {}
             ReloadOrder::Accepted => {}
             _ => self.check_losses(before.as_read(), &config)?,
         }
-        self.put_in_force(&before, config).await.map_err(NotReloaded::from)
+        self.put_in_force(before, config, by).await.map_err(NotReloaded::from)
     }
 
     async fn read(
@@ -188,7 +200,7 @@ impl Reloading {
         Err(NotReloaded::Refused(RefusedConfiguration { why, text: config.text, acceptance: Acceptance::Never }))
     }
 
-    async fn put_in_force(&self, before: &LiveConfig, config: Config) -> anyhow::Result<()> {
+    async fn put_in_force(&self, before: Arc<LiveConfig>, config: Config, by: Author) -> anyhow::Result<()> {
         let next = self.simulated.next(&config).await?;
         let restart = restart_needed(&before.config, &config);
         let live = self.discovery.applied(&LiveConfig::new(config, &next.addresses())?);
@@ -202,12 +214,11 @@ impl Reloading {
         next.put_in_force();
         self.gateway.client().keep_warm(self.gateway.live().warm());
         self.discovery.reloaded();
-        let changes = config_changes::changes(before.as_read(), self.gateway.live().as_read());
-        if !changes.is_empty() {
-            let accounts = self.accounts.clone();
-            // It waits for the database, and the reload does not.
-            self.gateway.shutdown().run_blocking(move || accounts.enter(&changes));
-        }
+        let (accounts, live) = (self.accounts.clone(), self.gateway.live());
+        // It waits for the database, and the reload does not.
+        self.gateway.shutdown().run_blocking(move || {
+            config_changes::enter(&accounts, Some(before.as_read()), live.as_read(), &by);
+        });
         Ok(())
     }
 }

@@ -282,7 +282,7 @@ mod tests {
         let reads =
             DatabaseReads::new(StoreAddress::File("history.db".into()), Recorder::without_store(), Shutdown::new());
         for surface in Surface::ALL.into_iter().filter(|surface| !surface.is_in_path()) {
-            let reload = Arc::new(|_| Box::pin(std::future::ready(Ok(()))) as _);
+            let reload = Arc::new(|_, _| Box::pin(std::future::ready(Ok(()))) as _);
             let site = ServedPaths {
                 gateway: gateway.clone(),
                 reads: reads.clone(),

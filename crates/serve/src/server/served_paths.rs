@@ -12,11 +12,12 @@ use super::reads::DatabaseReads;
 use crate::accounts::AccountKeeper;
 use crate::login::Logins;
 use photofinish_gateway::proxy::{Gateway, Rejection};
+use photofinish_history::store::Author;
 
-/// Reads the configuration again; the argument is the fingerprint of a text whose losses an administrator accepts. The error is for an
-/// operator; the old configuration is then still in force.
+/// Reads the configuration again; the arguments are the fingerprint of a text whose losses an administrator accepts, and who that is. The
+/// error is for an operator; the old configuration is then still in force.
 pub type ReloadCall =
-    Arc<dyn Fn(Option<String>) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
+    Arc<dyn Fn(Option<String>, Author) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
 
 /// The state of the handlers.
 #[derive(Clone)]

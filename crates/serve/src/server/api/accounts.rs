@@ -101,11 +101,7 @@ async fn done(
 ) -> Result<Response<Body>, Rejection> {
     let scope = AccountScope::of(&asker);
     let members = members(request).await?;
-    let who = asker.user.map_or_else(String::new, |user| match &user.key {
-        Some(key) => format!("{} (key {})", user.name, key.id),
-        None => user.name.clone(),
-    });
-    let by = Author { who, origin: client.address.to_string() };
+    let by = author(&client, &asker);
     let request = AccountRequest { kind, action, id, members };
     // On a thread of its own: a client that leaves must not end it half-way.
     let accounts = site.accounts.clone();
@@ -126,6 +122,15 @@ async fn done(
         *response.status_mut() = StatusCode::CREATED;
     }
     Ok(response)
+}
+
+/// For the audit.
+pub fn author(client: &Client, asker: &Asker) -> Author {
+    let who = asker.user.as_ref().map_or_else(String::new, |user| match &user.key {
+        Some(key) => format!("{} (key {})", user.name, key.id),
+        None => user.name.clone(),
+    });
+    Author { who, origin: client.address.to_string() }
 }
 
 /// Of the body, and of the query.
@@ -304,7 +309,7 @@ members! {
         at: Text = time(line.at);
         /// the user, and the key that was sent
         who: Text = line.by.who;
-        /// the address of the client, or the command
+        /// the address of the client, the command, or what made the gateway read its file
         origin: Text = line.by.origin;
         /// `key:ID`, `user:NAME` or `team:NAME`
         subject: Text = line.subject;

@@ -9,12 +9,13 @@ use clap::Args;
 use http::{Response, Uri};
 use serde_json::{Value, json};
 
+use super::accounts::author;
 use crate::server::reads::{
     as_printed, json, json as json_answer, leaving_out, question, question_of_rows, refused, unread, with_source,
 };
 use crate::server::served_paths::ServedPaths;
 use photofinish_config::Reach;
-use photofinish_gateway::proxy::{Asker, Rejection};
+use photofinish_gateway::proxy::{Asker, Client, Rejection};
 use photofinish_history::report::costs::{self, CostsQuestion};
 use photofinish_history::report::distribution::{self, DistributionQuestion};
 use photofinish_history::report::incidents::{self, IncidentsQuestion};
@@ -228,11 +229,16 @@ pub struct ReloadQuestion {
     pub accept: Option<String>,
 }
 
-pub async fn reload(State(site): State<ServedPaths>, uri: Uri) -> Response<Body> {
+pub async fn reload(
+    State(site): State<ServedPaths>,
+    client: Client,
+    Extension(asker): Extension<Asker>,
+    uri: Uri,
+) -> Response<Body> {
     let answer = async {
         let (question, _) = question::<ReloadQuestion>(&uri, |_, _| None)?;
         // On a task of its own: a client that leaves must not end it half-way.
-        let reloaded = site.gateway.shutdown().spawn((site.reload)(question.accept)).await;
+        let reloaded = site.gateway.shutdown().spawn((site.reload)(question.accept, author(&client, &asker))).await;
         match reloaded {
             Ok(Ok(())) => Ok(json_answer(json!({ "reloaded": true }).to_string())),
             Ok(Err(problem)) => Err(Rejection::not_reloaded(&problem)),
