@@ -159,14 +159,18 @@ pub fn nearest_models<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, 
     };
     let wanted = words(&typed);
     let plain = |name: &str| name.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
-    let start = plain(&typed);
+    // A name with a slash begins with a provider's.
+    let start = Some(plain(&typed)).filter(|_| !typed.contains('/'));
+    let begins = |valid: &str| {
+        valid.starts_with(&typed) || start.as_deref().is_some_and(|start| plain(valid).starts_with(start))
+    };
     let Some(family) = wanted.iter().find(|word| word.starts_with(char::is_alphabetic)) else { return Vec::new() };
     let valid: Vec<&str> = valid.into_iter().take(CANDIDATES_MAX).filter(|valid| valid.len() <= NAME_MAX).collect();
     let rank = |valid: &str| {
         let lower = valid.to_lowercase();
         let own = words(&lower);
         match () {
-            () if plain(&lower).starts_with(&start) => Some(0),
+            () if begins(&lower) => Some(0),
             () if wanted.iter().all(|word| own.contains(word)) => Some(1),
             () if is_misspelt(&typed, &lower) => Some(2),
             () if own.first() == Some(family) => Some(3),
@@ -415,6 +419,7 @@ mod tests {
             ("claude-opus-4-9", &["claude-opus-4-1"]),
             ("GPT-5.4-mimi", &["gpt-5.4-mini"]),
             ("deepseak-v4-pro", &["deepseek-v4-pro"]),
+            ("c/", &[]),
             ("llama", &[]),
             ("", &[]),
             ("123", &[]),
