@@ -242,6 +242,7 @@ fn facts(entry: &'static CatalogueEntry) -> Vec<(String, String, &'static str)> 
         (format!("dialect {}", served.dialect.as_str()), format!("{address}{unless}"), served.source.as_str())
     });
     let facts = [
+        ("its keys begin with", entry.key_prefixes.value.join(", "), &entry.key_prefixes.source),
         ("hang-up", entry.cancel_billing.value.as_str().to_owned(), &entry.cancel_billing.source),
         ("continues an answer that was begun", catalogue::continues(entry), &entry.continues.source),
         ("is asked for its list of models", yes(entry.lists.value), &entry.lists.source),

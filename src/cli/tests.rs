@@ -39,3 +39,22 @@ fn options_of_a_command_are_none_of_its_subcommand() {
         assert!(error.to_string().contains(given), "{line}: {error}");
     }
 }
+
+#[test]
+fn every_help_fits_into_80_columns() {
+    fn check(words: &str, command: &clap::Command, wide: &mut Vec<String>) {
+        for flag in ["--help", "-h"] {
+            let help = read(&format!("{words} {flag}")).unwrap_err().to_string();
+            assert!(help.contains("Usage: "), "{words} {flag}: {help}");
+            let lines = help.lines().filter(|line| text::columns(line) > 80);
+            wide.extend(lines.map(|line| format!("{words} {flag}: {line}")));
+        }
+        for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+            check(&format!("{words} {}", inner.get_name()), inner, wide);
+        }
+    }
+    let (mut cli, mut wide) = (overview::grouped(Cli::command()), Vec::new());
+    cli.build();
+    check("photofinish", &cli, &mut wide);
+    assert_eq!(wide, Vec::<String>::new());
+}

@@ -30,6 +30,8 @@ pub struct CatalogueEntry {
     /// Other variables that people keep this key in. The first that is set counts, the usual one before them.
     #[serde(default)]
     pub other_variables: Vec<String>,
+    /// How its keys begin, where no other provider's begin so.
+    pub key_prefixes: SourcedFact<Vec<String>>,
     /// A key in its variable does not switch it on: the file has to name it. The key is often there for something else.
     #[serde(default)]
     pub only_if_named: bool,
@@ -119,6 +121,13 @@ pub fn entries() -> impl Iterator<Item = &'static CatalogueEntry> + Clone {
 /// The entry of this name.
 pub fn find(name: &str) -> Option<&'static CatalogueEntry> {
     entries().find(|entry| entry.name == name)
+}
+
+/// The provider that issues keys of this form, if it can be told.
+pub fn issuer_of(key: &str) -> Option<&'static CatalogueEntry> {
+    let begins =
+        |entry: &&CatalogueEntry| entry.key_prefixes.value.iter().any(|prefix| key.starts_with(prefix.as_str()));
+    entries().find(begins)
 }
 
 /// The names most like this one, at most two, the best first.

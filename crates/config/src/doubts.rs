@@ -1,15 +1,18 @@
-//! Warnings about models and limits that are valid and probably not meant so.
+//! Warnings about models, limits and keys that are valid and probably not meant so.
 //!
 //! Not for mistakes, which stop the gateway: see `problem`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::catalogue::{self, CatalogueEntry};
 use super::hosts::Hosting;
 use super::prices::dearest;
 use super::problem::is_misspelt;
 use super::reader::ReaderScope;
-use super::{Limits, ModelConfig, ModelPattern, Policy, RaceSettings, Team, UpstreamConfig};
+use super::{Keys, Limits, ModelConfig, ModelPattern, Policy, Provider, RaceSettings, Team, UpstreamConfig, User};
 use crate::offerings::ModelCatalogue;
 
 /// Edits between a name and the one that was surely meant.
@@ -69,6 +72,44 @@ pub(super) fn warn_of_limits<'m>(
     known.warn_of(scope, "[limits]", limits);
     teams.for_each(|team| known.warn_of(scope, &format!("[teams.{}]", team.name), &team.limits));
     hosting.users.iter().for_each(|user| known.warn_of(scope, &format!("[users.{}]", user.name), &user.limits));
+}
+
+/// About keys in the wrong place: of another vendor than the one that they are sent to. `providers`: those that are right.
+pub(super) fn warn_of_keys<'p>(
+    scope: &ReaderScope<'_>,
+    providers: impl Iterator<Item = &'p Arc<Provider>>,
+    users: &[Arc<User>],
+) {
+    for provider in providers {
+        let Some(entry) = catalogue::find(&provider.vendor).filter(|entry| is_at_vendor(provider, entry)) else {
+            continue;
+        };
+        let warn = |key: &SecretString, place: String| {
+            let issuer = catalogue::issuer_of(key.expose_secret()).filter(|issuer| issuer.name != entry.name);
+            if let Some(issuer) = issuer {
+                let usual = issuer.key_variable.as_deref().unwrap_or_default();
+                let (vendor, issuer) = (&entry.name, &issuer.name);
+                scope.warn(format!("{place} begins as keys of {issuer} do, not of {vendor}: {usual} is its variable"));
+            }
+        };
+        if let Keys::Keys(keys) = &provider.keys {
+            let place = if provider.key_sources.is_empty() {
+                "its api_key".to_owned()
+            } else {
+                format!("the key in {}", provider.key_sources.join(" or "))
+            };
+            keys.iter().for_each(|key| warn(key, format!("provider {}: {place}", provider.name)));
+        }
+        for (user, key) in users.iter().filter_map(|user| Some((user, user.keys.get(&provider.name)?))) {
+            warn(key, format!("the key for {} in keys of [users.{}]", provider.name, user.name));
+        }
+    }
+}
+
+/// Not at another address, where another's key may be right.
+fn is_at_vendor(provider: &Provider, entry: &CatalogueEntry) -> bool {
+    let is_its = |url: &String| url.is_empty() || url.contains('{') || *url == provider.base_url;
+    entry.serves.iter().any(|served| is_its(&served.base_url))
 }
 
 /// What patterns can match.
@@ -176,6 +217,65 @@ mod tests {
     fn warned(text: &str) -> Vec<String> {
         let env = |name: &str| name.ends_with("_API_KEY").then(|| "planted".to_owned());
         parse(text, Path::new("x"), &env).unwrap().warnings
+    }
+
+    #[test]
+    fn a_key_of_another_vendor_is_told_by_its_form() {
+        const USER: &str =
+            "users.ann = { token = \"a-token-of-thirty-two-characters-or-more\", keys = { openai = \"${LENT}\" } }";
+        let env = |variable: &str, key: &str| {
+            let (variable, key) = (variable.to_owned(), key.to_owned());
+            move |name: &str| (name == variable).then(|| key.clone())
+        };
+        for (text, variable, key, expected) in [
+            (
+                "",
+                "OPENAI_API_KEY",
+                "gsk_planted1234",
+                Some(
+                    "provider openai: the key in OPENAI_API_KEY begins as keys of groq do, not of openai: GROQ_API_KEY is its variable",
+                ),
+            ),
+            ("", "GROQ_API_KEY", "sk-ant-planted1234", Some("begins as keys of anthropic do, not of groq")),
+            (
+                "providers.openai.api_key = \"${K}\"",
+                "K",
+                "gsk_planted1234",
+                Some("provider openai: the key in K begins"),
+            ),
+            (
+                "providers.x = { like = \"openai\", api_key = \"${K}\" }",
+                "K",
+                "gsk_planted1234",
+                Some("provider x: the key"),
+            ),
+            (
+                USER,
+                "LENT",
+                "gsk_planted1234",
+                Some("the key for openai in keys of [users.ann] begins as keys of groq do"),
+            ),
+            (
+                "providers.openai = { base_url = \"https://h.example/v1\", api_key = \"${K}\" }",
+                "K",
+                "gsk_planted1234",
+                None,
+            ),
+            (
+                "providers.own = { base_url = \"https://h.example/v1\", api_key = \"${K}\" }",
+                "K",
+                "gsk_planted1234",
+                None,
+            ),
+            ("", "GROQ_API_KEY", "gsk_planted1234", None),
+            ("", "DEEPSEEK_API_KEY", "sk-planted1234", None),
+        ] {
+            let warnings = parse(text, Path::new("x"), &env(variable, key)).unwrap().warnings;
+            let of_keys: Vec<_> = warnings.iter().filter(|warning| warning.contains("begins as keys")).collect();
+            assert_eq!(of_keys.len(), usize::from(expected.is_some()), "{text} {variable}: {warnings:?}");
+            assert!(of_keys.iter().all(|warning| warning.contains(expected.unwrap())), "{of_keys:?}");
+            assert!(!warnings.iter().any(|warning| warning.contains("planted")), "{warnings:?}");
+        }
     }
 
     #[test]

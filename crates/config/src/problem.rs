@@ -144,8 +144,8 @@ pub fn nearest<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, limit: 
     scored.into_iter().take(limit).map(|(_, valid)| valid.to_owned()).collect()
 }
 
-/// The models of `valid` most probably meant by `name`, at most `limit`: those that begin with it, then those that have its words, then
-/// those of its family that share most words with it, each the newest first by their versions; and else the most similar.
+/// The models of `valid` most probably meant by `name`, at most `limit`: those that begin with it, hyphens and dots aside, then those that
+/// have its words, then those of its family that share most words with it, each the newest first by their versions; and else the most similar.
 pub fn nearest_models<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, limit: usize) -> Vec<String> {
     if name.chars().nth(NAME_MAX).is_some() {
         return Vec::new();
@@ -158,13 +158,19 @@ pub fn nearest_models<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, 
             .collect()
     };
     let wanted = words(&typed);
+    let plain = |name: &str| name.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+    // A name with a slash begins with a provider's.
+    let start = Some(plain(&typed)).filter(|_| !typed.contains('/'));
+    let begins = |valid: &str| {
+        valid.starts_with(&typed) || start.as_deref().is_some_and(|start| plain(valid).starts_with(start))
+    };
     let Some(family) = wanted.iter().find(|word| word.starts_with(char::is_alphabetic)) else { return Vec::new() };
     let valid: Vec<&str> = valid.into_iter().take(CANDIDATES_MAX).filter(|valid| valid.len() <= NAME_MAX).collect();
     let rank = |valid: &str| {
         let lower = valid.to_lowercase();
         let own = words(&lower);
         match () {
-            () if lower.starts_with(&typed) => Some(0),
+            () if begins(&lower) => Some(0),
             () if wanted.iter().all(|word| own.contains(word)) => Some(1),
             () if is_misspelt(&typed, &lower) => Some(2),
             () if own.first() == Some(family) => Some(3),
@@ -363,6 +369,7 @@ mod tests {
         let valid =
             ["gpt-6-sol", "gpt-6.2-astra", "us.anthropic.claude-sonnet-5", "claude-sonnet-5", "claude-sonnet-4-6"];
         assert_eq!(nearest_models("gpt-6", valid, 2), ["gpt-6.2-astra", "gpt-6-sol"]);
+        assert_eq!(nearest_models("gpt6", valid, 2), ["gpt-6.2-astra", "gpt-6-sol"]);
         assert_eq!(nearest_models("sonnet", valid, 2), ["claude-sonnet-5", "claude-sonnet-4-6"]);
     }
 
@@ -402,6 +409,9 @@ mod tests {
             ("opus-5", &["claude-opus-5"]),
             ("gpt-6", &["gpt-5.4", "gpt-5.4-mini", "gpt-5"]),
             ("gpt-5.4", &["gpt-5.4", "gpt-5.4-mini"]),
+            ("gpt5", &["gpt-5.4", "gpt-5.4-mini", "gpt-5"]),
+            ("claude-opus-4.1", &["claude-opus-4-1"]),
+            ("gemini3", &["gemini-3.8-flash"]),
             ("gemini", &["gemini-3.8-flash", "gemini-2.5-pro"]),
             ("qwen", &["qwen3.8-27b", "qwen3-32b"]),
             ("gpt-oss-120", &["gpt-oss-120b"]),
@@ -409,6 +419,7 @@ mod tests {
             ("claude-opus-4-9", &["claude-opus-4-1"]),
             ("GPT-5.4-mimi", &["gpt-5.4-mini"]),
             ("deepseak-v4-pro", &["deepseek-v4-pro"]),
+            ("c/", &[]),
             ("llama", &[]),
             ("", &[]),
             ("123", &[]),

@@ -58,6 +58,7 @@ pub(super) fn resolve(
     let (serves_catalogue, has_users) = (raw.models.is_empty(), !raw.users.is_empty());
     let teams = resolve_teams(raw.teams);
     let users = resolve_users(scope, raw.users, &providers, &teams);
+    doubts::warn_of_keys(scope, providers.values().flatten(), &users);
     let hosting = Hosting { catalogue: &chosen.catalogue, providers: &providers, users: &users, today: hosts::today() };
     let (mut models, mut aliases) = resolve_models(scope, raw.models, &hosting);
     doubts::warn_of_budgets(scope, &raw.race, models.values());

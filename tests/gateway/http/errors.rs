@@ -132,6 +132,8 @@ async fn a_wrong_method_and_a_wrong_path_are_errors() {
         ("DELETE", CHAT, "POST"),
         ("POST", "/v1/models", "GET"),
         ("PUT", "/v1/models/llama-fast", "GET"),
+        ("PUT", "/v1/responses/resp_1", "DELETE"),
+        ("GET", "/v1/conversations", "POST"),
         ("POST", "/", "GET"),
         ("POST", "/healthz", "GET"),
         ("POST", "/readyz", "GET"),

@@ -155,8 +155,15 @@ async fn what_is_wrong_is_a_text_in_error() {
             response.body
         );
     }
-    let allowed = get(&gateway, "/api/chat").await;
-    assert_eq!((allowed.status, allowed.header("allow")), (405, "POST"));
+    for (method, path, status, allow) in
+        [("GET", "/api/chat", 405, "POST"), ("POST", "/api/tags", 405, "GET"), ("DELETE", "/api/delete", 404, "")]
+    {
+        let mut client = RawClient::connect(gateway.addr()).await;
+        client.request(method, path, &[], "").await;
+        let refused = read_response(&mut client).await;
+        assert_eq!((refused.status, refused.header("allow")), (status, allow), "{method} {path}");
+        assert!(refused.json()["error"].is_string(), "{method} {path}: {}", refused.body);
+    }
     gateway.stop().await;
     assert!(fake.requests().is_empty());
 }

@@ -37,10 +37,23 @@ fn names_and_addresses_are_sound() {
 }
 
 #[test]
+fn a_form_of_keys_is_of_one_provider() {
+    let forms: Vec<_> = entries().flat_map(|entry| &entry.key_prefixes.value).collect();
+    assert!(forms.len() > 8);
+    for (place, form) in forms.iter().enumerate() {
+        assert!(
+            form.len() > 2 && !forms[..place].iter().any(|other| form.starts_with(*other) || other.starts_with(*form)),
+            "{form}"
+        );
+    }
+}
+
+#[test]
 fn every_fact_has_a_source() {
     for entry in entries() {
         let facts = [
             &entry.cancel_billing.source,
+            &entry.key_prefixes.source,
             &entry.lists.source,
             &entry.omits_finish_reason.source,
             &entry.refuses.source,

@@ -163,10 +163,17 @@ fn take_key(request: &mut Request<Body>) {
     }
 }
 
+/// What Ollama has under `/api` besides its surfaces, served or not.
+const OLLAMA_CALLS: [&str; 10] = ["tags", "ps", "show", "version", "pull", "push", "create", "copy", "delete", "blobs"];
+
 /// The surface whose dialect is used for the error of an unknown path.
 pub(super) fn near(path: &str) -> Surface {
     if path.starts_with("/v1beta/") {
         return Surface::Gemini;
+    }
+    let of_ollama = path.strip_prefix("/api/").and_then(|rest| rest.split('/').next());
+    if of_ollama.is_some_and(|call| OLLAMA_CALLS.contains(&call)) {
+        return Surface::OllamaChat;
     }
     let leads_to = |surface: &Surface| bare(path).starts_with(bare(surface.path()));
     Surface::ALL.into_iter().find(leads_to).unwrap_or(Surface::Chat)
@@ -266,6 +273,8 @@ mod tests {
             ("/messages", Surface::Messages),
             ("/responses/r", Surface::Responses),
             ("/api/chat", Surface::OllamaChat),
+            ("/api/tags", Surface::OllamaChat),
+            ("/api/blobs/sha256:1", Surface::OllamaChat),
             ("/api/stat", Surface::Chat),
             ("/", Surface::Chat),
         ] {

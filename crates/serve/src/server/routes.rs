@@ -110,19 +110,16 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
     let of_providers = FILES.into_iter().chain([PROVIDERS]).map(|path| (path, any(provider)));
     let others = [
         ("/v2/rerank", surface_route(Surface::Passed(PassedCall::Rerank))),
-        (AZURE, post(azure_call).fallback(|asked: Method| method(asked, Surface::Chat, "POST", "POST, OPTIONS"))),
-        ("/v1/responses/{id}", any(stored)),
-        ("/v1/responses/{id}/input_items", any(stored)),
-        ("/v1/responses/{id}/cancel", any(stored)),
-        ("/v1/conversations", any(stored)),
-        ("/v1/conversations/{id}", any(stored)),
-        ("/v1/conversations/{id}/items", any(stored)),
-        ("/v1/conversations/{id}/items/{item}", any(stored)),
+        (AZURE, only(post(azure_call), "POST")),
+        ("/v1/responses/{id}", only(get(stored).delete(stored), "GET, DELETE")),
+        ("/v1/responses/{id}/input_items", only_get(get(stored))),
+        ("/v1/responses/{id}/cancel", only(post(stored), "POST")),
+        ("/v1/conversations", only(post(stored), "POST")),
+        ("/v1/conversations/{id}", only(get(stored).post(stored).delete(stored), "GET, POST, DELETE")),
+        ("/v1/conversations/{id}/items", only(get(stored).post(stored), "GET, POST")),
+        ("/v1/conversations/{id}/items/{item}", only(get(stored).delete(stored), "GET, DELETE")),
         ("/v1/models", only_get(get(models))),
-        (
-            MODEL,
-            get(model).fallback(|asked: Method| method(asked, Surface::Chat, "GET, POST", "GET, HEAD, POST, OPTIONS")),
-        ),
+        (MODEL, only(get(model), "GET, POST")),
         ("/api/stats", only_get(get(api::stats))),
         ("/api/history", only_get(get(api::history))),
         ("/api/races", only_get(get(api::races))),
@@ -141,19 +138,14 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         ("/api/usage", only_get(get(api::usage))),
         ("/api/audit", only_get(get(api::audit))),
         ("/api/me", only_get(get(api::me))),
-        (RELOAD, post(api::reload).fallback(|asked: Method| method(asked, Surface::Chat, "POST", "POST, OPTIONS"))),
+        (RELOAD, only(post(api::reload), "POST")),
         ("/api/openapi.json", only_get(get(api::document))),
         ("/api/tags", only_get(get(tags))),
         ("/api/ps", only_get(get(running))),
         ("/api/version", only_get(get(async || proxy::version()))),
-        ("/api/show", post(show).fallback(|asked: Method| method(asked, Surface::OllamaChat, "POST", "POST, OPTIONS"))),
+        ("/api/show", only(post(show), "POST")),
         ("/v1beta/models", only_get(get(gemini_models))),
-        (
-            GEMINI,
-            get(gemini_model)
-                .post(gemini_call)
-                .fallback(|asked: Method| method(asked, Surface::Gemini, "GET, POST", "GET, HEAD, POST, OPTIONS")),
-        ),
+        (GEMINI, only(get(gemini_model).post(gemini_call), "GET, POST")),
         ("/healthz", only_get(get(health::alive))),
         ("/health", only_get(get(health::alive))),
         ("/readyz", only_get(get(health::ready))),
@@ -163,9 +155,7 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         ("/dashboard/{*page}", only_get(get(dashboard::page))),
         (
             dashboard::SESSION,
-            get(dashboard::session).post(dashboard::log_in).delete(dashboard::log_out).fallback(|asked: Method| {
-                method(asked, Surface::Chat, "GET, POST, DELETE", "GET, HEAD, POST, DELETE, OPTIONS")
-            }),
+            only(get(dashboard::session).post(dashboard::log_in).delete(dashboard::log_out), "GET, POST, DELETE"),
         ),
     ];
     surfaces.chain(others).chain(accounts()).chain(logins()).chain(of_providers).collect()
@@ -176,11 +166,7 @@ fn logins() -> [(&'static str, MethodRouter<ServedPaths>); 3] {
     [
         (login::LOGIN, only_get(get(login::begin))),
         (CALLBACK, only_get(get(login::end))),
-        (
-            dashboard::API_LOGIN,
-            login::of_commands()
-                .fallback(|asked: Method| method(asked, Surface::Chat, "GET, POST", "GET, HEAD, POST, OPTIONS")),
-        ),
+        (dashboard::API_LOGIN, only(login::of_commands(), "GET, POST")),
     ]
 }
 
@@ -192,15 +178,11 @@ fn accounts() -> impl Iterator<Item = (&'static str, MethodRouter<ServedPaths>)>
         (AccountKind::Key, "/api/keys", "/api/keys/{id}"),
     ];
     let both = paths.into_iter().flat_map(|(kind, all, one)| {
-        let of_kind = api::of_kind(kind)
-            .fallback(|asked: Method| method(asked, Surface::Chat, "GET, POST", "GET, HEAD, POST, OPTIONS"));
-        let one_of_kind = api::one_of_kind(kind).fallback(|asked: Method| {
-            method(asked, Surface::Chat, "GET, PATCH, DELETE", "GET, HEAD, PATCH, DELETE, OPTIONS")
-        });
+        let of_kind = only(api::of_kind(kind), "GET, POST");
+        let one_of_kind = only(api::one_of_kind(kind), "GET, PATCH, DELETE");
         [(all, of_kind), (one, one_of_kind)]
     });
-    let rotation = api::rotation().fallback(|asked: Method| method(asked, Surface::Chat, "POST", "POST, OPTIONS"));
-    both.chain([("/api/keys/{id}/rotate", rotation)])
+    both.chain([("/api/keys/{id}/rotate", only(api::rotation(), "POST"))])
 }
 
 /// The paths of [`routes`].
@@ -237,11 +219,7 @@ async fn provider(State(gateway): State<Arc<Gateway>>, client: Client, request: 
         Method::GET | Method::HEAD | Method::POST | Method::PUT | Method::PATCH | Method::DELETE => {
             proxy::pass(gateway, client, request).await
         }
-        _ => {
-            let methods = "GET, HEAD, POST, PUT, PATCH, DELETE";
-            method(request.method().clone(), Surface::Chat, methods, "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
-                .await
-        }
+        _ => method(request.method(), Surface::Chat, "GET, POST, PUT, PATCH, DELETE"),
     }
 }
 
@@ -270,7 +248,7 @@ fn surface_route(surface: Surface) -> MethodRouter<ServedPaths> {
                 _ => Rejection::no_websocket().answer_to(surface),
             };
         }
-        method(request.method().clone(), surface, "POST", "POST, OPTIONS").await
+        method(request.method(), surface, "POST")
     };
     post(serve).fallback(others)
 }
@@ -278,9 +256,6 @@ fn surface_route(surface: Surface) -> MethodRouter<ServedPaths> {
 /// What the Responses API stores.
 async fn stored(State(gateway): State<Arc<Gateway>>, client: Client, request: Request<Body>) -> Response<Body> {
     let uri = request.uri().clone();
-    if request.method() == Method::OPTIONS {
-        return method(Method::OPTIONS, Surface::Responses, "", "GET, HEAD, POST, DELETE, OPTIONS").await;
-    }
     match StoredCall::of(&request) {
         Some(call) => proxy::serve_stored(gateway, client, call, request).await,
         None => Rejection::not_found(uri.path(), Some("/v1/responses")).answer_to(Surface::Responses),
@@ -288,7 +263,12 @@ async fn stored(State(gateway): State<Arc<Gateway>>, client: Client, request: Re
 }
 
 fn only_get(served: MethodRouter<ServedPaths>) -> MethodRouter<ServedPaths> {
-    served.fallback(|asked: Method| method(asked, Surface::Chat, "GET", "GET, HEAD, OPTIONS"))
+    only(served, "GET")
+}
+
+/// Other methods than these are refused in the shape of the path's surface.
+fn only(served: MethodRouter<ServedPaths>, methods: &'static str) -> MethodRouter<ServedPaths> {
+    served.fallback(async move |asked: Method, uri: Uri| method(&asked, near(uri.path()), methods))
 }
 
 async fn models(State(gateway): State<Arc<Gateway>>, client: Client, headers: HeaderMap) -> Response<Body> {
@@ -384,14 +364,18 @@ const HOME: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Phot
 <p>Photofinish, a racing LLM gateway. <a href=dashboard>Dashboard</a>\
 <p>OpenAI clients take this address with /v1 as their base URL; Anthropic, Gemini and Ollama clients take it without.\n";
 
-/// Answers a method that the path does not serve. It serves `only`; `all` adds the methods that every path answers.
-async fn method(asked: Method, surface: Surface, only: &'static str, all: &'static str) -> Response<Body> {
+/// Answers a method that the path does not serve: it serves these.
+fn method(asked: &Method, surface: Surface, served: &'static str) -> Response<Body> {
     if asked != Method::OPTIONS {
-        return Rejection::method(only).answer_to(surface);
+        return Rejection::method(served).answer_to(surface);
     }
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(all));
+    // Axum answers HEAD wherever it answers GET.
+    let all = format!("{}, OPTIONS", served.replace("GET", "GET, HEAD"));
+    if let Ok(all) = HeaderValue::try_from(all) {
+        response.headers_mut().insert(ALLOW, all);
+    }
     response
 }
 

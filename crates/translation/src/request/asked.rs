@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use photofinish_dialects::embeddings::{AskedVectors, NOT_READ, inputs_in};
 use photofinish_wire::answer::whole::is_stream;
+use photofinish_wire::conversation::members::is_empty_list;
 use photofinish_wire::dialect::{PassedCall, Surface};
 use photofinish_wire::json::{InvalidJson, Json};
 use photofinish_wire::stream::event_reader::{is_bare_error, is_sentence, says_error};
@@ -81,6 +82,9 @@ impl AskedAnswer {
             Surface::Passed(PassedCall::Moderation) => {
                 let input = member("input").unwrap_or_default();
                 AskedKind::Verdicts { inputs: inputs_in(input).unwrap_or(1), joined: input.contains('{') }
+            }
+            Surface::Passed(PassedCall::Rerank) if member("documents").is_some_and(is_empty_list) => {
+                AskedKind::Items("results")
             }
             Surface::Passed(PassedCall::Rerank) => {
                 let documents = member("documents").and_then(inputs_in).unwrap_or(usize::MAX);

@@ -2,7 +2,8 @@
 //! compares its paths with the router.
 //!
 //! In the file, `use` names what an operation shares with others: the `fragments`. An answer that is a string is an error. An
-//! operation without `default` gets the default answer of `server::routes::edge`. Parameters follow from the command line's
+//! operation without `default` gets the default answer of `server::routes::edge`. `errors` names the shape of its errors, `any` stands for
+//! each method, and the schema of a stream of events for what their data is. Parameters follow from the command line's
 //! arguments, schemas from field lists. A test writes those of types, `routing.json`: code that makes them would be a hundred kilobytes.
 
 mod accounts;
@@ -72,21 +73,54 @@ pub fn openapi() -> Value {
     }
     // An upstream may send another one.
     let code = &mut document["components"]["schemas"]["Error"]["properties"]["error"]["properties"]["code"];
-    code["anyOf"] = json!([of_schema("ErrorCode"), { "type": "string" }]);
+    code["anyOf"] = json!([of_schema("ErrorCode"), { "type": ["string", "null"] }]);
     let fragments = document.as_object_mut().and_then(|document| document.remove("fragments")).unwrap_or_default();
     let paths = document["paths"].as_object_mut().into_iter().flat_map(Map::values_mut);
-    for operation in paths.filter_map(Value::as_object_mut).flat_map(Map::values_mut) {
-        *operation = completed(operation, &fragments);
-        let Some(answers) = operation["responses"].as_object_mut() else { continue };
-        answers.entry("default").or_insert_with(|| REFUSED.into());
-        for answer in answers.values_mut() {
-            if let Some(about) = answer.as_str() {
-                let schema = json!({ "$ref": "#/components/schemas/Error" });
-                *answer = json!({ "description": about, "content": { "application/json": { "schema": schema } } });
-            }
+    for operations in paths.filter_map(Value::as_object_mut) {
+        for_each_method(operations);
+        for operation in operations.values_mut() {
+            *operation = completed(operation, &fragments);
+            answer(operation);
         }
     }
     document
+}
+
+/// An operation `any` is one of each method that may be passed on.
+fn for_each_method(operations: &mut Map<String, Value>) {
+    let Some(any) = operations.remove("any") else { return };
+    for method in ["get", "post", "put", "patch", "delete"] {
+        let mut operation = any.clone();
+        let name = any["operationId"].as_str().unwrap_or_default();
+        operation["operationId"] = format!("{name}_{method}").into();
+        if !matches!(method, "get" | "delete") {
+            operation["requestBody"] =
+                json!({ "content": { "*/*": { "schema": { "type": "string", "format": "binary" } } } });
+        }
+        operations.insert(method.to_owned(), operation);
+    }
+}
+
+/// Writes the answers of an operation out: errors, and events.
+fn answer(operation: &mut Value) {
+    let shape = operation.as_object_mut().and_then(|members| members.remove("errors"));
+    let shape = of_schema(shape.as_ref().and_then(Value::as_str).unwrap_or("Error"));
+    let Some(answers) = operation["responses"].as_object_mut() else { return };
+    answers.entry("default").or_insert_with(|| REFUSED.into());
+    for answer in answers.values_mut() {
+        if let Some(about) = answer.as_str() {
+            *answer = json!({ "description": about, "content": { "application/json": { "schema": shape } } });
+        }
+        if let Some(schema) = answer.pointer_mut("/content/text~1event-stream/schema") {
+            let mut data = json!({ "type": "string" });
+            if schema.get("$ref").is_some() {
+                data = json!({ "type": "string", "contentMediaType": "application/json", "contentSchema": schema });
+            }
+            let text = json!({ "type": "string" });
+            *schema =
+                json!({ "type": "object", "description": "one event", "properties": { "event": text, "data": data } });
+        }
+    }
 }
 
 /// An operation with the fragments that it uses. Its own members count where both have one; of a text, its own comes first.

@@ -53,7 +53,7 @@ const fn passed(call: PassedCall) -> Surface {
     Surface::Passed(call)
 }
 
-const CASES: [Case; 19] = [
+const CASES: [Case; 20] = [
     (
         Surface::Embeddings,
         r#"{"model":"m","input":["a","b"],"dimensions":2}"#,
@@ -136,6 +136,12 @@ const CASES: [Case; 19] = [
             r#"{"results":[{"index":0,"score":1},{"index":0,"score":1}]}"#,
             r#"{"results":[{"index":0,"score":1},{"index":1,"score":1},{"index":2,"score":1}]}"#,
         ],
+    ),
+    (
+        passed(PassedCall::Rerank),
+        r#"{"model":"m","query":"q","documents":[]}"#,
+        r#"{"results":[]}"#,
+        &[r#"{"results":{}}"#],
     ),
     (
         passed(PassedCall::Moderation),
