@@ -18,7 +18,7 @@ type ToldMembers = Map<String, Value>;
 
 /// In the order of their subjects.
 pub(super) fn changes(before: &Config, after: &Config) -> Vec<FileChange> {
-    let (before, mut after) = (told(before), told(after));
+    let (before, mut after) = (described(before), described(after));
     let mut changes = Vec::new();
     for (subject, old) in before {
         let new = after.remove(&subject);
@@ -39,17 +39,17 @@ pub(super) fn changes(before: &Config, after: &Config) -> Vec<FileChange> {
 }
 
 /// By subject, such as `file:user:ann`.
-fn told(config: &Config) -> BTreeMap<String, ToldMembers> {
-    let mut told = BTreeMap::from([("file:everybody".to_owned(), limits(&config.limits))]);
+fn described(config: &Config) -> BTreeMap<String, ToldMembers> {
+    let mut described = BTreeMap::from([("file:everybody".to_owned(), limits(&config.limits))]);
     for user in &config.users {
         let mut members = limits(&user.limits);
         add(&mut members, "role", user.role.as_str());
         if let Some(team) = &user.team {
             add(&mut members, "team", team);
         }
-        told.insert(format!("file:user:{}", user.name), members);
+        described.insert(format!("file:user:{}", user.name), members);
     }
-    told.extend(config.teams.iter().map(|(name, team)| (format!("file:team:{name}"), limits(&team.limits))));
+    described.extend(config.teams.iter().map(|(name, team)| (format!("file:team:{name}"), limits(&team.limits))));
     for (name, provider) in &config.providers {
         let mut members = ToldMembers::new();
         // Without its path, which may have a key.
@@ -57,9 +57,9 @@ fn told(config: &Config) -> BTreeMap<String, ToldMembers> {
             let host = spoken.base_url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
             add(&mut members, spoken.dialect.as_str(), &host);
         }
-        told.insert(format!("file:provider:{name}"), members);
+        described.insert(format!("file:provider:{name}"), members);
     }
-    told
+    described
 }
 
 /// Those that are set.
