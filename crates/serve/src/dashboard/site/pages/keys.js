@@ -23,7 +23,7 @@ export function Keys() {
   const names = (users.data?.users ?? []).filter(plain).map((/** @type {any} */ user) => user.name);
   const sort = (/** @type {string} */ name) => ({ sort: choices.get(name) ?? "", onSort: (/** @type {string} */ by) => choose({ [name]: by }) });
   return html`<h1>Keys</h1>
-    <${Answer} asked=${users}>${users.data && changesOthers() && (names.length ? html`<${NewKey} users=${names} again=${keys.again} />` : html`<p class="note">The configuration has no users, so nobody needs a key. Give it a user with <code>role = "admin"</code> first.</p>`)}<//>
+    <${Answer} asked=${users}>${users.data && changesOthers() && (names.length ? html`<${NewKey} users=${names} again=${keys.again} />` : html`<p class="note">The configuration has no users, so no key is needed. Give it a user with <code>role = "admin"</code> first.</p>`)}<//>
     <${Answer} asked=${keys}>${keys.data && html`<${Listed} keys=${keys.data.keys} groups=${used.data?.groups ?? []} again=${keys.again} range="the range below" ...${sort("sort")} />`}<//>
     <${Answer} asked=${teams}>${teams.data && users.data && html`<${Limits} levels=${[...teams.data.teams, ...users.data.users, ...(keys.data?.keys ?? [])].map((one) => one.standing).filter(Boolean)} />`}<//>
     <h2>Usage</h2>
