@@ -26,7 +26,7 @@ const MAY_WAIT_FOR_FILES: &[(&str, &str)] = &[
     ("crates/base/src/files.rs", "each call has a thread and a time limit"),
     ("crates/history/src/store/", "it runs on threads for blocking work"),
     ("crates/base/src/machine", "files of the kernel under /proc, which are no disk's"),
-    ("src/cli/", "commands, which serve nobody"),
+    ("src/cli/", "commands, which serve no client"),
     ("crates/lab/src/bench/trust.rs", "a file of the kernel under /proc"),
     ("crates/transport/src/refresh/replace.rs", "it runs on a thread for blocking work"),
     ("crates/lab/src/simulate/tally.rs", "a file of the command `simulate`, written on a thread for blocking work"),

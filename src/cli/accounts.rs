@@ -36,7 +36,7 @@ pub struct HolderOptions<M: Args> {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum KeyAction {
-    /// Make a key and print it, once: nobody can show it again.
+    /// Make a key and print it, once: it cannot be shown again.
     Create {
         /// Whose key it is; by default of the user whose token is sent.
         #[arg(long)]
@@ -72,7 +72,7 @@ pub enum KeyAction {
     /// Make a key that replaces this one, and print it, once.
     Rotate {
         id: String,
-        /// How long the old one counts beside it.
+        /// How long the old one still counts.
         #[arg(long, value_name = "DURATION", default_value = "24h")]
         grace: String,
         /// As of `create`; by default it lives as long as the old one was to.
@@ -139,7 +139,7 @@ pub struct UserMembers {
     /// The team, which must be there.
     #[arg(long)]
     team: Option<String>,
-    /// What the user may do beside asking models.
+    /// What the user may do apart from asking models.
     #[arg(long, value_parser = choice::<UserRole>())]
     role: Option<UserRole>,
 }
@@ -190,7 +190,7 @@ pub struct LimitOptions {
     /// USD of a period (day, week, month, total) for the models of a pattern, such as 'claude-opus-*=5/day'; separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "MODEL=USD/PERIOD", value_parser = model_budget)]
     model_budgets: Option<Vec<(String, String, f64)>>,
-    /// The only models that may be used, separated by commas; * stands for any text.
+    /// The only models that may be used, separated by commas; * matches any text.
     #[arg(long, value_delimiter = ',', value_name = "MODEL")]
     models: Option<Vec<String>>,
     /// Models that may not be used.

@@ -112,7 +112,7 @@ fn variables(app: Option<EnvApp>, url: &str, token: &str, model: Option<&str>) -
     variables
 }
 
-/// Variables that name the model, and what stands before its name there.
+/// Variables that name the model, and what precedes its name there.
 fn of_model(app: Option<EnvApp>) -> &'static [(&'static str, &'static str)] {
     match app {
         Some(EnvApp::Claude) => &[("ANTHROPIC_MODEL", ""), ("ANTHROPIC_SMALL_FAST_MODEL", "")],

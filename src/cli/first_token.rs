@@ -33,7 +33,7 @@ pub(super) fn make(
     let token = hex(&bytes);
     match keep(&file, &hex(&config::token_hash(token.as_bytes()))) {
         Ok(()) => show(&token, &file, out).inspect_err(|_| {
-            // Nobody has seen it: the next start makes another one.
+            // It was not shown: the next start makes another one.
             let _ = fs::remove_file(&file);
         }),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => again(&file, err),

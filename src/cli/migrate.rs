@@ -32,7 +32,7 @@ pub(super) fn migrate(config: &Config, out: &mut impl Write) -> anyhow::Result<(
     Ok(())
 }
 
-/// Copies a history. `progress`: a terminal that is told how far it is.
+/// Copies a history. `progress`: a terminal that shows how far it is.
 pub(super) fn run(
     config: &Config,
     options: &CopyOptions,
@@ -66,7 +66,7 @@ pub(super) fn run(
     if refused > 0 {
         let _ = writeln!(
             io::stderr(),
-            "what was refused is in the file .refused beside the spill file, each row with its reason"
+            "what was refused is in the file .refused next to the spill file, each row with its reason"
         );
     }
     Ok(())

@@ -239,8 +239,8 @@ pub fn main() -> ExitCode {
         Err(usage) => return exit_code(&usage.into()),
     };
     if cli.version {
-        let told = packaged::version(cli.verbose, &mut io::stdout().lock());
-        return told.map_or_else(|error| exit_code(&error.into()), |()| ExitCode::SUCCESS);
+        let written = packaged::version(cli.verbose, &mut io::stdout().lock());
+        return written.map_or_else(|error| exit_code(&error.into()), |()| ExitCode::SUCCESS);
     }
     let source = ConfigSource::find(cli.config.as_deref());
     let is_bare = cli.command.is_none();

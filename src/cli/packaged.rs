@@ -77,7 +77,7 @@ pub fn pages(program: Command, options: &ManOptions) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write pages into {}", options.directory.display()))
 }
 
-/// The version; all that tells this build from another one, if asked.
+/// The version; all that distinguishes this build from others, if asked.
 ///
 /// # Errors
 /// Those of `out`.

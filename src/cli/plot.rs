@@ -1,8 +1,8 @@
 //! Draws lines over time, or over classes, as text for a terminal. Knows nothing of the history and asks no terminal
 //! for its size or colours: the caller says both.
 //!
-//! ratatui's chart draws the lines and the axes. Ours are three things that it cannot: letters on the lines, which tell them apart without
-//! colours; labels from left to right at their places (its own stand up to half a step beside them); and a legend of names that are
+//! ratatui's chart draws the lines and the axes. Ours are three things that it cannot: letters on the lines, which distinguish them without
+//! colours; labels from left to right at their places (its own are up to half a step off); and a legend of names that are
 //! longer than a part of the picture.
 
 mod across;

@@ -48,24 +48,24 @@ pub async fn run(config: Config, take_over: bool) -> anyhow::Result<()> {
         tracing::warn!(%error, "the soft limit of descriptors cannot be raised");
     }
     if io::stderr().is_terminal() {
-        // Nobody is harmed if it cannot be read.
+        // It does no harm if it cannot be read.
         let said = welcome(&app.gateway().live().config, app.listens());
         let _ = write_folded(&format!("\n{said}"), ScreenSettings::width_of_stderr(), &mut io::stderr());
     }
     app.watch(watch);
-    told(ServiceState::Ready);
+    notify_manager(ServiceState::Ready);
     signals.next().await;
-    told(ServiceState::Stopping);
+    notify_manager(ServiceState::Stopping);
     let stopped = app.stop_unless(signals.next()).await;
     anyhow::ensure!(stopped.lost == 0, "{} rows could not be written", stopped.lost);
     anyhow::ensure!(!stopped.hurried, "a second signal: ended at once");
     Ok(())
 }
 
-/// Tells the service manager. Without it the gateway serves all the same.
-fn told(state: ServiceState) {
+/// Notifies the service manager. Without it the gateway serves all the same.
+fn notify_manager(state: ServiceState) {
     if let Err(error) = machine::notify(state) {
-        tracing::warn!(%error, "the service manager cannot be told (NOTIFY_SOCKET)");
+        tracing::warn!(%error, "the service manager cannot be notified (NOTIFY_SOCKET)");
     }
 }
 

@@ -65,7 +65,7 @@ impl Sheet {
         Ok(())
     }
 
-    /// Columns for the first names; longer ones stand above the rest of their lines. With 0 all names do, as most would. `room`: for all names.
+    /// Columns for the first names; longer ones go above their lines. With 0 all names do, as most would. `room`: for all names.
     fn cap(&self, room: usize) -> usize {
         let others: usize = (1..self.names).map(|column| self.width(column) + BETWEEN).sum();
         let cap = room.saturating_sub(others);
@@ -119,7 +119,7 @@ impl Sheet {
         let names = self.names_within(cap);
         let margin = if names.is_empty() { "   " } else { " " };
         for row in [&heads].into_iter().chain(&self.rows) {
-            let (above, beside) = row[..self.names].split_at(match names.is_empty() {
+            let (above, in_line) = row[..self.names].split_at(match names.is_empty() {
                 true => self.names,
                 false => usize::from(columns(&row[0].text) > names[0]),
             });
@@ -129,9 +129,9 @@ impl Sheet {
                     writeln!(out, "{}", painted(&line, row[0].colour))?;
                 }
             }
-            let skipped = &names[..names.len() - beside.len()];
+            let skipped = &names[..names.len() - in_line.len()];
             let mut line: String = skipped.iter().map(|name| " ".repeat(name + BETWEEN)).collect();
-            for (cell, width) in beside.iter().zip(&names[skipped.len()..]) {
+            for (cell, width) in in_line.iter().zip(&names[skipped.len()..]) {
                 line += &format!(
                     "{}{}",
                     painted(&cell.text, cell.colour),

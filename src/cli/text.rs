@@ -179,7 +179,7 @@ pub fn in_columns(rows: &[Vec<String>], width: usize, is_text: &dyn Fn(usize) ->
     Some(laid)
 }
 
-/// The same; where that does not fit, what is behind a long cell goes below it, or the first cell stands above the others. Only a longer
+/// The same; where that does not fit, what is behind a long cell goes below it, or the first cell goes above the others. Only a longer
 /// word than the line is in none of `width` columns: it stays whole.
 pub fn laid_out(rows: &[Vec<String>], width: usize) -> Vec<Vec<String>> {
     in_columns(rows, width, &|_| true).or_else(|| with_long_cells_apart(rows, width)).unwrap_or_else(|| {

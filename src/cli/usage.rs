@@ -123,9 +123,9 @@ fn difference(before: &Option<Value>, after: &Option<Value>) -> String {
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let text = |value: Option<&Value>| value.map_or_else(|| "-".to_owned(), Value::to_string);
     let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
-    let told = changed.map(|name| match (before.get(name), after.get(name)) {
+    let changes = changed.map(|name| match (before.get(name), after.get(name)) {
         (None, value) | (value, None) if before.is_empty() || after.is_empty() => format!("{name} {}", text(value)),
         (old, new) => format!("{name} {} → {}", text(old), text(new)),
     });
-    told.collect::<Vec<_>>().join(", ")
+    changes.collect::<Vec<_>>().join(", ")
 }

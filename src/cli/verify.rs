@@ -87,8 +87,8 @@ pub async fn run(
         true => sampling::first_session(&config.store.address, &model, &names, wall_micros())?,
         false => Vec::new(),
     };
-    let told = told_before(options, &hosts)?;
-    write_folded(&told, screen.columns(), err)?;
+    let notice = told_before(options, &hosts)?;
+    write_folded(&notice, screen.columns(), err)?;
     if !options.yes && hosts.iter().any(|host| host.is_hosted) && !consent()? {
         write_folded("nothing was asked", screen.columns(), err)?;
         return Ok(CommandOutcome::Failed);

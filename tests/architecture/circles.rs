@@ -70,7 +70,7 @@ pub fn circles(files: &[File<'_>]) -> Vec<Circle> {
     among(uses.iter().map(|(user, used, line)| (*user, *used, line.as_str())))
 }
 
-/// The circles among the rooms of one crate: its folders and files down to `depth` levels. A room within another is no room beside
+/// The circles among the rooms of one crate: its folders and files down to `depth` levels. A room within another is no neighbour of
 /// it.
 pub fn room_circles(files: &[File<'_>], home: &str, depth: usize) -> Vec<Circle> {
     let room = |path: &str| {

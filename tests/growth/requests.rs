@@ -104,7 +104,7 @@ const RESPONSES: &[Case] = &[
             "",
         )
     }),
-    case("items that nobody knows", BOUND, |n| body(&list(n, |at| format!(r#"{{"type":"unknown_{at}"}}"#)), "")),
+    case("unknown items", BOUND, |n| body(&list(n, |at| format!(r#"{{"type":"unknown_{at}"}}"#)), "")),
 ];
 
 const MESSAGES: &[Case] = &[

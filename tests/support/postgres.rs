@@ -1,5 +1,5 @@
 //! A real Postgres for tests: the one that `PHOTOFINISH_TEST_POSTGRES` names, or a cluster of this process in a temporary directory, on a
-//! Unix socket. Without either a test says so and passes. It stands alone: the tests of crates include it too.
+//! Unix socket. Without either a test says so and passes. It depends on nothing: the tests of crates include it too.
 
 use std::io::Write as _;
 use std::os::unix::fs::chown;

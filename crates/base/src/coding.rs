@@ -134,7 +134,7 @@ enum CodingState {
         begun: u32,
     },
     Deflate {
-        /// None until two bytes tell whether it is zlib's format or, as some clients send it, bare.
+        /// None until two bytes show whether it is zlib's format or, as some clients send it, bare.
         inflate: Option<Decompress>,
         head: Vec<u8>,
         ended: bool,

@@ -275,7 +275,7 @@ fn named(users: &str, number: u32) -> String {
     name.map_or_else(|| format!("uid {number}"), |name| format!("{name} (uid {number})"))
 }
 
-/// What the service manager is told of this process (`Type=notify`).
+/// What the service manager is notified of (`Type=notify`).
 #[derive(Clone, Copy, Debug)]
 pub enum ServiceState {
     /// It serves.
@@ -284,7 +284,7 @@ pub enum ServiceState {
     Stopping,
 }
 
-/// Tells the service manager that started this process, if it asked to be told (`NOTIFY_SOCKET`).
+/// Notifies the service manager that started this process, if it asked for that (`NOTIFY_SOCKET`).
 ///
 /// # Errors
 /// It cannot be reached. Then it takes the process for one that does not start, or ends it in time.
@@ -468,8 +468,8 @@ mod tests {
     #[test]
     fn a_user_is_named_by_its_number() {
         let users = "root:x:0:0:root:/root:/bin/sh\nann:x:1000:100:Ann,,,:/home/ann:/bin/sh\nbroken\n";
-        for (number, told) in [(0, "root (uid 0)"), (1000, "ann (uid 1000)"), (100, "uid 100")] {
-            assert_eq!(named(users, number), told);
+        for (number, with_name) in [(0, "root (uid 0)"), (1000, "ann (uid 1000)"), (100, "uid 100")] {
+            assert_eq!(named(users, number), with_name);
         }
     }
 
@@ -560,7 +560,7 @@ mod tests {
         assert!(!descriptors.are_scarce());
         descriptors.ran_out();
         assert!(descriptors.are_scarce());
-        assert!(!Descriptors::new(10).opened(3), "fewer than the reserve: nobody is served");
+        assert!(!Descriptors::new(10).opened(3), "fewer than the reserve: no client is served");
     }
 
     #[test]
@@ -626,7 +626,7 @@ mod listening_tests {
         assert!(late.peer_addr().is_err(), "not connected");
         let (accepted, peer) = old.accept().await.unwrap();
         assert_eq!(peer, before.local_addr().unwrap());
-        assert!(SockRef::from(&old).accept().is_err(), "nobody else waits");
+        assert!(SockRef::from(&old).accept().is_err(), "no other client waits");
         drop((old, accepted));
     }
 }

@@ -113,7 +113,7 @@ mod tests {
                 pace.bytes(1 << 10);
             }
         });
-        let beside = async {
+        let other = async {
             while turns.fetch_add(1, Ordering::Relaxed) < 100 {
                 tokio::task::yield_now().await;
             }
@@ -121,7 +121,7 @@ mod tests {
         tokio::select! {
             biased;
             () = endless => {}
-            () = beside => {}
+            () = other => {}
         }
         assert_eq!(turns.into_inner(), 101);
     }
@@ -140,11 +140,11 @@ mod tests {
     #[test]
     fn other_tasks_go_on_beside_work_in_one_piece() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-        let (tell, told) = std::sync::mpsc::sync_channel::<()>(1);
-        let heavy = async move { aside(ASIDE, move || told.recv().is_ok()) };
+        let (sender, receiver) = std::sync::mpsc::sync_channel::<()>(1);
+        let heavy = async move { aside(ASIDE, move || receiver.recv().is_ok()) };
         runtime.block_on(async {
             let heavy = runtime.spawn(heavy);
-            let light = runtime.spawn(async move { tell.send(()).is_ok() });
+            let light = runtime.spawn(async move { sender.send(()).is_ok() });
             assert!(light.await.unwrap() && heavy.await.unwrap());
         });
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 /// Bodies of at least this many bytes are shared. A shorter one is copied, and goes out in one piece.
 const SHARED_MIN: usize = 64 << 10;
-/// Shorter pieces of a shared body are copied too. Nobody counts copies as memory, so they must stay few.
+/// Shorter pieces of a shared body are copied too. Copies do not count as memory, so they must stay few.
 const PIECE_MIN: usize = 4 << 10;
 
 /// The bytes of a body. They are never printed.

@@ -41,7 +41,7 @@ pub struct CatalogueEntry {
     /// What a hang-up does to generation and billing.
     #[serde(deserialize_with = "sourced_choice")]
     pub cancel_billing: SourcedFact<CancelBilling>,
-    /// What it demands of requests beyond its dialect. In the file these facts are beside the others.
+    /// What it demands of requests beyond its dialect. In the file these facts are among the others.
     pub quirks: SourcedQuirks,
     /// Members that it refuses.
     pub refuses: SourcedFact<Vec<String>>,
@@ -89,7 +89,7 @@ macro_rules! sourced_quirks {
 
 each_quirk!(sourced_quirks);
 
-/// Providers whose ids name a vendor and a region too, so that nobody else has them.
+/// Providers whose ids name a vendor and a region too, so that no other provider has them.
 pub(super) const CLOUDS: [&str; 1] = ["bedrock"];
 
 /// One dialect of a provider.

@@ -47,7 +47,7 @@ impl ChosenCatalogue {
     }
 
     /// The file next to this store, if it is not older than the built-in catalogue. A damaged file is only a warning.
-    pub(super) fn beside(store: &Path, scope: &ReaderScope<'_>) -> ChosenCatalogue {
+    pub(super) fn next_to(store: &Path, scope: &ReaderScope<'_>) -> ChosenCatalogue {
         let path = catalogue_file(&std::path::absolute(store).unwrap_or_else(|_| store.to_owned()));
         // Reads the built-in catalogue, so only where there is a file to compare it with.
         let built_in_date = ModelCatalogue::built_in_date;
@@ -144,7 +144,7 @@ mod tests {
         )
     }
 
-    /// The configuration with this file beside its store.
+    /// The configuration with this file next to its store.
     fn with(catalogue: &[u8]) -> Config {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");

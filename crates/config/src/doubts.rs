@@ -183,7 +183,7 @@ fn different_models(race: &RaceSettings, upstreams: &[UpstreamConfig], catalogue
 
 /// Warns if a budget is not counted in plain money.
 fn warn_of_prices(scope: &ReaderScope<'_>, model: &str, race: &RaceSettings, upstreams: &[UpstreamConfig]) {
-    // Nobody is billed for a machine of one's own.
+    // A machine of one's own is not billed.
     let is_billed = upstreams.iter().any(|upstream| upstream.provider.is_hosted());
     if !race.policy.spends_budget() || race.budget == 0.0 || upstreams.len() < 2 || !is_billed {
         return;

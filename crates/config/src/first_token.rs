@@ -17,7 +17,7 @@ pub const TOKEN_VARIABLE: &str = "PHOTOFINISH_TOKEN";
 /// Bytes of the file with the hash.
 const HASH_FILE_MAX: u64 = 256;
 
-/// The file that has to hold the hash of the token, if there is no configuration file: None if nobody else can reach the gateway, or
+/// The file that has to hold the hash of the token, if there is no configuration file: None if only this machine can reach the gateway, or
 /// if the variable has the token.
 pub fn first_token_file(listen: Option<&Listen>) -> Option<PathBuf> {
     let environment = Environment::read(FileLimits::once());

@@ -7,7 +7,7 @@ use http::uri::PathAndQuery;
 
 use super::transport::{self, Transport};
 
-/// An address that the gateway asks or tells something, over http or https. Not for providers: see `transport`.
+/// An address that the gateway calls, over http or https. Not for providers: see `transport`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HttpAddress {
     /// Scheme, host and port.
@@ -37,7 +37,7 @@ impl HttpAddress {
         Ok(HttpAddress { origin: format!("{scheme}://{authority}"), path, is_local })
     }
 
-    /// One whose answers nobody can change on the way.
+    /// One whose answers cannot be changed on the way.
     ///
     /// # Errors
     /// As [`HttpAddress::parse`], and for plain http to another machine.

@@ -1,5 +1,5 @@
 //! The text of a key that is made at run time: `pf_<8: id>_<43: 256 random bits>_<6: CRC-32>`, in letters and digits. Its checksum
-//! tells a mistyped key, and tells a scanner for secrets that it found one, without a look-up.
+//! shows without a look-up that a key is mistyped, and to a scanner for secrets that a text is a key.
 //!
 //! Not for who has which key: see the gateway.
 

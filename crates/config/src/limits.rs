@@ -43,9 +43,9 @@ keys! {
         /// USD for some models, by a pattern as in `models`: `{ "claude-opus-*" = { day = 5 } }`. It counts attempts whose model or upstream the
         /// pattern matches, also an upstream's name without its provider, and holds besides `budget`.
         model_budgets: Vec<ModelBudget> = ModelBudgets, or Vec::new();
-        /// The part of a budget that may be spent before that is told: in the log, a metric, a header and to the webhook.
+        /// The part of a budget that may be spent before a warning: in the log, a metric, a header and to the webhook.
         warn: f64 = RealNumber(0.01..=1.0), or 0.8;
-        /// The only models that may be used: names, aliases and upstreams such as `groq/openai/gpt-oss-120b`; `*` stands for any text.
+        /// The only models that may be used: names, aliases and upstreams such as `groq/openai/gpt-oss-120b`; `*` matches any text.
         models: Option<Vec<ModelPattern>> = PATTERNS;
         /// Models that may not be used, even if `models` has them.
         deny: Option<Vec<ModelPattern>> = PATTERNS;
@@ -73,7 +73,7 @@ keys! {
     }
 }
 
-/// So many a minute, evenly; and so many at once after a pause.
+/// `per_minute` evenly; and `burst` at once after a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     pub per_minute: u64,
@@ -253,7 +253,7 @@ impl Budget {
     }
 }
 
-/// A name in which `*` stands for any text.
+/// A name in which `*` matches any text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelPattern(String);
 

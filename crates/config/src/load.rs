@@ -240,7 +240,7 @@ fn read_once(
         raw.store.url = StoreUrl::File(store.clone());
     }
     let chosen = match given.reads_catalogue {
-        true => ChosenCatalogue::beside(raw.store.address().local_file(), &scope),
+        true => ChosenCatalogue::next_to(raw.store.address().local_file(), &scope),
         false => ChosenCatalogue::built_in(),
     };
     let mut config = resolve::resolve(&scope, raw, path, given.listen, chosen);

@@ -135,7 +135,7 @@ impl Config {
         }
     }
 
-    /// Whether a key that a caller sends to it pays: it, or a user, has one here. Elsewhere nobody may look at it.
+    /// Whether a key that a caller sends to it pays: it, or a user, has one here. Elsewhere it is not checked.
     pub fn takes_keys(&self, provider: &str) -> bool {
         let configured =
             self.providers.get(provider).is_some_and(|provider| !matches!(provider.keys, Keys::NotConfigured));

@@ -23,7 +23,7 @@ keys! {
         issuer: Option<Located<String>> = TypedText;
         /// The gateway's client at the issuer: tokens for it count.
         client_id: Option<ExpandedText> = PlainText;
-        /// The client's secret. Without it nobody logs in: the issuer's tokens alone count.
+        /// The client's secret. Without it there are no logins: the issuer's tokens alone count.
         client_secret: Option<Located<String>> = TypedText;
         /// Where browsers reach the gateway, such as `https://llm.example.com`. The issuer must know `/dashboard/login/callback` behind it
         /// as a redirect.
@@ -172,7 +172,7 @@ impl OidcKeys {
         };
         if self.group.is_empty() {
             wrong(
-                "[oidc] names no group, so nobody may come".to_owned(),
+                "[oidc] names no group, so no user may log in".to_owned(),
                 "a table such as [oidc.group.\"*\"] with role = \"user\"",
             );
         }

@@ -1,7 +1,7 @@
 //! `[otlp]` and OpenTelemetry's own variables: where traces and metrics go, which requests are traced, and how the gateway is named
 //! there.
 //!
-//! What the file says counts before the variables. A variable that is wrong is told of and passed over, as OpenTelemetry's
+//! What the file says counts before the variables. A wrong variable gives a warning and is ignored, as OpenTelemetry's
 //! specification demands. Not for the traces themselves: see `traces`.
 
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub struct Otlp {
     pub attributes: Vec<(String, String)>,
 }
 
-/// Where the figures of `/metrics` go too. Nobody is asked for a sampler.
+/// Where the figures of `/metrics` go too. There is no remote sampler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OtlpMetrics {
     pub otlp: Otlp,
@@ -174,7 +174,7 @@ impl OtlpKeys {
         if off { None } else { self.resolve(scope, Signal::Traces) }
     }
 
-    /// None: nobody asks for them.
+    /// None: they are off.
     pub(super) fn figures(&self, scope: &ReaderScope<'_>) -> Option<OtlpMetrics> {
         let exporter = |value: &str| is(scope, "OTEL_METRICS_EXPORTER", value);
         if !(self.metrics || exporter("otlp")) || exporter("none") {
@@ -328,8 +328,8 @@ mod tests {
             ("", vec![("OTEL_EXPORTER_OTLP_ENDPOINT", " ")], None),
         ] {
             let address = otlp(text, &variables).map(|otlp| otlp.address);
-            let told = address.map(|address| format!("{} {}", address.origin(), address.path_and_query()));
-            assert_eq!(told.as_deref(), expected, "{text} {variables:?}");
+            let address_and_path = address.map(|address| format!("{} {}", address.origin(), address.path_and_query()));
+            assert_eq!(address_and_path.as_deref(), expected, "{text} {variables:?}");
         }
     }
 
@@ -349,11 +349,11 @@ mod tests {
             (file, vec![("OTEL_SDK_DISABLED", "true")], None),
             (file, vec![("OTEL_TRACES_EXPORTER", "none")], Some("http://h:4318 /v1/metrics 60")),
         ] {
-            let told = config(text, &variables).otlp_metrics.map(|metrics| {
+            let address_and_path = config(text, &variables).otlp_metrics.map(|metrics| {
                 let address = metrics.otlp.address;
                 format!("{} {} {}", address.origin(), address.path_and_query(), metrics.interval.as_secs())
             });
-            assert_eq!(told.as_deref(), expected, "{text} {variables:?}");
+            assert_eq!(address_and_path.as_deref(), expected, "{text} {variables:?}");
         }
         let config = config(file, &[("OTEL_METRIC_EXPORT_INTERVAL", "5s"), ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")]);
         assert!(config.warnings.iter().any(|warning| warning.contains("OTEL_METRIC_EXPORT_INTERVAL")));
@@ -402,8 +402,8 @@ mod tests {
             let headers: Vec<&str> = config.otlp.as_ref().unwrap().headers.keys().map(HeaderName::as_str).collect();
             assert_eq!(headers, ["x-tenant"]);
             let warnings = config.warnings.join("\n");
-            let told = format!("OTEL_EXPORTER_OTLP_HEADERS has the header {}", name.to_lowercase());
-            assert!(warnings.contains(&told) && !warnings.contains("planted"), "{warnings}");
+            let words = format!("OTEL_EXPORTER_OTLP_HEADERS has the header {}", name.to_lowercase());
+            assert!(warnings.contains(&words) && !warnings.contains("planted"), "{warnings}");
             let text = format!("otlp = {{ endpoint = \"http://h\", headers = {{ {name} = \"x\" }} }}");
             let refused = parse(&text, Path::new("config.toml"), &|_| None).unwrap_err().to_string();
             assert!(refused.contains("is not sent") && refused.contains("hop-by-hop"), "{refused}");
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_wrong_variable_is_told_and_does_not_count() {
-        for (name, value, told) in [
+        for (name, value, words) in [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317", "is no URL"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "asks for http/json"),
             ("OTEL_TRACES_SAMPLER", "sometimes", "is \"sometimes\""),
@@ -421,7 +421,7 @@ mod tests {
             let config = config("", &variables);
             assert_eq!(config.otlp.is_some(), name != ENDPOINT.0);
             let warnings = config.warnings.join("\n");
-            assert!(warnings.contains(told) && warnings.contains(name), "{warnings}");
+            assert!(warnings.contains(words) && warnings.contains(name), "{warnings}");
         }
         assert!(config("", &[ENDPOINT]).warnings.iter().all(|warning| !warning.contains("OTEL")));
     }

@@ -18,7 +18,7 @@ pub struct Price {
     pub long: Option<LongPromptPrice>,
 }
 
-/// A token that the provider keeps for an hour costs so many usual ones at Anthropic and Amazon. No catalogue has a price for it.
+/// A token that the provider keeps for an hour costs this multiple of a usual one at Anthropic and Amazon. No catalogue has a price for it.
 const HOUR_IN_USUAL: f64 = 2.0;
 
 /// The tokens of a request and its answer.

@@ -82,7 +82,7 @@ keys! {
     /// `[incidents]`
     #[derive(Clone)]
     pub(super) struct IncidentKeys {
-        /// An address that is told of each incident as it begins and as it ends: a POST with JSON.
+        /// An address that gets a POST with JSON for each incident as it begins and as it ends.
         webhook: Option<HttpAddress> = own(read_webhook, |_| keys::text("https?://[^#@]+"));
     }
 }
@@ -401,7 +401,7 @@ fn price(table: &TomlTable<'_, '_>, keys: &UpstreamKeys) -> Option<Price> {
     Some(Price { input, cached, written, output, long: None })
 }
 
-/// What `url` names, as it stands there.
+/// What `url` names, as written there.
 #[derive(Clone)]
 pub(super) enum StoreUrl {
     File(PathBuf),

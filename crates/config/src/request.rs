@@ -246,7 +246,7 @@ fn read_headers(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Head
     Some(header_table(table, key, (may_be_forwarded, expected)).0)
 }
 
-/// The headers of a table by name, marked as sensitive, and whether one stands in the file itself. `fits`: which names are
+/// The headers of a table by name, marked as sensitive, and whether one is in the file itself. `fits`: which names are
 /// allowed, and the words for those.
 pub(super) fn header_table(
     table: &mut TomlTable<'_, '_>,

@@ -52,7 +52,7 @@ pub struct Config {
     pub catalogue_refresh: Option<HttpAddress>,
     /// `[catalogue] public_key`: who signs newer catalogues, or "none".
     pub catalogue_public_key: Option<String>,
-    /// `[incidents] webhook`: who is told of them. Its path may be a secret.
+    /// `[incidents] webhook`: where they are posted. Its path may be a secret.
     pub webhook: Option<HttpAddress>,
     /// `[otlp]`, or the variables of OpenTelemetry: where traces go. None: nothing is traced.
     pub otlp: Option<Otlp>,
@@ -142,7 +142,7 @@ pub struct ModelConfig {
     /// Limits of the hosts that were found for it. None: its table lists the upstreams.
     pub(super) hosts: Option<HostLimits>,
     pub race: RaceSettings,
-    /// A newcomer that gets a share of the requests beside the race, and answers no client.
+    /// A newcomer that gets a share of the requests in addition to the race, and answers no client.
     pub shadow: Option<Arc<ShadowUpstream>>,
 }
 

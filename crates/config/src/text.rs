@@ -267,9 +267,9 @@ mod tests {
             assert!(matches!(secret, Secret::Set(_)), "{typed}");
             let (problems, warnings) = scope.finish("", "");
             let expected = from.map(|from| format!("the key: the value{from} has quotes around it"));
-            let told = warnings.iter().find(|warning| warning.contains("quotes"));
+            let found = warnings.iter().find(|warning| warning.contains("quotes"));
             assert!(problems.is_empty() && warnings.iter().all(|warning| !warning.contains("planted")), "{warnings:?}");
-            assert_eq!(told.map(|told| told.split(',').next().unwrap_or_default()), expected.as_deref(), "{typed}");
+            assert_eq!(found.map(|found| found.split(',').next().unwrap_or_default()), expected.as_deref(), "{typed}");
         }
     }
 

@@ -20,7 +20,7 @@ keys! {
         token: Option<Located<String>> = TypedText;
         /// The SHA-256 of the token instead: 64 hexadecimal digits.
         token_sha256: Option<Located<String>> = TypedText;
-        /// What the user may do beside asking models.
+        /// What the user may do apart from asking models.
         role: UserRole = choice(), or UserRole::User;
         /// The `x-photofinish-*` headers the user may send: `true` for all, `false` for none, or a list of names. Unless set, every
         /// header, as far as the request then costs no more than the settings of its model allow.

@@ -75,10 +75,10 @@ mod tests {
             ("a = 1\n", Some(5)),
             ("", Some(6)),
         ] {
-            let told = WrittenText::of(after).is_cut_from(&WrittenText::of(before));
+            let cut = WrittenText::of(after).is_cut_from(&WrittenText::of(before));
             let expected = gone.map(|gone| format!("({gone} lines)"));
-            assert_eq!(told.is_some(), gone.is_some(), "{after}: {told:?}");
-            assert!(told.unwrap_or_default().contains(&expected.unwrap_or_default()), "{after}");
+            assert_eq!(cut.is_some(), gone.is_some(), "{after}: {cut:?}");
+            assert!(cut.unwrap_or_default().contains(&expected.unwrap_or_default()), "{after}");
         }
         let changed = |text| WrittenText::of(text).is_cut_from(&WrittenText::of("[x]\nb = 2000\n"));
         assert!(changed("[x]\nb = 20").is_some() && changed("[x]\nb = 20\n").is_none(), "a line that ends was meant");

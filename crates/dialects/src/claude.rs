@@ -58,7 +58,7 @@ impl SchemaLoss {
     /// Iterates over keywords, because properties may have any name.
     fn close(&mut self, schema: &mut Value) {
         let Value::Object(members) = schema else { return };
-        let mut told = Vec::new();
+        let mut constraints = Vec::new();
         let mut is_object = members.contains_key("properties") || of_objects(members.get("type"));
         let has_any = members.contains_key("anyOf");
         for (name, mut value) in std::mem::take(members) {
@@ -83,7 +83,7 @@ impl SchemaLoss {
                 ("$schema" | "$id" | "$comment", _) => continue,
                 (name, value) if KEPT.contains(&name) || is_taken(name, value) => {}
                 (name, value) => {
-                    told.push(format!("{name}: {value}"));
+                    constraints.push(format!("{name}: {value}"));
                     continue;
                 }
             }
@@ -92,9 +92,9 @@ impl SchemaLoss {
         if is_object {
             members.insert("additionalProperties".to_owned(), Value::from(false));
         }
-        if !told.is_empty() {
+        if !constraints.is_empty() {
             self.hint = true;
-            describe(members, &told.join(", "));
+            describe(members, &constraints.join(", "));
         }
     }
 }
@@ -119,10 +119,10 @@ fn is_taken(name: &str, value: &Value) -> bool {
     }
 }
 
-fn describe(members: &mut Map<String, Value>, told: &str) {
+fn describe(members: &mut Map<String, Value>, constraints: &str) {
     let description = match members.get("description").and_then(Value::as_str) {
-        Some(before) if !before.is_empty() => format!("{before}\n({told})"),
-        _ => format!("({told})"),
+        Some(before) if !before.is_empty() => format!("{before}\n({constraints})"),
+        _ => format!("({constraints})"),
     };
     members.insert("description".to_owned(), Value::from(description));
 }
@@ -205,7 +205,7 @@ mod schema_tests {
             "$defs": { "maximum": { "properties": { "minItems": { "type": "string" } }, "additionalProperties": false } },
         });
         assert_eq!(close(schema), (expected.clone(), vec!["response_format.schema".to_owned()], true));
-        assert_eq!(close(expected["properties"]["s"].clone()).1, Vec::<String>::new(), "nothing is told twice");
+        assert_eq!(close(expected["properties"]["s"].clone()).1, Vec::<String>::new(), "nothing is described twice");
     }
 
     #[test]

@@ -195,7 +195,7 @@ impl EmbeddingRequest {
     }
 }
 
-/// Gemini's request with this model in place of the one that it names beside the path's.
+/// Gemini's request with this model in place of the one that its body names in addition to the path.
 pub fn renamed(body: &Bytes, model: &str) -> Bytes {
     let name = Value::from(gemini::model_name(model));
     let rename = |request: &mut Map<String, Value>| {
@@ -518,7 +518,7 @@ fn vectors_in<'a>(text: &'a str, list: &str, member: &str) -> Result<Vec<FoundVe
     Ok(found)
 }
 
-/// What an answer has beside its vectors. A member that a dialect does not use is absent.
+/// What an answer has in addition to its vectors. A member that a dialect does not use is absent.
 #[derive(Deserialize)]
 struct WireEmbeddings {
     model: Option<String>,

@@ -22,7 +22,7 @@ const TOKENIZERS_DIFFER_BY: f64 = 2.0;
 const ANSWERS_DIFFER_BY: f64 = 4.0;
 const SHORT_ANSWER: f64 = 256.0;
 
-/// Costs are rounded to so many parts of a dollar: prices have four decimals per million tokens, and the rows store a whole number in half
+/// Costs are rounded to this fraction of a dollar: prices have four decimals per million tokens, and the rows store a whole number in half
 /// the bytes.
 pub const COST_STEPS: f64 = 1e10;
 

@@ -17,7 +17,7 @@ names! {
         Session = "session",
         /// Too little is known of some upstreams, so they started at once or were tried first.
         Cold = "cold",
-        /// An upstream that used to lead was asked beside the best, to find out whether it is as it was.
+        /// An upstream that used to lead was asked in addition to the best, to find out whether it is as it was.
         Revisit = "revisit",
         /// The request drew an upstream to ask it too, so that upstreams can be compared.
         Look = "look",

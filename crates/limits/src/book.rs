@@ -18,9 +18,9 @@ use photofinish_config::{Config, Limits, ModelPattern, User};
 const NAMED: [fn(Arc<str>) -> LevelName; 4] = [LevelName::Team, LevelName::User, LevelName::Key, LevelName::Models];
 /// Lengths of periods.
 pub(super) const PERIODS: usize = Calendar::ALL.len();
-/// Each telling says what was used since so many tellings before, some two seconds: a gateway that missed one still hears of it.
+/// Each report says what was used since this number of reports before, some two seconds: a gateway that missed one still gets it.
 const LATELY: usize = 4;
-/// Budgets near their ends that were not told of yet. Further ones are not told of.
+/// Budgets near their ends that were not announced yet. Further ones are not announced.
 const WARNINGS_MAX: usize = 1_000;
 
 /// All subjects that were ever limited.
@@ -34,7 +34,7 @@ pub struct UsageBook {
     sharing: Mutex<(Sharing, Option<Arc<HeardUse>>)>,
 }
 
-/// What the book is to tell.
+/// What the book has to report.
 #[derive(Default)]
 struct Noted {
     /// Subjects whose budgets changed.
@@ -54,10 +54,10 @@ pub(super) struct Used {
     pub requests: RateUse,
     pub tokens: RateUse,
     pub streams: u32,
-    /// Requests since this gateway told of them, and those before that still count as demand.
+    /// Requests since this gateway's last report, and those before that still count as demand.
     pub asked: u64,
     pub demand: f64,
-    /// Requests and tokens that it told lately, the newest first.
+    /// Requests and tokens of its last reports, the newest first.
     pub reported: [[i64; 2]; LATELY],
     /// None: no other gateway shares these limits.
     pub others: Option<Box<Others>>,
@@ -420,7 +420,7 @@ impl Subject {
         }
     }
 
-    /// Something may have been spent in the periods with these numbers: which of their budgets come near their ends is told once.
+    /// Something may have been spent in the periods with these numbers: their budgets that come near their ends are announced once.
     pub fn warn(&self, used: &mut Used, limits: &Limits, numbers: [u32; PERIODS]) {
         for (place, number) in numbers.into_iter().enumerate() {
             let near = used.near_end(limits, place).filter(|_| used.windows[place].current().number == number);

@@ -63,7 +63,7 @@ impl Bucket {
         self.idle = 0;
     }
 
-    /// It holds at least so many times what another one holds.
+    /// It holds at least this multiple of what another one holds.
     pub fn fill(&mut self, other: &Bucket, times: u32) {
         self.used = self.used.max(other.used * i128::from(times));
     }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::level::LevelName;
 use super::window::LimitClock;
 
-/// How long one gateway has its turn to use what is too large for its part. In the last quarter nobody has, so that the next one knows
+/// How long one gateway has its turn to use what is too large for its part. In the last quarter none has it, so that the next one knows
 /// what was used.
 pub(super) const TURN_US: i64 = 4_000_000;
 
-/// What one gateway tells of one subject.
+/// What one gateway reports of one subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SubjectUse {
     /// Requests and tokens since its start, less those given back.
@@ -25,11 +25,11 @@ pub struct SubjectUse {
     pub streams: u32,
 }
 
-/// What another gateway told last.
+/// The last report of another gateway.
 #[derive(Clone, Debug)]
 pub struct ReplicaUse {
     pub id: i64,
-    /// When it told this, by the clock of the store, microseconds since 1970.
+    /// When it reported this, by the clock of the store, microseconds since 1970.
     pub beat_at: i64,
     /// When it had heard the others last before that, by the same clock. `i64::MIN`: never.
     pub heard_at: i64,
@@ -49,7 +49,7 @@ pub(super) struct HeardUse {
     /// By the clock of the store.
     pub store_us: i64,
     pub now_us: i64,
-    /// Each of the others has heard what was told before this, by the clock of the store.
+    /// Each of the others has read the reports before this, by the clock of the store.
     pub agreed_us: i64,
 }
 

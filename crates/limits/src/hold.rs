@@ -20,7 +20,7 @@ pub struct AttemptCost {
     pub usual: i64,
     /// With the longest one.
     pub max: i64,
-    /// With the usual answer of its caller, or of the model, as long as that is not known: what it counts as if nobody knows its cost.
+    /// With the usual answer of its caller, or of the model while that is unknown: what it counts as if its cost is unknown.
     pub likely: i64,
     /// The same, if a request that runs alone may start with less left than it reserves.
     pub least: Option<i64>,
@@ -35,7 +35,7 @@ pub struct AttemptCost {
     pub unpriced: bool,
     /// The caller's own key pays.
     pub own_key: bool,
-    /// What the attempt that made the job was charged for it, with the usual and with the longest answer. This one tells what it cost.
+    /// What the attempt that made the job was charged for it, with the usual and with the longest answer. This one knows what it cost.
     pub paid: [i64; 2],
     /// The levels of its request that are not about its upstream, as bits.
     pub outside: u64,
@@ -66,7 +66,7 @@ impl AttemptCost {
         if self.is_free(limits) { 0 } else { self.exposed }
     }
 
-    /// With so many tokens.
+    /// With this number of tokens.
     fn with(self, tokens: u64) -> i64 {
         let answer = tokens as f64 * self.token;
         self.prompt.saturating_add(answer.ceil() as i64).min(self.max)
@@ -124,9 +124,9 @@ pub enum KnownCost {
 /// Tokens of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// So many came before it was cut, and it may have become longer.
+    /// This number came before it was cut, and it may have become longer.
     Cut(u64),
-    /// So many, and no more: it ended by itself.
+    /// Exactly this number: it ended by itself.
     Ended(u64),
 }
 
@@ -194,7 +194,7 @@ impl AttemptReservation {
         }
     }
 
-    /// So many tokens of its answer have come: where it becomes longer than usual, it reserves more, also of a budget that has no more.
+    /// `tokens` of its answer have come: where it becomes longer than usual, it reserves more, also of a budget that is spent.
     pub fn grow(&mut self, tokens: u64) {
         if tokens >= self.grows_at
             && let Some((hold, ordinal)) = &self.of
@@ -235,7 +235,7 @@ struct ReservedAttempt {
 }
 
 impl ReservedAttempt {
-    /// What it counts as at a level if nobody knows its cost: with the usual answer, or with what came if that is more. What came, where no
+    /// What it counts as at a level if its cost is unknown: with the usual answer, or with what came if that is more. What came, where no
     /// more is billed. What it reserved, where that is the longest answer.
     fn likely(&self, place: usize, limits: &Limits, written: Written) -> i64 {
         let (cost, reserved) = (self.cost.in_level(place, limits), self.reserved[place]);

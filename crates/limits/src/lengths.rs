@@ -31,7 +31,7 @@ impl Default for AnswerLengths {
 }
 
 impl AnswerLengths {
-    /// A whole answer had so many tokens.
+    /// A whole answer had `tokens`.
     pub fn add(&self, of: (u64, u64), tokens: u64) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut lengths = all.remove(&of).unwrap_or_default();

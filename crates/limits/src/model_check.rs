@@ -431,7 +431,7 @@ impl Play {
 }
 
 impl PlainAttempt {
-    /// What it counts as at each level, if nobody knows its cost.
+    /// What it counts as at each level, if its cost is unknown.
     fn likely(&self, limits: &[Limits], written: Written) -> Vec<i64> {
         let of = |(limits, reserved): (&Limits, &i64)| {
             let AttemptCost { prompt, token, max, until_cut, likely, .. } = priced(self.cost, limits);

@@ -11,7 +11,7 @@ const FOUND_MAX: usize = 60;
 /// What a subject knows of other gateways.
 #[derive(Debug, Default)]
 pub(super) struct Others {
-    /// What was counted of each that lives, and when it told so.
+    /// What each living gateway has counted, and when it reported that.
     pub counted: HashMap<i64, (i64, [i64; 2])>,
     /// Of all that live, by id, this one among them: running streams, and the part of the limit.
     pub parts: Vec<(u32, u32)>,

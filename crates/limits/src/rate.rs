@@ -113,7 +113,8 @@ impl RateUse {
         self.per_minute
     }
 
-    /// Before [`RateUse::hear`]: what was used before has drained, what is heard now has not. Others told what the limit lets in each minute.
+    /// Before [`RateUse::hear`]: what was used before has drained, what is heard now has not. By the reports of others the limit lets in
+    /// `told_per_minute` each minute.
     pub fn begin_hearing(&mut self, told_per_minute: u64, now_us: i64) {
         if self.per_minute == 0 {
             self.per_minute = told_per_minute;

@@ -1,8 +1,8 @@
-//! Limits that several gateways on one store share. Each tells what it uses; from what all have told, each finds its own part of every
+//! Limits that several gateways on one store share. Each reports what it uses; from all reports, each computes its own part of every
 //! limit, so no request waits for another machine.
 //!
-//! A part follows demand, by how many requests were asked for lately. All gateways find the same parts in what was told, and one grows only
-//! when all others have heard that theirs are smaller: so the parts never add up to more than the limit. Not for who tells whom: see the
+//! A part follows demand, by how many requests were asked for lately. All gateways compute the same parts from the reports; one grows only
+//! when all others have heard that theirs are smaller: so the parts never add up to more than the limit. Not for how they report: see the
 //! server's `replicas`.
 
 use std::collections::HashMap;
@@ -14,13 +14,13 @@ use super::level::LevelName;
 use super::rate::WHOLE;
 use super::window::{Calendar, LimitClock, Sharing};
 
-/// What is left of demand after each telling: it counts for some ten seconds.
+/// What is left of demand after each report: it counts for some ten seconds.
 const DEMAND_KEPT: f64 = 0.95;
 /// Requests that each gateway is taken to have had besides: a few requests say little about the next.
 const DEMAND_GUESSED: f64 = 3.0;
 /// Demand of less than this is none.
 const DEMAND_LEAST: f64 = 0.01;
-/// Limits of which a gateway tells the others, those with most demand. Further ones are shared evenly.
+/// Limits that a gateway reports to the others, those with most demand. Further ones are shared evenly.
 const SUBJECTS_MAX: usize = 5_000;
 
 /// What a gateway heard.
@@ -28,20 +28,20 @@ const SUBJECTS_MAX: usize = 5_000;
 pub struct Heard {
     /// Its own id: another one after each start.
     pub own: i64,
-    /// What it told itself last, as the others read it.
+    /// Its own last report, as the others read it.
     pub own_use: HashMap<LevelName, SubjectUse>,
     /// The others that live.
     pub others: Vec<ReplicaUse>,
     /// Spent and reserved by all other gateways, also those that ended, in each period.
     pub budgets: Vec<BudgetChange>,
-    /// By the clock of the store, microseconds since 1970: no earlier than when the others can read what this gateway told.
+    /// By the clock of the store, microseconds since 1970: no earlier than when the others can read this gateway's report.
     pub store_us: i64,
 }
 
 impl UsageBook {
-    /// What this gateway tells the others, a few times a second.
-    pub fn tell(&self) -> Vec<(LevelName, SubjectUse)> {
-        let mut told = Vec::new();
+    /// What this gateway reports to the others, a few times a second.
+    pub fn report(&self) -> Vec<(LevelName, SubjectUse)> {
+        let mut uses = Vec::new();
         self.each(|subject, used| {
             used.demand = (used.demand + used.asked as f64) * DEMAND_KEPT;
             used.asked = 0;
@@ -56,17 +56,17 @@ impl UsageBook {
                 let lately = [0, 1].map(|kind| counted[kind] - before[kind]);
                 let per_minute = [used.requests.per_minute(), used.tokens.per_minute()];
                 let told_of = SubjectUse { counted, lately, per_minute, demand: used.demand, streams: used.streams };
-                told.push((subject.name.clone(), told_of));
+                uses.push((subject.name.clone(), told_of));
             }
         });
-        if told.len() > SUBJECTS_MAX {
-            told.sort_unstable_by(|one, other| other.1.demand.total_cmp(&one.1.demand));
-            told.truncate(SUBJECTS_MAX);
+        if uses.len() > SUBJECTS_MAX {
+            uses.sort_unstable_by(|one, other| other.1.demand.total_cmp(&one.1.demand));
+            uses.truncate(SUBJECTS_MAX);
         }
-        told
+        uses
     }
 
-    /// Takes over what the others told.
+    /// Takes over the reports of the others.
     pub fn hear(&self, heard: Heard, now: LimitClock) {
         let mut budgets: HashMap<&LevelName, Vec<&BudgetChange>> = HashMap::new();
         heard.budgets.iter().for_each(|change| budgets.entry(&change.level).or_default().push(change));
@@ -111,7 +111,7 @@ impl UsageBook {
         self.each(|_, used| [&mut used.requests, &mut used.tokens].into_iter().for_each(|rate| rate.miss(now.us)));
     }
 
-    /// The store may have lost what this gateway told last: [`UsageBook::take_changes`] has every budget once more.
+    /// The store may have lost this gateway's last report: [`UsageBook::take_changes`] has every budget once more.
     pub fn tell_all_budgets(&self) {
         self.each(|subject, used| {
             if used.windows.iter_mut().fold(false, |any, window| window.tell_again() | any) {
@@ -128,20 +128,20 @@ impl Used {
         let mut rates = [&mut self.requests, &mut self.tokens];
         for (kind, rate) in rates.iter_mut().enumerate() {
             let of = heard.others.iter().filter_map(|other| other.subjects.get(name));
-            rate.begin_hearing(of.map(|told| told.per_minute[kind]).max().unwrap_or_default(), heard.now_us);
+            rate.begin_hearing(of.map(|uses| uses.per_minute[kind]).max().unwrap_or_default(), heard.now_us);
         }
-        // Who tells nothing of it now may tell again.
+        // A gateway that does not report it now may report it again.
         others.counted.retain(|id, _| heard.ids.binary_search(id).is_ok());
         for other in &heard.others {
-            let Some(told) = other.subjects.get(name) else { continue };
-            let first = || (i64::MIN, [0, 1].map(|kind| told.counted[kind] - told.lately[kind]));
+            let Some(uses) = other.subjects.get(name) else { continue };
+            let first = || (i64::MIN, [0, 1].map(|kind| uses.counted[kind] - uses.lately[kind]));
             let (told_at, before) = others.counted.get(&other.id).copied().unwrap_or_else(first);
-            // After a failover the store may have an older telling for a moment. If its clock went back, what is told by the new clock counts.
+            // After a failover the store may have an older report for a moment. If its clock went back, the report by the new clock counts.
             if other.beat_at >= told_at || told_at > heard.store_us && other.beat_at <= heard.store_us {
                 for (kind, rate) in rates.iter_mut().enumerate() {
-                    rate.hear(told.counted[kind].saturating_sub(before[kind]));
+                    rate.hear(uses.counted[kind].saturating_sub(before[kind]));
                 }
-                others.counted.insert(other.id, (other.beat_at, told.counted));
+                others.counted.insert(other.id, (other.beat_at, uses.counted));
             }
         }
         rates.iter_mut().for_each(|rate| rate.end_hearing());
@@ -160,11 +160,11 @@ impl Used {
             Some(other) => other.subjects.get(name).copied().unwrap_or_default(),
             None => heard.own_use.get(name).copied().unwrap_or_default(),
         };
-        let told: Vec<SubjectUse> = heard.ids.iter().map(|id| of(*id)).collect();
-        let shares = shares(&told);
+        let uses: Vec<SubjectUse> = heard.ids.iter().map(|id| of(*id)).collect();
+        let shares = shares(&uses);
         others.own = heard.ids.iter().position(|id| *id == heard.own).unwrap_or_default();
         others.turn = heard.turn.map(|turn| holder(&shares, turn));
-        others.parts = told.iter().map(|told| told.streams).zip(shares.iter().copied()).collect();
+        others.parts = uses.iter().map(|uses| uses.streams).zip(shares.iter().copied()).collect();
         let share = others.agree(heard);
         let part = (share, others.turn == Some(others.own), TURN_US);
         self.requests.set_part(Some(part));
@@ -174,10 +174,10 @@ impl Used {
 }
 
 /// The part of each gateway, of [`WHOLE`].
-fn shares(told: &[SubjectUse]) -> Vec<u32> {
-    let demand = |told: &SubjectUse| told.demand + DEMAND_GUESSED;
-    let all: f64 = told.iter().map(demand).sum();
-    told.iter().map(|told| (f64::from(WHOLE) * demand(told) / all) as u32).collect()
+fn shares(uses: &[SubjectUse]) -> Vec<u32> {
+    let demand = |uses: &SubjectUse| uses.demand + DEMAND_GUESSED;
+    let all: f64 = uses.iter().map(demand).sum();
+    uses.iter().map(|uses| (f64::from(WHOLE) * demand(uses) / all) as u32).collect()
 }
 
 /// Whose turn it is: over many turns each has as many as its part says, and they are spread evenly.

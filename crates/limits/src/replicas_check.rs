@@ -1,4 +1,4 @@
-//! Plays gateways that share limits over a store, on a stopped clock: they tell and hear late, at any moment, end and start again; the store
+//! Plays gateways that share limits over a store, on a stopped clock: they report and read late, at any moment, end and restart; the store
 //! is away, and comes back as it was some time ago. What all of them let in is compared with the bounds of `docs/limits.md`. `PHOTOFINISH_SEEDS` sets how many histories.
 
 use std::collections::{HashMap, VecDeque};
@@ -44,7 +44,7 @@ fn ann() -> LevelName {
 /// What the store has of one gateway.
 #[derive(Clone, Default)]
 struct Stored {
-    told: HashMap<LevelName, SubjectUse>,
+    reported: HashMap<LevelName, SubjectUse>,
     beat_us: i64,
     heard_us: Option<i64>,
     budgets: HashMap<(LevelName, super::Calendar, i64), BudgetChange>,
@@ -54,7 +54,7 @@ struct Replica {
     id: i64,
     book: UsageBook,
     levels: LimitLevels,
-    told: HashMap<LevelName, SubjectUse>,
+    reported: HashMap<LevelName, SubjectUse>,
     next_us: i64,
     running: Vec<(i64, Admission)>,
     /// How far its clock is from the store's.
@@ -73,7 +73,7 @@ impl Replica {
             id,
             book,
             levels,
-            told: HashMap::new(),
+            reported: HashMap::new(),
             next_us: now_us,
             running: Vec::new(),
             skew_us,
@@ -139,7 +139,7 @@ impl World {
         self.outages.is_some_and(|until_us| until_us > self.now_us)
     }
 
-    /// Each that is due tells and hears.
+    /// Each that is due reports, and reads the reports.
     fn exchange(&mut self) {
         let is_away = self.is_away();
         for place in 0..self.replicas.len() {
@@ -155,7 +155,7 @@ impl World {
             }
             if is_due {
                 replica.next_us = self.now_us + 500_000 + random;
-                replica.told = replica.book.tell().into_iter().collect();
+                replica.reported = replica.book.report().into_iter().collect();
                 self.tell_and_hear(place, is_away);
             }
         }
@@ -175,7 +175,7 @@ impl World {
         }
         let stored = self.store.entry(replica.id).or_default();
         let before_us = std::mem::replace(&mut stored.beat_us, store_us);
-        stored.told = replica.told.clone();
+        stored.reported = replica.reported.clone();
         stored.heard_us = replica.heard_us.map(|heard_us| BEGIN_US + heard_us);
         // The commit may be lost, or its answer: then it hears nothing this time.
         if self.random.u8(0..20) == 0 {
@@ -190,11 +190,11 @@ impl World {
         replica.heard_us = Some(self.now_us);
         let others = self.store.iter().filter(|(id, _)| **id != replica.id);
         let living = others.clone().filter(|(_, stored)| stored.beat_us >= since);
-        let told = |(id, stored): (&i64, &Stored)| ReplicaUse {
+        let reported = |(id, stored): (&i64, &Stored)| ReplicaUse {
             id: *id,
             beat_at: stored.beat_us,
             heard_at: stored.heard_us.unwrap_or(i64::MIN),
-            subjects: stored.told.clone(),
+            subjects: stored.reported.clone(),
         };
         let mut budgets: HashMap<(LevelName, super::Calendar, i64), BudgetChange> = HashMap::new();
         for (key, change) in others.flat_map(|(_, stored)| &stored.budgets) {
@@ -205,8 +205,8 @@ impl World {
         }
         let heard = Heard {
             own: replica.id,
-            own_use: replica.told.clone(),
-            others: living.map(told).collect(),
+            own_use: replica.reported.clone(),
+            others: living.map(reported).collect(),
             budgets: budgets.into_values().collect(),
             store_us,
         };
@@ -265,7 +265,7 @@ fn place(random: &mut Rng, count: usize, is_one_sided: bool) -> usize {
     if is_one_sided && random.u8(0..100) < 95 { 0 } else { random.usize(0..count) }
 }
 
-/// All requests of a moment go to one gateway, another one each time. Long after the others told what they want, or right after.
+/// All requests of a moment go to one gateway, another one each time. Long after the others reported what they want, or right after.
 #[test]
 fn a_rate_is_kept_while_demand_jumps() {
     play(|seed| {
@@ -517,7 +517,7 @@ fn what_others_take_counts_also_after_the_store_s_clock_went_back() {
     let _first = admit_one(0);
     let back_us = BEGIN_US - 60_000_000;
     hear(100, BEGIN_US, BEGIN_US);
-    // It has told nothing since, then it tells twice.
+    // It has reported nothing since, then it reports twice.
     hear(100, BEGIN_US, back_us);
     hear(110, back_us + 400_000, back_us + 500_000);
     hear(120, back_us + 900_000, back_us + 1_000_000);

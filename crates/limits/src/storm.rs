@@ -18,16 +18,16 @@ const NOW: LimitClock = LimitClock { us: 1, wall_us: 1_796_000_000_000_000 };
 
 /// What the requests of one thread did.
 #[derive(Default)]
-struct Told {
+struct StormTally {
     spent: i64,
     refused: usize,
     /// The most that were seen at once.
     most: u32,
 }
 
-/// Sends so many requests, one after the other.
-fn thread(requests: usize, seed: u64, book: &UsageBook, levels: &LimitLevels) -> Told {
-    let (mut random, mut told) = (Rng::with_seed(seed), Told::default());
+/// Sends `requests`, one after the other.
+fn thread(requests: usize, seed: u64, book: &UsageBook, levels: &LimitLevels) -> StormTally {
+    let (mut random, mut tally) = (Rng::with_seed(seed), StormTally::default());
     for _ in 0..requests {
         let usual = random.i64(1..=1_000);
         let cost = AttemptCost { usual, max: usual, prompt: usual, ..AttemptCost::default() };
@@ -35,19 +35,19 @@ fn thread(requests: usize, seed: u64, book: &UsageBook, levels: &LimitLevels) ->
             Ok(admitted) => admitted,
             Err(refusal) => {
                 assert_eq!(refusal.by, RefusedBy::Streams { limit: STREAMS });
-                told.refused += 1;
+                tally.refused += 1;
                 std::thread::yield_now();
                 continue;
             }
         };
         for level in levels.iter() {
-            told.most = told.most.max(book.usage_of(level.name(), level.limits(), NOW).streams.0);
+            tally.most = tally.most.max(book.usage_of(level.name(), level.limits(), NOW).streams.0);
         }
         // Some leave before an attempt starts, some while it runs.
         for attempt in 0..random.usize(0..=2) {
             let Some(reservation) = admission.reserve("p/m", attempt, |_| cost) else { continue };
             std::thread::yield_now();
-            told.spent += match random.u8(0..3) {
+            tally.spent += match random.u8(0..3) {
                 0 => usual,
                 1 => {
                     reservation.book(KnownCost::Within(0, Some(usual / 2), Written::Cut(0)));
@@ -61,7 +61,7 @@ fn thread(requests: usize, seed: u64, book: &UsageBook, levels: &LimitLevels) ->
             };
         }
     }
-    told
+    tally
 }
 
 #[test]
@@ -77,15 +77,15 @@ fn requests_of_many_threads_leave_nothing_held() {
     let book = UsageBook::default();
     let limits = Arc::new(limits);
     let levels = book.levels_of(names.into_iter().map(|name| (name, limits.clone())));
-    let told: Vec<Told> = std::thread::scope(|scope| {
+    let tally: Vec<StormTally> = std::thread::scope(|scope| {
         let (book, levels) = (&book, &levels);
         let threads: Vec<_> =
             (0..THREADS as u64).map(|seed| scope.spawn(move || thread(requests, seed, book, levels))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let (spent, refused): (i64, usize) =
-        (told.iter().map(|told| told.spent).sum(), told.iter().map(|told| told.refused).sum());
-    let most = told.iter().map(|told| told.most).max();
+        (tally.iter().map(|tally| tally.spent).sum(), tally.iter().map(|tally| tally.refused).sum());
+    let most = tally.iter().map(|tally| tally.most).max();
     assert!(most == Some(STREAMS) && refused > 0, "{most:?} at once, {refused} refused");
     for level in levels.iter() {
         let used = book.usage_of(level.name(), level.limits(), NOW);

@@ -97,7 +97,7 @@ pub struct Period {
     /// The budget that was said to come near its end. 0: none.
     warned_of: i64,
     /// It was among the changes before, so the store may have amounts that are zero here by now.
-    told: bool,
+    reported: bool,
 }
 
 impl Period {
@@ -175,7 +175,7 @@ impl BudgetWindow {
         }
     }
 
-    /// The period of this moment. A clock that goes back by less than a period stays in the one it was in, so that nobody gets a
+    /// The period of this moment. A clock that goes back by less than a period stays in the one it was in, so that no caller gets a
     /// budget twice by it; if it goes back further, what was spent goes with it.
     pub fn at(&mut self, now_us: i64) -> &mut Period {
         if now_us >= self.current.end_us {
@@ -269,7 +269,7 @@ impl BudgetWindow {
         let mut changed = Vec::new();
         for period in self.over.iter_mut().chain([&mut self.current]) {
             if std::mem::take(&mut period.changed) {
-                period.told = true;
+                period.reported = true;
                 changed.push(*period);
             }
         }
@@ -281,7 +281,7 @@ impl BudgetWindow {
     pub fn tell_again(&mut self) -> bool {
         let mut any = false;
         for period in self.over.iter_mut().chain([&mut self.current]) {
-            period.changed |= period.told || period.spent != 0;
+            period.changed |= period.reported || period.spent != 0;
             any |= period.changed;
         }
         any
@@ -347,8 +347,8 @@ mod tests {
             assert_eq!(window.take_changes().len(), 1);
         }
         assert!(window.tell_again());
-        let told: Vec<_> = window.take_changes().iter().map(|period| (period.start_us, period.reserved)).collect();
-        assert_eq!(told, [(us("2026-11-27T00:00:00Z"), 0)]);
+        let reported: Vec<_> = window.take_changes().iter().map(|period| (period.start_us, period.reserved)).collect();
+        assert_eq!(reported, [(us("2026-11-27T00:00:00Z"), 0)]);
     }
 
     #[test]

@@ -248,7 +248,7 @@ impl Metrics {
         text.finish()
     }
 
-    /// What [`Metrics::render`] tells, in parts.
+    /// The output of [`Metrics::render`], in parts.
     pub fn families(&self, open_breakers: &BTreeSet<String>, more: impl FnOnce(&mut MetricsText)) -> Vec<MetricFamily> {
         let mut text = MetricsText::in_parts();
         self.write(open_breakers, more, &mut text);
@@ -444,8 +444,8 @@ fn render_incidents(upstreams: &NamedSeries<UpstreamMetrics>, current: &CurrentI
         current.iter().map(|(upstream, kind)| (upstreams.label(upstream), *kind)).collect();
     let series = |upstream, of: &UpstreamMetrics| {
         let counts = IncidentKind::ALL.into_iter().zip(&of.incidents);
-        let told = counts.map(|(kind, count)| (kind, count.load(Relaxed), current.contains(&(upstream, kind))));
-        told.filter(|(_, count, is_current)| *count > 0 || *is_current).collect::<Vec<_>>()
+        let rows = counts.map(|(kind, count)| (kind, count.load(Relaxed), current.contains(&(upstream, kind))));
+        rows.filter(|(_, count, is_current)| *count > 0 || *is_current).collect::<Vec<_>>()
     };
     let help = "1 while an incident of an upstream lasts, as the command incidents shows; one of the gateway counts for each of its upstreams.";
     text.family("incidents", "gauge", help);

@@ -217,7 +217,7 @@ mod tests {
         [5, 10, 15, 99].iter().for_each(|micros| histogram.observe(Duration::from_micros(*micros)));
         text.histogram(&[("x", "2")], &histogram);
         let parts = text.parts();
-        let told: Vec<_> = parts
+        let values: Vec<_> = parts
             .iter()
             .flat_map(|family| {
                 family
@@ -231,7 +231,7 @@ mod tests {
             ("b", 1, &SampleValue::Real(0.5)),
             ("c", 1, &SampleValue::Buckets(vec![1e-5, 2e-5], vec![2, 1, 1], 129e-6)),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(values, expected);
     }
 
     #[test]

@@ -341,12 +341,12 @@ impl<L: Launch> Race<L> {
             return false;
         }
         let mut free = self.free();
-        let nobody = self.running.iter().all(|running| running.was_late);
-        if free.is_empty() && nobody {
+        let all_late = self.running.iter().all(|running| running.was_late);
+        if free.is_empty() && all_late {
             self.recall_losers();
             free = self.free();
         }
-        if free.is_empty() && nobody && !self.awaits_retry() {
+        if free.is_empty() && all_late && !self.awaits_retry() {
             free = (0..self.waiting.len()).collect();
         }
         let place = match reason {
@@ -358,7 +358,9 @@ impl<L: Launch> Race<L> {
                 if free.is_empty() {
                     return false;
                 }
-                let Some(place) = self.launch.next_after_failure(&self.candidates(&free), nobody) else { return false };
+                let Some(place) = self.launch.next_after_failure(&self.candidates(&free), all_late) else {
+                    return false;
+                };
                 place
             }
         };
@@ -374,7 +376,7 @@ impl<L: Launch> Race<L> {
             RetryDecision::Later { wait, first } => (wait, first),
         };
         let due = self.launch.now() + wait.min(self.plan.total);
-        // Nobody waits for a pause while enough candidates were not asked yet.
+        // No race waits for a pause while enough candidates were not asked yet.
         let is_untried = |waiting: &&WaitingCandidate| !waiting.retry && waiting.entry.start != StartRule::Last;
         let untried = self.waiting.iter().filter(is_untried).count();
         let may_retry = again == RetryDecision::Now || self.started + untried < self.plan.max_attempts;
@@ -562,7 +564,7 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    /// Starts others beside late attempts. None is cut: whoever answers first wins.
+    /// Starts others in addition to late attempts. None is cut: whoever answers first wins.
     pub(crate) fn replace_the_late(&mut self) {
         let now = self.launch.now();
         for begun in self.running.iter_mut().filter(|running| running.has_begun()) {

@@ -154,7 +154,7 @@ fn check_nothing_was_left(race: &Race<Fakes>, plan: &RacePlan, log: &Log, contex
 fn check_deadline(race: &Race<Fakes>, world: &World, plan: &RacePlan, log: &Log, context: &str) {
     let is_late = |due: &(usize, Instant, bool)| due.1 + Duration::from_millis(1) >= race.deadline();
     let ran = log.rows.iter().any(|(_, ended)| *ended == "deadline");
-    assert!(ran || log.due.iter().any(is_late), "it ended with nobody running: {context}");
+    assert!(ran || log.due.iter().any(is_late), "it ended with none running: {context}");
     // Nothing starts while an answer is under way.
     let refused = race.failures().iter().any(|(_, failure)| failure.kind == FailureKind::ContentPolicy);
     let may_wait = world.whole || refused || plan.max_attempts < plan.entries.len();

@@ -80,7 +80,7 @@ mod tests {
         for kind in [RateLimited, Overloaded, ServerError, InStreamError, Connect, Reset, Closed, Protocol] {
             assert_eq!(waits(kind, 0, 0, 1.0), [100, 200, 400], "{kind}: backs off, at most three times");
             assert_eq!(waits(kind, 0, 0, 0.0), [50, 100, 200], "{kind}");
-            assert_eq!(waits(kind, 2_000, 0, 0.0), [2_000; 3], "{kind}: as it was told");
+            assert_eq!(waits(kind, 2_000, 0, 0.0), [2_000; 3], "{kind}: as the provider said");
             assert_eq!(waits(kind, 2_000, 0, 1.0), [2_200; 3], "{kind}: a little later, never sooner");
             assert_eq!(waits(kind, 2_001, 0, 0.0), [0; 0], "{kind}: too long");
         }

@@ -245,8 +245,8 @@ mod tests {
         assert_eq!(verdict(&Failure::new(Timeout, Phase::Connect, "")), met_by_all);
         assert_eq!(verdict(&Failure::new(Timeout, Phase::Stream, "")), quiet, "a total deadline");
         for (kind, doubtful) in [(Forbidden, forbidden), (NotFound, missing)] {
-            let told = Failure { certain: true, ..Failure::new(kind, Phase::Headers, "") };
-            assert_eq!(verdict(&told), Verdict { certain: true, loud: true, ..doubtful });
+            let stated = Failure { certain: true, ..Failure::new(kind, Phase::Headers, "") };
+            assert_eq!(verdict(&stated), Verdict { certain: true, loud: true, ..doubtful });
         }
         let of_account = Failure { whole_account: true, ..Failure::new(RateLimited, Phase::Headers, "") };
         assert_eq!(verdict(&of_account), Verdict { cooldown: Some(CooldownReason::AccountRateLimited), ..limited });

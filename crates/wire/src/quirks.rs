@@ -28,7 +28,7 @@ pub const UNKNOWN_REASONING: &str = "(The reasoning of this turn is not known.)"
 /// caches of other vendors would never hit.
 pub const BILLING: &str = "x-anthropic-billing-header:";
 
-/// The types of tools and items that Codex sends, and that few servers beside OpenAI's know.
+/// The types of tools and items that Codex sends, and that few servers except OpenAI's know.
 pub const CODEX_TYPES: [&str; 12] = [
     "additional_tools",
     "compaction_trigger",

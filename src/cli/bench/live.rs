@@ -23,7 +23,7 @@ const LATEST: usize = 400;
 pub struct LiveView<'a, E> {
     err: &'a mut E,
     screen: fn() -> Option<ScreenSettings>,
-    /// Lines of the picture that stand on the terminal.
+    /// Lines of the picture on the terminal.
     drawn: usize,
     last: Option<Instant>,
 }

@@ -98,7 +98,7 @@ pub struct BenchOptions {
     /// Members added to each request, such as '{"ignore_eos": true}'.
     #[arg(long, value_name = "JSON", help_heading = "Requests")]
     pub body: Option<String>,
-    /// Repeats the words of prompts and the arrivals. Drawn by itself if not given, and told.
+    /// Repeats the words of prompts and the arrivals. Drawn if not given, and shown.
     #[arg(long, help_heading = "Requests")]
     pub seed: Option<u64>,
 

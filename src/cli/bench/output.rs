@@ -122,11 +122,11 @@ fn held(curve: &Curve, slo: LoadSlo) -> String {
     let (held, more) = match (curve.held_users, curve.too_many_users) {
         (Some(held), Some(more)) => (format!("holds {}", users(held)), format!("; {} are too many", users(more))),
         (Some(held), None) if Some(held) < curve.most_users => {
-            (format!("holds {}", users(held)), "; more cannot be told".to_owned())
+            (format!("holds {}", users(held)), "; whether more is unknown".to_owned())
         }
         (Some(held), None) => (format!("holds {}", users(held)), "; more were not tried".to_owned()),
         (None, Some(more)) => (format!("does not hold {}", users(more)), String::new()),
-        (None, None) => ("cannot be told how many users it holds".to_owned(), String::new()),
+        (None, None) => ("it is unknown how many users it holds".to_owned(), String::new()),
     };
     format!("{}: {held}: {what}{more}", curve.target)
 }
@@ -197,7 +197,7 @@ fn table(stages: &[StageFigures], screen: ScreenSettings) -> Sheet {
             let client = stage.client_ttft_ms;
             cells.push(or_dash(client, |ttft| estimate(&ttft, &ttft.p50, 0.5)));
             cells.push(or_dash(client, p99));
-            cells.push(or_dash(stage.lag_p99_ms, |ms| told(stage.requests(), || millis(ms))));
+            cells.push(or_dash(stage.lag_p99_ms, |ms| figure_or_count(stage.requests(), || millis(ms))));
         } else {
             cells.push(or_dash(stage.ttft_ms, p99));
         }
@@ -243,12 +243,12 @@ fn estimate(of: &Quantiles, estimate: &IntervalEstimate, p: f64) -> String {
     format!("{}{}{width}", mark(of.n, p), millis(estimate.value))
 }
 
-/// With the reason where it is not told.
+/// With the reason where it is left out.
 fn p99(of: Quantiles) -> String {
-    told(of.n, || or_dash(of.p99, |p99| estimate(&of, &p99, 0.99)))
+    figure_or_count(of.n, || or_dash(of.p99, |p99| estimate(&of, &p99, 0.99)))
 }
 
-fn told(n: usize, p99: impl Fn() -> String) -> String {
+fn figure_or_count(n: usize, p99: impl Fn() -> String) -> String {
     insufficient_for_p99(n).map_or_else(p99, |why| why.to_string())
 }
 

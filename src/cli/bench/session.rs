@@ -720,7 +720,7 @@ mod cost_tests {
     use super::super::plan::tests::plan;
     use super::*;
 
-    fn told(load: &[&str], targets: usize) -> Vec<String> {
+    fn shown(load: &[&str], targets: usize) -> Vec<String> {
         let plan = plan(&[&["near/x"][..], load].concat()).unwrap();
         // Given prompts have different lengths.
         let cost = RequestCost::of([0.001, 0.003].into_iter());
@@ -743,16 +743,16 @@ mod cost_tests {
             (&["--find", "rate", "--slo", "ttft=1s"], 1, "at most 300002 requests and $600.00"),
             (&["--find", "rate", "--slo", "ttft=1s", "--requests", "50"], 1, "at most 1502 requests and $3.00"),
         ] {
-            let told = &told(load, targets)[0];
-            assert!(told.starts_with(said) && told.ends_with("; the cap is 0.1 USD"), "{load:?}: {told}");
+            let shown = &shown(load, targets)[0];
+            assert!(shown.starts_with(said) && shown.ends_with("; the cap is 0.1 USD"), "{load:?}: {shown}");
         }
         let plan = plan(&["near/x"]).unwrap();
-        assert!(cost_lines(&plan, &[RequestCost::default()]).is_empty(), "without a price there is nothing to tell");
+        assert!(cost_lines(&plan, &[RequestCost::default()]).is_empty(), "without a price there is nothing to show");
     }
 
     #[test]
     fn what_the_cap_covers_at_once_is_told_where_more_is_asked_for() {
-        let said = |load: &[&str]| told(load, 1).get(1).cloned().unwrap_or_default();
+        let said = |load: &[&str]| shown(load, 1).get(1).cloned().unwrap_or_default();
         let users = "10 users need $0.24 at once, 8 times what their requests may cost; --max-cost covers 4 of them";
         assert!(said(&["--concurrency", "1,10"]).starts_with(users));
         assert_eq!(said(&["--concurrency", "4"]), "");

@@ -226,7 +226,7 @@ fn cheapest(targets: Vec<LiveTarget>) -> Vec<LiveTarget> {
     kept
 }
 
-/// What the requests cost at most. None: nobody bills for them.
+/// What the requests cost at most. None: they are not billed.
 fn cost(targets: &[LiveTarget]) -> Option<String> {
     let billed = || targets.iter().filter(|target| target.provider.is_hosted());
     let unpriced = billed().filter(|target| target.most_usd.is_none()).count();
@@ -310,12 +310,12 @@ fn write(
             [one, more @ ..] => Some(format!("its list lacks {one} and {} more", more.len())),
         };
         lines.push(match verdict {
-            LiveVerdict::Answered(mut told) => {
+            LiveVerdict::Answered(mut shown) => {
                 well += 1;
-                if let Some((last, unlisted)) = told.last_mut().zip(unlisted) {
+                if let Some((last, unlisted)) = shown.last_mut().zip(unlisted) {
                     *last = format!("{last}; {unlisted}");
                 }
-                let row = [target.name.clone(), "ok".to_owned()].into_iter().chain(told).collect();
+                let row = [target.name.clone(), "ok".to_owned()].into_iter().chain(shown).collect();
                 (row, Some(GREEN))
             }
             LiveVerdict::Failed(why) => {
@@ -486,17 +486,17 @@ mod tests {
         let text = "[providers]\ngroq.api_key = \"k\"\nopenai.api_key = \"k\"\nlocal.base_url = \"http://127.0.0.1:9\"\n\
             [models.m]\nupstreams = [{ upstream = \"groq/a\", input_price = 10.0, output_price = 100.0 }, \"openai/new\", \"local/x\"]";
         let config = parse(text, Path::new("config.toml"), &|_| None).unwrap();
-        let told = |names: &[&str]| {
+        let shown = |names: &[&str]| {
             let targets = targets(&config).into_iter().filter(|target| names.contains(&target.name.as_str()));
             cost(&targets.collect::<Vec<_>>())
         };
-        assert_eq!(told(&["local/x"]), None);
-        assert_eq!(told(&["groq/a", "local/x"]).unwrap(), "this costs at most $0.0019");
+        assert_eq!(shown(&["local/x"]), None);
+        assert_eq!(shown(&["groq/a", "local/x"]).unwrap(), "this costs at most $0.0019");
         assert_eq!(
-            told(&["groq/a", "openai/new"]).unwrap(),
+            shown(&["groq/a", "openai/new"]).unwrap(),
             "this costs at most $0.0019, and what 1 without a known price bill"
         );
-        assert!(told(&["openai/new"]).unwrap().contains("not known"));
+        assert!(shown(&["openai/new"]).unwrap().contains("not known"));
     }
 
     #[test]
@@ -528,9 +528,9 @@ mod tests {
         );
         assert!(failed("own", FailureKind::Connect, 0, "refused").starts_with("nothing takes connections at http://"));
         for kind in FailureKind::ALL {
-            let told = failed("groq", kind, 200, &"said\n\x1b[31m ".repeat(100));
-            assert!(told.len() > 20 && !told.contains(['\n', '\x1b']) && !told.contains("planted"), "{told}");
-            assert!(told.chars().count() < 500, "{told}");
+            let shown = failed("groq", kind, 200, &"said\n\x1b[31m ".repeat(100));
+            assert!(shown.len() > 20 && !shown.contains(['\n', '\x1b']) && !shown.contains("planted"), "{shown}");
+            assert!(shown.chars().count() < 500, "{shown}");
         }
     }
 }

@@ -67,7 +67,7 @@ const MEMBERS: [&str; 18] = [
     "user",
 ];
 
-/// Settings that need no equal, and what stands in their place.
+/// Settings that need no equal, and what replaces them.
 const ELSEWHERE: [(&str, &str); 28] = [
     ("cache", "there is no cache of answers; the providers' caches of prompts are used"),
     ("cache_params", "there is no cache of answers"),
@@ -416,7 +416,7 @@ impl LiteLlm<'_> {
     }
 }
 
-/// A text that is no variable stands where secrets do.
+/// A text that is no variable is where secrets are.
 fn holds_secret(name: &str, given: &YamlValue) -> bool {
     let name = name.to_lowercase();
     let is_secret =

@@ -136,7 +136,7 @@ fn scalar(line: usize, text: &str, style: ScalarStyle) -> YamlValue {
     YamlValue { line, form }
 }
 
-/// Keys and values in turn. What `<<` merges stands behind the own members, which win.
+/// Keys and values in turn. What `<<` merges comes after the own members, which win.
 fn members(values: Vec<YamlValue>) -> Vec<(String, YamlValue)> {
     let (mut own, mut merged) = (Vec::new(), Vec::new());
     let mut values = values.into_iter();

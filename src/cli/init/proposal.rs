@@ -70,8 +70,8 @@ pub(super) fn first_config(found: &Surroundings<'_>) -> FirstConfig {
 
 const POLICIES: &str = r#"
 [race]
-policy = "adaptive"    # the best upstream, and others beside it where that pays
-budget = 0.10          # what these may cost beside single attempts; 0: none
+policy = "adaptive"    # the best upstream, and others at the same time where that pays
+budget = 0.10          # what these may cost on top of single attempts; 0: none
 # policy = "race"      # all upstreams at once: the quickest, each is paid
 "#;
 

@@ -63,7 +63,7 @@ impl UpdateOptions {
     }
 
     /// # Errors
-    /// `WrongUse`: nobody says who signs it, or it is no key.
+    /// `WrongUse`: no signer is given, or it is no key.
     fn signer(&self, config: &Config) -> Result<CatalogueSigner, WrongUse> {
         let Some(key) = self.public_key.as_ref().or(config.catalogue_public_key.as_ref()) else {
             return Err(WrongUse(

@@ -112,7 +112,7 @@ impl<'a> PlacedAxis<'a> {
     }
 }
 
-/// Dots from the first edge, in a picture of so many cells with so many dots each, as the canvas places them.
+/// Dots from the first edge, in a picture of `cells` cells with `dots` dots each, as the canvas places them.
 pub(super) fn dot(value: f64, [first, last]: [f64; 2], cells: u16, dots: u16) -> u16 {
     let share = ((value - first) / (last - first)).clamp(0.0, 1.0);
     (share * f64::from(cells * dots - 1)).round() as u16

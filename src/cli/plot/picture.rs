@@ -174,7 +174,7 @@ impl<'a> Picture<'a> {
         Ok(())
     }
 
-    /// Those from left to right: the chart's own would not stand where they belong.
+    /// Those from left to right: the chart's own would not be where they belong.
     fn write_ticks(&mut self) {
         let axis = self.area.height;
         let mut free = 0;

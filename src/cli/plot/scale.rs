@@ -57,7 +57,7 @@ impl Scale {
         Scale { bottom, top, rows, labels }
     }
 
-    /// At the lower and the upper edge: the ticks stand in the middle of their rows, of four dots each.
+    /// At the lower and the upper edge: the ticks are in the middle of their rows, of four dots each.
     pub(super) fn bounds(&self) -> [f64; 2] {
         let beyond = 1.5 * (self.top - self.bottom) / f64::from(4 * (self.rows - 1));
         [self.bottom - beyond, self.top + beyond]

@@ -39,16 +39,16 @@ async fn each_upstream_is_measured_and_its_rows_say_so() {
     assert_eq!((&answered["upstream"], &answered["outcome"]), (&"a/m".into(), &"answered".into()));
     assert_eq!((&answered["workload"], &answered["output_tokens"]), (&"1k".into(), &50.into()));
     let input_tokens = answered["input_tokens"].as_i64().unwrap();
-    assert!((900..=1_100).contains(&input_tokens), "the ping tells how long a token is: {input_tokens}");
+    assert!((900..=1_100).contains(&input_tokens), "the ping shows how long a token is: {input_tokens}");
     let ttft_ms = answered["ttft_ms"].as_f64().unwrap();
     assert!((20.0..200.0).contains(&ttft_ms), "{answered}");
     assert!(answered["cost_usd_max"].as_f64().unwrap() > 0.0, "{answered}");
     assert_eq!((&failed["outcome"], &failed["ttft_ms"]), (&"failed".into(), &Value::Null));
-    let (reader, mut told) = (StoreReader::open(folder.path().join("history.db")).unwrap(), Vec::new());
-    reader.each_probe((0, None), |probe| told.push((probe.race.workload.clone(), probe.upstream()))).unwrap();
+    let (reader, mut notes) = (StoreReader::open(folder.path().join("history.db")).unwrap(), Vec::new());
+    reader.each_probe((0, None), |probe| notes.push((probe.race.workload.clone(), probe.upstream()))).unwrap();
     let named = |workload: &str, upstream: &str| (Some(workload.to_owned()), upstream.to_owned());
     assert_eq!(
-        told,
+        notes,
         [named("ping", "a/m"), named("1k", "a/m"), named("ping", "b/fail-500")],
         "a ping that fails is the last request"
     );
@@ -79,11 +79,11 @@ async fn a_server_that_reports_no_usage_uses_up_the_tokens_of_the_day_all_the_sa
     let silent = || parse(&silent, Path::new("config.toml"), &|_| None).unwrap_or_else(|why| panic!("{why}"));
     let of = |upstream: &str| ProbeOptions { upstreams: vec![upstream.into()], ..ProbeOptions::default() };
     let (_, lines) = probe(silent(), &ProbeOptions::default()).await;
-    let told =
+    let notes =
         |lines: &[Value]| lines.iter().map(|line| line["outcome"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
-    assert_eq!(told(&lines), ["answered", "skipped"], "in one process: {lines:?}");
+    assert_eq!(notes(&lines), ["answered", "skipped"], "in one process: {lines:?}");
     let (_, lines) = probe(silent(), &of("a/n")).await;
-    assert_eq!((told(&lines), &lines[0]["why"]), (vec!["skipped".to_owned()], &"the day's max_tokens".into()));
+    assert_eq!((notes(&lines), &lines[0]["why"]), (vec!["skipped".to_owned()], &"the day's max_tokens".into()));
 }
 
 #[tokio::test]
@@ -129,24 +129,24 @@ async fn hosted_upstreams_need_a_cap_and_the_cost_is_told_before() {
         upstreams: upstreams.iter().map(|name| (*name).to_owned()).collect(),
         ..ProbeOptions::default()
     };
-    let (why, is_wrong_use, told) = asked("", of(&["far/m", "near/m"])).await;
+    let (why, is_wrong_use, notes) = asked("", of(&["far/m", "near/m"])).await;
     assert!(why.starts_with("far/m: a hosted provider bills each request") && why.contains("--max-cost"), "{why}");
-    assert!(is_wrong_use && told.is_empty(), "{told}");
+    assert!(is_wrong_use && notes.is_empty(), "{notes}");
     let capped = |upstreams: &[&str]| ProbeOptions { max_cost: Some(0.5), ..of(upstreams) };
     let (why, is_wrong_use, _) = asked("", capped(&["far/m", "far/n"])).await;
     assert!(why.starts_with("no price is known for far/n") && why.contains("--max-tokens") && is_wrong_use, "{why}");
     // These go on to the store, which cannot be opened here.
-    let (_, is_wrong_use, told) = asked("", capped(&["far/m", "near/m"])).await;
+    let (_, is_wrong_use, notes) = asked("", capped(&["far/m", "near/m"])).await;
     // Twice 1.5 × 1,200 + 1,016 tokens; one of them at 1 and 2 USD for a million.
-    assert_eq!(told, "2 probes: about USD 0.0038 and 5632 tokens; this call may spend USD 0.5\n");
+    assert_eq!(notes, "2 probes: about USD 0.0038 and 5632 tokens; this call may spend USD 0.5\n");
     assert!(!is_wrong_use);
-    let (_, is_wrong_use, told) = asked("probes = { workloads = ['1k'], max_tokens = 9000 }", of(&["far/n"])).await;
+    let (_, is_wrong_use, notes) = asked("probes = { workloads = ['1k'], max_tokens = 9000 }", of(&["far/n"])).await;
     assert!(
-        !is_wrong_use && told.ends_with("1 of them have no known price; the\n  cap of a day is 9000 tokens\n"),
-        "{told}"
+        !is_wrong_use && notes.ends_with("1 of them have no known price; the\n  cap of a day is 9000 tokens\n"),
+        "{notes}"
     );
-    let (_, is_wrong_use, told) = asked("", of(&["near/m"])).await;
-    assert!(!is_wrong_use && told == "1 probe: about USD 0.0000 and 2816 tokens\n", "{told}");
+    let (_, is_wrong_use, notes) = asked("", of(&["near/m"])).await;
+    assert!(!is_wrong_use && notes == "1 probe: about USD 0.0000 and 2816 tokens\n", "{notes}");
 }
 
 #[tokio::test]

@@ -63,7 +63,7 @@ impl AnswerReader {
     }
 }
 
-/// An answer that is no stream: the gateway's own, or the most telling one of an upstream.
+/// An answer that is no stream: the gateway's own, or the most informative one of an upstream.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The gateway's own begin with `photofinish_`.

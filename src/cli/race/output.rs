@@ -23,7 +23,7 @@ pub struct RaceOutput<'a, O, E> {
     err: &'a mut E,
     screen: fn() -> Option<ScreenSettings>,
     json: bool,
-    /// Lines of the picture that stand above the cursor.
+    /// Lines of the picture above the cursor.
     drawn: usize,
     /// The last character that went out of the answer; none before it.
     last: Option<char>,

@@ -124,7 +124,7 @@ fn obvious_model<'a>(config: &'a Config, user: Option<&User>) -> Option<&'a str>
         let mut models = config.models.values().filter(|model| usable(model, user).count() >= least);
         models.next().filter(|_| models.next().is_none()).map(|model| model.name.as_str())
     };
-    // Nobody chose the models of the catalogue, so any race will do: the widest shows most.
+    // The models of the catalogue were not chosen, so any race will do: the widest shows most.
     let widest = || {
         let raced = config.models.values().filter(|model| config.serves_catalogue && usable(model, user).count() > 1);
         raced.max_by_key(|model| usable(model, user).count()).map(|model| model.name.as_str())

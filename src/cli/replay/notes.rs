@@ -40,12 +40,12 @@ pub(super) fn brief(report: &PlayedHistory, is_wide: bool) -> Vec<String> {
     let requests = counted(answer.requests as u64, "request");
     let (from_us, until_us) = answer.span_us;
     let without = report.answer.rows.iter().filter(|row| !row.little_known.is_empty()).map(|row| {
-        let told = |(name, _): &&(String, u64)| row.little_known.contains(name);
+        let is_little_known = |(name, _): &&(String, u64)| row.little_known.contains(name);
         let attempts: Vec<String> = report
             .past
             .little_known
             .iter()
-            .filter(told)
+            .filter(is_little_known)
             .map(|(name, tried)| format!("{name}: {tried} of {ENOUGH}"))
             .collect();
         format!(
@@ -128,8 +128,8 @@ fn unknown(report: &PlayedHistory) -> Vec<String> {
         beyond.map(|(counts, expected)| format!("{} ({})", counts.upstream, share(expected.unknown()))).collect();
     if !beyond.is_empty() {
         notes.push(format!(
-            "Cannot be known: the slow end of {}, which was always cut before (beyond). A usual tail stands in for it: p95 and p99 of a policy \
-             that relies on it are a guess. Audits (`audit`) would tell.",
+            "Cannot be known: the slow end of {}, which was always cut before (beyond). A usual tail replaces it: p95 and p99 of a policy \
+             that relies on it are a guess. Audits (`audit`) would show it.",
             beyond.join(", ")
         ));
     }

@@ -21,7 +21,7 @@ const BRIEF: [ReplayFigure; 6] = [
     ReplayFigure::Attempts,
 ];
 
-/// Writes the most telling figures, and below each how far it is from what was recorded.
+/// Writes the main figures, and below each how far it is from what was recorded.
 pub(super) fn write(report: &PlayedHistory, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
     let rows = all(report);
     let place = |figure: &ReplayFigure| FIGURES.iter().position(|other| other == figure);

@@ -174,7 +174,7 @@ async fn a_window_a_model_and_those_that_are_not_there() {
         nothing.contains("Too little history of other: 50 requests") && nothing.contains("groq/other 0"),
         "{nothing}"
     );
-    assert_eq!(object("--json --model other"), json!({"requests": 50, "plain": 0}), "nothing can be told of them");
+    assert_eq!(object("--json --model other"), json!({"requests": 50, "plain": 0}), "nothing is known of them");
     assert_eq!(object("--json --until 2026-01-01"), json!({"requests": 0, "plain": 0}));
     let none = shown(&directory, "--until 2026-01-01", None);
     assert_eq!(
@@ -253,7 +253,7 @@ async fn settings_that_were_not_asked_for_are_the_models() {
     let past = PastRequests::new(model);
     let line = "--policy adaptive --policy hedge --budget 0.02 --optimise goodput --slo ttft=300ms --hedge-after 90ms --hold-max 0s";
     let (plans, as_it_was) = options(line).unwrap().question.plans(model, &past);
-    assert_eq!(as_it_was, Err("rows do not tell".to_owned()));
+    assert_eq!(as_it_was, Err("the rows do not show it".to_owned()));
     assert_eq!(
         plans.iter().map(|plan| &*plan.name).collect::<Vec<_>>(),
         ["adaptive for goodput, budget 0.02", "hedge for goodput after 90ms"]

@@ -27,7 +27,7 @@ const METHOD: [&str; 8] = [
      reports. End-to-end is the last token minus dispatch. An answer whose tokens the provider sent at once has no tok/s.",
     "A quantile is the smallest value that at least its share of the values does not exceed. A median is followed by its 95 % interval, \
      by ranks: it assumes no distribution, but independent probes. It is left out where the number of probes (n) cannot bear it: \
-     below 6 for a median, 36 for p90, 72 for p95. A p99 is told from 662 values on. ~ marks a quantile with fewer than ten values beyond it.",
+     below 6 for a median, 36 for p90, 72 for p95. A p99 needs 662 values. ~ marks a quantile with fewer than ten values beyond it.",
     "At 8 probes a day, 72 hours are 24 probes: the interval of the median then reaches from the 7th to the 18th value, and p5 and p95 \
      have none. They have one after 72 probes: 9 days.",
     "Failed probes are in no time and are counted by themselves; one of several requests fails if one of them does. So are answers \

@@ -246,7 +246,7 @@ fn notes(routing: &RoutingReport, detail: Detail) -> Vec<String> {
         "TPOT: usual time for each token after the first. running: attempts there now. used: time since then.",
         "seen: observations behind the predictions; old ones and early cancels count less.",
         "state: off: no key; cools: cooling down; open, on trial: its breaker; throttled: fails often, no hedges to it.",
-        "why: for a prompt of 500 tokens. Those that cannot be asked stand last.",
+        "why: for a prompt of 500 tokens. Those that cannot be asked are last.",
     ];
     let left_out = (routing.left_out > 0)
         .then(|| format!("Left out: {} more upstreams and models; ask with --model.", routing.left_out));

@@ -170,7 +170,7 @@ now: how much slower than usual it is at the moment. load: slope of ln TTFT over
 TPOT: usual time for each token after the first. running: attempts there now. used: time since then.
 seen: observations behind the predictions; old ones and early cancels count less.
 state: off: no key; cools: cooling down; open, on trial: its breaker; throttled: fails often, no hedges to it.
-why: for a prompt of 500 tokens. Those that cannot be asked stand last.
+why: for a prompt of 500 tokens. Those that cannot be asked are last.
 ";
 
 #[test]

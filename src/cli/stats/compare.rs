@@ -87,14 +87,14 @@ fn gained(model: &ModelComparison) -> String {
             let why = model
                 .least_known(place)
                 .map_or_else(|| "too few requests of clients".to_owned(), |one| few(one, place));
-            return format!("at {name} it cannot be told yet: {why}");
+            return format!("at {name} it is not known yet: {why}");
         };
         let (verdict, [value, low, high]) = match model.verdict(place) {
             GainVerdict::Gained => ("racing gained", [gain.value, gain.low, gain.high]),
             GainVerdict::Lost => ("racing lost", [-gain.value, -gain.high, -gain.low]),
             GainVerdict::Unknown => {
                 let (low, high) = (ms(-gain.low), ms(gain.high));
-                return format!("at {name} it cannot be told yet: between {low} ms lost and {high} ms gained");
+                return format!("at {name} it is not known yet: between {low} ms lost and {high} ms gained");
             }
         };
         format!("at {name} {verdict} {} ms ({} to {})", ms(value), ms(low), ms(high))
@@ -155,11 +155,11 @@ m: the best cannot be named yet: slow/m has 5 looks, and 6 of each are needed.
         for (clients, expected) in [
             (
                 clients,
-                "against the best alone (groq/m at p50), at p50 racing gained 53 ms (40 to 70); at p95 it cannot be \
-                       told yet: slow/m has 5 looks, and 72 of each are needed.",
+                "against the best alone (groq/m at p50), at p50 racing gained 53 ms (40 to 70); at p95 it is not \
+                       known yet: slow/m has 5 looks, and 72 of each are needed.",
             ),
-            ([ranked(300.0, 290.0, 310.0), None], "at p50 racing lost 97 ms (77 to 113); at p95 it cannot be told yet"),
-            ([ranked(200.0, 190.0, 210.0), None], "at p50 it cannot be told yet: between 13 ms lost and 23 ms gained;"),
+            ([ranked(300.0, 290.0, 310.0), None], "at p50 racing lost 97 ms (77 to 113); at p95 it is not known yet"),
+            ([ranked(200.0, 190.0, 210.0), None], "at p50 it is not known yet: between 13 ms lost and 23 ms gained;"),
         ] {
             let said = joined(&with(known, clients));
             assert!(said.contains(expected), "{said}");

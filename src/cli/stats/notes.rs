@@ -21,7 +21,7 @@ use photofinish_history::report::question::{span, time};
 use photofinish_history::report::stats::{Stats, StatsQuestion};
 use photofinish_history::store::{AttemptFilter, SourceFilter, set_aside_files};
 
-/// Shares of a size of requests that differ by this much are told.
+/// Shares of a size of requests that differ by this much are mentioned.
 const SIZES_DIFFER: f64 = 0.1;
 /// Kinds of failures in the short notes; three fit a line.
 const BRIEF_KINDS: usize = 3;

@@ -80,7 +80,7 @@ pub(super) fn write(
 const FACT_WIDTH: usize = 17;
 const ANSWER_WIDTH: usize = 9;
 
-/// How many of these hosts have room beside each other; at least one.
+/// How many of these hosts fit side by side; at least one.
 fn fitting(hosts: &[&str], width: usize) -> usize {
     let mut taken = FACT_WIDTH;
     let fits = |host: &&&str| {

@@ -1,4 +1,4 @@
-//! `photofinish verify` over simulated hosts: each thing that one can do wrong is found, and what wrong use is told.
+//! `photofinish verify` over simulated hosts: each thing that one can do wrong is found, and the errors of wrong use.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ fn options(names: &[&str]) -> VerifyOptions {
 
 async fn verified(config: Config, options: &VerifyOptions) -> (anyhow::Result<CommandOutcome>, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let asks = || panic!("nobody bills");
+    let asks = || panic!("it is free");
     let outcome = run(config, options, super::super::screen::PIPED, asks, &mut out, &mut err).await;
     (outcome, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
@@ -139,16 +139,16 @@ async fn wrong_use_is_told_before_anything_is_sent() {
         (&["grok/a"], "grok"),
         (&["llama"], "no price is known for openai/new, so --max-cost could not be kept: allow about"),
     ] {
-        let told = wrong(options(names)).await;
-        assert!(told.contains(words), "{told}");
+        let message = wrong(options(names)).await;
+        assert!(message.contains(words), "{message}");
     }
-    let told = wrong(VerifyOptions { reference: Some("groq/b".into()), ..options(&["groq/a"]) }).await;
-    assert_eq!(told, "the reference \"groq/b\" is none of the hosts; did you mean groq/a?");
-    let told = wrong(VerifyOptions { max_cost: Some(0.0001), ..options(&["groq/a"]) }).await;
-    assert!(told.contains("more than $0.0001: raise --max-cost"), "{told}");
-    let told = wrong(options(&["groq/a"])).await;
-    assert!(told.starts_with("Failed: 47 requests to 1 host; this costs at most $0.00"), "{told}");
-    assert!(told.contains("at 30 requests a") && told.contains("nothing was asked"), "{told}");
+    let message = wrong(VerifyOptions { reference: Some("groq/b".into()), ..options(&["groq/a"]) }).await;
+    assert_eq!(message, "the reference \"groq/b\" is none of the hosts; did you mean groq/a?");
+    let message = wrong(VerifyOptions { max_cost: Some(0.0001), ..options(&["groq/a"]) }).await;
+    assert!(message.contains("more than $0.0001: raise --max-cost"), "{message}");
+    let message = wrong(options(&["groq/a"])).await;
+    assert!(message.starts_with("Failed: 47 requests to 1 host; this costs at most $0.00"), "{message}");
+    assert!(message.contains("at 30 requests a") && message.contains("nothing was asked"), "{message}");
 }
 
 /// Five hosts at 0.15 and 0.6 US dollars per million tokens.

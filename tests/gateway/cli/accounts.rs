@@ -101,8 +101,8 @@ async fn without_a_gateway_the_commands_work_on_the_store() {
             "cost_usd_min" => "SELECT sum(CAST(round(cost_usd_min * 1e9) AS INTEGER)) FROM attempt_cost",
             _ => "SELECT sum(CAST(round(cost_usd_max * 1e9) AS INTEGER)) FROM attempt_cost",
         };
-        let (sum, told) = (setup.number(sql).await, json["total"][member].as_f64().unwrap());
-        assert!(sum > 0 && (told * 1e9 - sum as f64).abs() < 1.0, "{member} {sum}: {json}");
+        let (sum, found) = (setup.number(sql).await, json["total"][member].as_f64().unwrap());
+        assert!(sum > 0 && (found * 1e9 - sum as f64).abs() < 1.0, "{member} {sum}: {json}");
     }
 }
 

@@ -126,9 +126,9 @@ async fn one_s_own_gateway_is_measured_and_says_why_it_refuses() {
         let url = format!("{address}/v1");
         let ran = setup.run(&[&["bench", "--no-store", "--url", &url, "--model", model][..], key, &FEW].concat()).await;
         assert_eq!(ran.code, Some(1), "{}", ran.err);
-        let (out, told) = (ran.out.clone(), ran.said());
-        assert!(told.contains(said) && told.contains("nothing more was sent"), "{told}");
-        assert!(!(out + &told).contains("planted"));
+        let (out, found) = (ran.out.clone(), ran.said());
+        assert!(found.contains(said) && found.contains("nothing more was sent"), "{found}");
+        assert!(!(out + &found).contains("planted"));
     }
     assert_eq!(fake.requests().len(), sent);
 }
@@ -229,8 +229,8 @@ async fn odd_answers_are_measured_and_told() {
         assert_eq!(ran.code, Some(0), "{}", ran.err);
         let stage = &result(&ran.out)["stages"][0];
         assert_eq!(stage["ends"]["answered"], 8, "{stage}");
-        let told = stage["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().contains(said));
-        assert!(told, "{model}: {stage}");
+        let found = stage["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().contains(said));
+        assert!(found, "{model}: {stage}");
     }
 }
 
@@ -295,7 +295,7 @@ async fn a_storm_of_429_ends_the_stage() {
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     let stage = &result(&ran.out)["stages"][0];
     assert!(stage["ended"].as_str().unwrap().starts_with("rate limited at"), "{stage}");
-    assert!(fake.requests().len() < 20, "a key that was told to wait is not asked again");
+    assert!(fake.requests().len() < 20, "a key that has to wait is not used again");
 }
 
 #[tokio::test]

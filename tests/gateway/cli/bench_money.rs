@@ -1,4 +1,4 @@
-//! The money of `photofinish bench` as a program: what is told before, what is reserved, and how a run ends at its cap.
+//! The money of `photofinish bench` as a program: what is shown before, what is reserved, and how a run ends at its cap.
 
 use std::time::Duration;
 
@@ -52,8 +52,8 @@ async fn users_wait_for_money_that_is_set_aside() {
     assert_eq!(stage["ends"], serde_json::json!({ "answered": 40 }));
     assert_eq!(stage["ended"], "--max-cost did not cover so many requests at once", "it is not a load of 8 users");
     assert_eq!(fake.requests().len(), 42);
-    let told = "8 users need $0.0051 at once, 8 times what their requests may cost; --max-cost covers 5 of them";
-    assert!(ran.said().contains(told), "{}", ran.err);
+    let seen = "8 users need $0.0051 at once, 8 times what their requests may cost; --max-cost covers 5 of them";
+    assert!(ran.said().contains(seen), "{}", ran.err);
 }
 
 #[tokio::test]
@@ -109,14 +109,14 @@ async fn the_cost_is_told_before_the_first_request() {
     let fake = FakeProvider::answering(|_| Script::status(401, &[], "{}")).await;
     let prices = "\n[models.m]\nupstreams = [{ upstream = \"a/x\", input_price = 1.0, output_price = 10.0 }]\n";
     let setup = Setup::new(&(provider("a", &fake) + prices));
-    for (load, told) in [
+    for (load, seen) in [
         (["--concurrency", "1,2", "--requests", "8"], "at most 26 requests and $0.0021"),
         (["--request-rate", "2", "--requests", "7"], "about 9 requests and $0.00072"),
     ] {
         let ran = bench(&setup, &load).await;
         assert_eq!(ran.code, Some(1), "{}", ran.err);
         let (before, _) = ran.err.split_once("unauthorized").unwrap();
-        assert!(before.contains(told), "{load:?}: {}", ran.err);
+        assert!(before.contains(seen), "{load:?}: {}", ran.err);
     }
 }
 

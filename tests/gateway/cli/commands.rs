@@ -362,9 +362,9 @@ async fn serve_and_check_warn_of_world_readable_files() {
         std::fs::set_permissions(setup.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
     };
     open("photofinish.db", 0o644);
-    let told = setup.run(&["check"]).await;
+    let shown = setup.run(&["check"]).await;
     for words in ["mode 644 lets other users", "photofinish.db has the mode 644", "chmod 600"] {
-        assert!(told.out.contains(words), "{words}: {}", told.out);
+        assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
     open("photofinish.db", 0o600);
     open("config.toml", 0o600);

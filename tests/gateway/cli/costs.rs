@@ -39,7 +39,7 @@ async fn field(model: &str) -> (Setup, [FakeProvider; 3]) {
 }
 
 /// `stats --json` of one model.
-async fn told(setup: &Setup, model: &str) -> Value {
+async fn found(setup: &Setup, model: &str) -> Value {
     let ran = setup.run(&["stats", "--json", "--by", "model", "--model", model]).await;
     let groups: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
     let names = ["cost_usd_min", "cost_usd_max", "extra_cost_usd_min", "extra_cost_usd_max"];
@@ -55,7 +55,7 @@ async fn the_cost_of_racing_has_a_lower_and_an_upper_bound() {
     let words = "cost: $0–0.0052 in all; of it racing: $0–0.0052";
     assert!(ran.err.contains(words), "{}", ran.err);
     let expected = json!([0.000032, 0.00518, 0.000004, 0.005152]);
-    assert_eq!(told(&setup, "both").await, expected);
+    assert_eq!(found(&setup, "both").await, expected);
     let rows = "SELECT provider || printf(' %.6f %.6f', cost_usd_min, cost_usd_max) \
                 FROM attempt ORDER BY ordinal";
     let rows = setup.texts(rows).await;
@@ -75,18 +75,18 @@ async fn costs_with_one_bound_or_without_a_price() {
     let opened = setup.run(&["race", "hi", "--model", "free"]).await;
     assert!(opened.err.contains("cost: $0.000028 or more in all; of it racing: unknown"), "{}", opened.err);
     let expected = json!([0.000028, null, null, null]);
-    assert_eq!(told(&setup, "free").await, expected);
+    assert_eq!(found(&setup, "free").await, expected);
     let table = setup.run(&["stats", "--by", "model", "--wide"]).await.out.replace('\n', " ");
     assert!(table.contains("Cost not known: 2 attempts without a price"), "{table}");
     drop(fakes);
     let (setup, fakes) = field("stingy").await;
     let ran = setup.run(&["race", "hi", "--model", "stingy"]).await;
     assert!(ran.err.contains("cost: $0–0.0026 in all; of it racing: $0–0.0026"), "{}", ran.err);
-    assert_eq!(told(&setup, "stingy").await, json!([0.000028, 0.002604, 0.0, 0.002576]));
+    assert_eq!(found(&setup, "stingy").await, json!([0.000028, 0.002604, 0.0, 0.002576]));
     drop(fakes);
 }
 
-/// Six requests of a model that races `plain` against `silent`, of whose cancelled requests nobody knows the price; a shadow goes along
+/// Six requests of a model that races `plain` against `silent`, whose cancelled requests have no known price; a shadow goes along
 /// with each.
 #[tokio::test]
 async fn every_edge_says_the_same_of_a_bill_that_is_known() {
@@ -123,8 +123,8 @@ async fn every_edge_says_the_same_of_a_bill_that_is_known() {
     soon("all rows are written", written).await;
     let edges = edges(&served, &admin).await;
     let stats = edges["stats --json"];
-    for (name, told) in &edges {
-        assert_eq!(*told, stats, "{name}: {told}; stats: {stats}");
+    for (name, found) in &edges {
+        assert_eq!(*found, stats, "{name}: {found}; stats: {stats}");
     }
     // An answer costs 8 + 2 × 10 thousandths of a dollar, a shadow what its provider says. The silent one, which had the first request at
     // least, may bill its prompt and as long an answer.

@@ -15,7 +15,7 @@ use crate::support::{FakeProvider, Script};
 const BUILT_IN: &str = include_str!("../../../data/catalogue.json");
 const CONFIG: &str = "providers.groq.api_key = \"planted\"\nmodels.m.upstreams = [\"groq/openai/gpt-oss-120b\"]\n";
 
-/// Beside the store.
+/// Next to the store.
 const FILE: &str = "photofinish.catalogue.json";
 
 /// The built-in catalogue at a later date, with all prices of Groq multiplied.
@@ -158,7 +158,7 @@ async fn a_server_that_stalls_is_given_up() {
         let client = UpstreamClient::new(shutdown.clone()).unwrap();
         let origin = UpdateOrigin::Url(HttpAddress::parse_secure(&url(&server)).unwrap());
         let limits = GetLimits { time: Duration::from_millis(50), ..LIMITS };
-        let error = receive(&origin, &CatalogueSigner::Nobody, Path::new("catalogue.json"), &client, limits)
+        let error = receive(&origin, &CatalogueSigner::Unsigned, Path::new("catalogue.json"), &client, limits)
             .await
             .err()
             .unwrap();
@@ -255,7 +255,7 @@ async fn a_file_older_than_the_built_in_one_is_nothing_newer() {
     assert!(!setup.path(FILE).exists());
 }
 
-/// One row, signed by minisign's form with [`SIGNER`]; nobody has its secret key.
+/// One row, signed by minisign's form with [`SIGNER`]; its secret key does not exist.
 const SIGNED: &str = include_str!("signed/catalogue.json");
 const SIGNATURE: &str = include_str!("signed/catalogue.json.minisig");
 const SIGNER: &str = "RWQmfU+9ieC6nertIja/ww0eTYEH93tg/+W/plgA861Sw//mB0UZctQn";

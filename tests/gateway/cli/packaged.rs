@@ -73,7 +73,7 @@ async fn a_token_is_made_and_shown_once_and_only_its_hash_is_kept() {
     setup.write(HASH, "no hash");
     let broken = setup.run(&["serve"]).await;
     assert!(broken.code == Some(1) && broken.err.contains("does not hold the SHA-256"), "{}", broken.err);
-    assert_eq!(setup.run(&["check"]).await.code, Some(2), "nobody could use it");
+    assert_eq!(setup.run(&["check"]).await.code, Some(2), "it could not be used");
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn a_token_of_ones_own_makes_no_file() {
     let (process, out) = started(&setup).await;
     assert!(out.is_empty() && !setup.path(HASH).exists() && process.log().contains("must send a token"), "{out}");
     stopped(process).await;
-    // On loopback the variable is what clients send, and nobody else comes.
+    // On loopback the variable is what clients send, and no other client comes.
     let (process, _) = started(&setup.env("PHOTOFINISH_LISTEN", "127.0.0.1:0")).await;
     assert!(!process.log().contains("must send a token"), "{}", process.log());
     stopped(process).await;
@@ -99,13 +99,13 @@ async fn credentials_are_variables_and_the_manager_is_told() {
     let (process, _) = started(&setup).await;
     assert!(process.log().contains("providers on: groq"), "{}", process.log());
     let mut text = [0; 32];
-    let mut told = || {
+    let mut found = || {
         let bytes = manager.recv(&mut text).unwrap();
         String::from_utf8(text[..bytes].to_vec()).unwrap()
     };
-    assert_eq!(told(), "READY=1");
+    assert_eq!(found(), "READY=1");
     process.signal("TERM");
-    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(found(), "STOPPING=1");
     assert_eq!(process.ended().await, Some(0), "{}", process.log());
 }
 

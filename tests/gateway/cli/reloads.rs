@@ -20,8 +20,8 @@ async fn status(served: &RunningGateway, path: &str, headers: &[(&str, &str)]) -
     served.get(path, headers).await.status
 }
 
-/// What `/readyz`, `/api/config` and `/metrics` tell an admin of a configuration that is not in force.
-async fn told(served: &RunningGateway, headers: &[(&str, &str)]) -> (Value, Value, bool) {
+/// What `/readyz`, `/api/config` and `/metrics` show an admin of a configuration that is not in force.
+async fn found(served: &RunningGateway, headers: &[(&str, &str)]) -> (Value, Value, bool) {
     let ready = served.get("/readyz", headers).await.json();
     let config = served.get("/api/config", headers).await.json();
     assert_eq!((&ready["configuration_refused"], &ready["accept"]), (&config["problems"], &config["accept"]));
@@ -29,10 +29,10 @@ async fn told(served: &RunningGateway, headers: &[(&str, &str)]) -> (Value, Valu
     (config["problems"].clone(), config["accept"].clone(), metrics.contains("\nphotofinish_config_refused 1\n"))
 }
 
-/// Waits until nothing is told any more.
+/// Waits until nothing is reported any more.
 async fn back_in_force(served: &RunningGateway, times: usize) {
     served.process.logged_times("the files of the configuration are again those in force", times).await;
-    assert_eq!(told(served, &[ANN]).await, (Value::Null, Value::Null, false));
+    assert_eq!(found(served, &[ANN]).await, (Value::Null, Value::Null, false));
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn a_file_cut_before_its_users_lets_nobody_in_until_an_admin_accepts_it() 
     let line = served.process.logged("2 of 2 users are gone (ann, bob): whoever reaches 127.0.0.1:").await;
     assert!(line.contains("config.toml: "), "{line}");
     assert_eq!(status(&served, "/v1/models", &[]).await, 401);
-    let (problems, accept, is_counted) = told(&served, &[ANN]).await;
+    let (problems, accept, is_counted) = found(&served, &[ANN]).await;
     let (problems, accept) = (problems.as_str().unwrap(), accept.as_str().unwrap());
     assert!(problems.contains("users are gone") && problems.contains(accept) && is_counted, "{problems}");
     assert!(!problems.contains("planted"), "{problems}");
@@ -68,7 +68,7 @@ async fn a_file_cut_before_its_users_lets_nobody_in_until_an_admin_accepts_it() 
     assert_eq!(status(&served, "/v1/models", &[]).await, 401);
     assert_eq!(post(path, &[ANN]).await.json()["reloaded"], true);
     assert_eq!(status(&served, "/v1/models", &[]).await, 200);
-    assert_eq!(told(&served, &[]).await, (Value::Null, Value::Null, false));
+    assert_eq!(found(&served, &[]).await, (Value::Null, Value::Null, false));
 
     served.setup.configure(&whole);
     served.process.logged_times("the new configuration is in force", 2).await;
@@ -88,7 +88,7 @@ async fn a_socket_file_stays_closed_until_a_request_accepts_the_file_whatever_is
     let mut client = RawClient::connect_file(&served.setup.path("gateway.sock")).await.unwrap();
     served.process.signal("HUP");
     served.process.logged_times("2 of 2 users are gone", 2).await;
-    let accept = told(&served, &[ANN]).await.1.as_str().unwrap().to_owned();
+    let accept = found(&served, &[ANN]).await.1.as_str().unwrap().to_owned();
     for (accepted, expected) in [(false, 401), (true, 200)] {
         if accepted {
             let path = accept.strip_prefix("POST ").unwrap();
@@ -115,7 +115,7 @@ async fn what_is_wrong_with_a_file_is_told_until_it_is_back() {
     ]) {
         served.setup.write("config.toml", text);
         served.process.logged(why).await;
-        let (problems, accept, is_counted) = told(&served, &[ANN]).await;
+        let (problems, accept, is_counted) = found(&served, &[ANN]).await;
         assert!(problems.as_str().unwrap().contains(why) && is_counted, "{problems}");
         assert_eq!(accept.is_string(), may_be_accepted, "{why}");
         assert_eq!(served.chat(&[ANN], &crate::harness::process::asking("n")).await.status, 200);
@@ -124,7 +124,7 @@ async fn what_is_wrong_with_a_file_is_told_until_it_is_back() {
     }
     std::fs::remove_file(served.setup.path("config.toml")).unwrap();
     served.process.logged("cannot read ").await;
-    let (problems, accept, is_counted) = told(&served, &[ANN]).await;
+    let (problems, accept, is_counted) = found(&served, &[ANN]).await;
     assert!(problems.as_str().unwrap().contains("No such file") && accept.is_null() && is_counted, "{problems}");
     put_back();
     back_in_force(&served, 4).await;
@@ -144,7 +144,7 @@ async fn a_file_that_is_a_pipe_stops_no_request_and_no_end() {
         std::fs::rename(path(name), path("kept")).unwrap();
         assert!(Command::new("mkfifo").arg(path(name)).status().unwrap().success());
         served.process.logged_times("it is no file: a pipe", times).await;
-        let (problems, ..) = told(&served, &[ANN]).await;
+        let (problems, ..) = found(&served, &[ANN]).await;
         assert!(problems.as_str().unwrap().contains(name), "{problems}");
         assert_eq!(status(&served, "/v1/models", &[ANN]).await, 200);
         std::fs::rename(path("kept"), path(name)).unwrap();

@@ -1,4 +1,4 @@
-//! A new gateway beside an old one: under a service manager that keeps the socket, and with `--take-over`.
+//! A new gateway while an old one runs: under a service manager that keeps the socket, and with `--take-over`.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
@@ -72,7 +72,7 @@ async fn a_service_manager_keeps_the_socket_from_one_gateway_to_the_next() {
     old.logged(&format!("listening on http://{address}")).await;
     let mut running = begun(address).await;
 
-    // The new one beside it has the same queue, and serves alone as soon as the old one drains.
+    // The new one has the same queue, and serves alone as soon as the old one drains.
     let new = setup.spawn_activated(&["serve"], manager.try_clone().unwrap());
     new.logged("listening on http://").await;
     old.signal("TERM");

@@ -177,7 +177,7 @@ async fn a_reload_never_opens_a_public_listener() {
     let setup = Setup::new("");
     setup.write("config.toml", "server.listen = \"0.0.0.0:0\"\n[users.ann]\ntoken = \"ann-token\"\n");
     let served = setup.serve().await;
-    // Valid by itself, but it would listen on loopback only after a restart. Nobody can accept it.
+    // Valid by itself, but it would listen on loopback only after a restart. It cannot be accepted.
     served.setup.configure("");
     let error = served.process.logged("the old one stays in force").await;
     assert!(error.contains("ERROR"), "{error}");

@@ -48,10 +48,10 @@ async fn an_invalid_status_is_a_502() {
 #[tokio::test]
 async fn a_close_in_mid_answer_counts_as_closed() {
     let chunked = Script::sse().role().token("hello").close();
-    let told = Script::new().head(200, &[("content-type", "text/event-stream"), ("content-length", "100000")]);
-    let mut told = told.role().token("hello");
-    told.steps.push(crate::support::Step::Close);
-    for script in [chunked, told] {
+    let found = Script::new().head(200, &[("content-type", "text/event-stream"), ("content-length", "100000")]);
+    let mut found = found.role().token("hello");
+    found.steps.push(crate::support::Step::Close);
+    for script in [chunked, found] {
         let fake = FakeProvider::start(vec![script]).await;
         let gateway = Setup::over(&[&fake]).start().await;
         assert!(!read_response(&mut gateway.streaming().await).await.is_done());

@@ -1,4 +1,4 @@
-//! Small inputs from public bug reports, where the directory with them is beside the repository or in `PHOTOFINISH_CASES`: each is
+//! Small inputs from public bug reports, where the directory with them is next to the repository or in `PHOTOFINISH_CASES`: each is
 //! played by its own script against the program. Each kind has tests of its own, which need no such directory.
 
 use std::path::{Path, PathBuf};

@@ -238,8 +238,8 @@ async fn a_turn_that_is_refused_moves_and_no_content_is_lost() {
     for (attempts, learnt) in [("2", "system_turns"), ("1", "system_turns")] {
         let asked = with(Surface::Chat.body("m", true), &json!({"messages": turns}));
         let response = read_response(&mut gateway.ask(&asked).await).await;
-        let told = (response.header("x-photofinish-attempts"), response.header("x-photofinish-learnt"));
-        assert_eq!((response.status, told), (200, (attempts, learnt)), "{}", response.body);
+        let found = (response.header("x-photofinish-attempts"), response.header("x-photofinish-learnt"));
+        assert_eq!((response.status, found), (200, (attempts, learnt)), "{}", response.body);
     }
     let last = fake.request(2).await.json();
     assert_eq!((&last["messages"][1]["role"], fake.requests().len()), (&json!("user"), 3));
@@ -312,8 +312,8 @@ async fn a_name_that_is_refused_is_shortened_and_the_client_gets_its_own_back() 
             json!({"tools": [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}]});
         let body = with(Surface::Chat.body("m", stream), &tools);
         let response = read_response(&mut gateway.ask(&body).await).await;
-        let told = (response.header("x-photofinish-attempts"), response.header("x-photofinish-learnt"));
-        assert_eq!((response.status, told), (200, (attempts, "tool_name_max")), "{}", response.body);
+        let found = (response.header("x-photofinish-attempts"), response.header("x-photofinish-learnt"));
+        assert_eq!((response.status, found), (200, (attempts, "tool_name_max")), "{}", response.body);
         assert!(response.body.contains(&format!("\"{name}\"")), "{}", response.body);
     }
     gateway.stop().await;
@@ -365,8 +365,8 @@ async fn tools_of_codex_go_as_chats_to_a_server_that_does_not_know_them() {
             let tool = json!({"type": kind, "name": "apply_patch", "parameters": {"type": "object"}});
             let body = with(surface.body(&format!("{provider}/m"), true), &json!({"tools": [tool]}));
             let response = read_response(&mut gateway.post(surface.path(), &body).await).await;
-            let told = response.header("x-photofinish-attempts");
-            assert_eq!((response.status, told), (200, attempts), "{provider} {kind}: {}", response.body);
+            let found = response.header("x-photofinish-attempts");
+            assert_eq!((response.status, found), (200, attempts), "{provider} {kind}: {}", response.body);
             let last = fake.requests().pop().unwrap();
             assert_eq!((last.path.as_str(), last.json()["tools"].as_array().unwrap().len()), (path, 1));
             assert_eq!(surface.streamed_text(&response), "hi");
@@ -399,8 +399,8 @@ async fn tools_of_models_that_reason_go_up_on_the_path_that_takes_them() {
     ] {
         let body = with(surface.body(&format!("openai/{model}"), true), more);
         let response = read_response(&mut gateway.post(surface.path(), &body).await).await;
-        let told = response.header("x-photofinish-attempts");
-        assert_eq!((response.status, told), (200, attempts), "{model}: {}", response.body);
+        let found = response.header("x-photofinish-attempts");
+        assert_eq!((response.status, found), (200, attempts), "{model}: {}", response.body);
         let request = fake.requests().pop().unwrap();
         let has_tools = more.get("tools").is_some();
         assert_eq!(request.path, if has_tools { "/v1/responses" } else { "/v1/chat/completions" }, "{model}");

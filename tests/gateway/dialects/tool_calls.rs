@@ -305,10 +305,10 @@ async fn a_tool_is_called_and_its_result_goes_back(pair: Pair) {
     let answer = response.json();
     assert_eq!(surface.whole_text(&answer), "look", "{answer}");
     assert!(response.body.contains("hm"), "the thought is there: {answer}");
-    let told = calls(surface, &answer);
-    let named: Vec<(&str, &Value)> = told.iter().map(|(_, name, arguments)| (name.as_str(), arguments)).collect();
+    let found = calls(surface, &answer);
+    let named: Vec<(&str, &Value)> = found.iter().map(|(_, name, arguments)| (name.as_str(), arguments)).collect();
     assert_eq!(named, [("f", &json!({"x": 1})), ("g", &json!({}))], "{answer}");
-    let has_ids = !told[0].0.is_empty() && !told[1].0.is_empty() && told[0].0 != told[1].0;
+    let has_ids = !found[0].0.is_empty() && !found[1].0.is_empty() && found[0].0 != found[1].0;
     // This provider sends none, and the answer is as it came.
     let sends_ids =
         !matches!((surface, dialect), (Surface::Ollama, Dialect::Ollama) | (Surface::Gemini, Dialect::Gemini));

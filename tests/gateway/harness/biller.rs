@@ -18,7 +18,7 @@ pub enum BillingRule {
     UntilCut,
     /// All that it would have written.
     InFull,
-    /// As [`BillingRule::UntilCut`], at least so many tokens of the answer; its customers are not told.
+    /// As [`BillingRule::UntilCut`], at least this number of tokens of the answer; its customers do not learn it.
     Untold(u64),
 }
 
@@ -30,7 +30,7 @@ struct BilledRequest {
     /// Of the client: the prompt names it.
     number: u64,
     prompt: u64,
-    /// Tokens of the answer that it writes if nobody hangs up.
+    /// Tokens of the answer that it writes if no client hangs up.
     planned: u64,
     /// It answers with an error, which costs nothing.
     refused: bool,

@@ -79,7 +79,7 @@ impl Surface {
         body
     }
 
-    /// The same, for an answer of at most so many tokens.
+    /// The same, for an answer of at most this number of tokens.
     pub fn limited(self, model: &str, stream: bool, tokens: u64) -> Value {
         let mut body = self.body(model, stream);
         match self {

@@ -67,12 +67,12 @@ async fn the_numbers_are_those_of_the_command() {
         ("&model=gpt".to_owned(), vec!["--model", "m"]),
     ] {
         let answer = get(&served, &format!("/api/stats?since=2026-01-01&until={until}{query}")).await;
-        let told = served
+        let found = served
             .setup
             .run(&[&["stats", "--json", "--since", "2026-01-01", "--until", until][..], &options].concat())
             .await;
         assert_eq!((answer.status, answer.header("content-type")), (200, "application/json"));
-        assert_eq!(answer.body, told.out, "{query}: {}", told.err);
+        assert_eq!(answer.body, found.out, "{query}: {}", found.err);
         assert!(!answer.json().as_array().unwrap().is_empty(), "{query}");
     }
     for (query, options) in [
@@ -82,8 +82,8 @@ async fn the_numbers_are_those_of_the_command() {
     ] {
         let answer = get(&served, &format!("/api/history?since=2026-01-01&until={until}{query}")).await;
         let line = [&["history", "--json", "--since", "2026-01-01", "--until", until][..], &options].concat();
-        let told = served.setup.run(&line).await;
-        assert_eq!((answer.status, answer.body.as_str()), (200, told.out.as_str()), "{query}: {}", told.err);
+        let found = served.setup.run(&line).await;
+        assert_eq!((answer.status, answer.body.as_str()), (200, found.out.as_str()), "{query}: {}", found.err);
         assert!(!answer.json().as_array().unwrap().is_empty(), "{query}");
     }
     let races = get(&served, "/api/races?model=gpt").await.json();

@@ -86,9 +86,9 @@ async fn races_are_filtered() {
     gateway.stop().await;
 }
 
-fn assert_same(told: &Value, row: &Row) {
+fn assert_same(shown: &Value, row: &Row) {
     for (column, value) in row {
-        assert_eq!(told[column], *value, "{column}");
+        assert_eq!(shown[column], *value, "{column}");
     }
 }
 
@@ -114,8 +114,8 @@ async fn a_race_is_shown_as_its_rows() {
     assert_eq!(whole["race"]["client_ttft_ms"], rows.races[0]["first_token_sent_us"].as_f64().unwrap() / 1e3);
     let attempts = whole["attempts"].as_array().unwrap();
     assert_eq!(attempts.len(), 2);
-    for (told, row) in attempts.iter().zip(&rows.attempts) {
-        assert_same(told, row);
+    for (shown, row) in attempts.iter().zip(&rows.attempts) {
+        assert_same(shown, row);
     }
     assert_eq!((&attempts[0]["upstream"], &attempts[0]["ttft_ms"]), (&json!("a/m"), &Value::Null));
     assert_eq!(attempts[1]["ttft_ms"], rows.attempts[1]["first_token_us"].as_f64().unwrap() / 1e3);

@@ -46,7 +46,7 @@ async fn a_listed_origin_is_allowed() {
 async fn a_page_may_read_answers_streams_and_errors() {
     let (_fake, served) = served(&format!("[\"{PAGE}\"]")).await;
     let asking = |model: &str, stream: bool| json!({ "model": model, "stream": stream, "messages": [{ "role": "user", "content": "x" }] });
-    for (body, status, told) in [
+    for (body, status, found) in [
         (asking("m", true), 200, "x-photofinish-race"),
         (asking("m", false), 200, "server-timing"),
         (asking("nobody", false), 404, ""),
@@ -54,7 +54,7 @@ async fn a_page_may_read_answers_streams_and_errors() {
         let answer = served.chat(&[("origin", PAGE)], &body).await;
         assert_eq!((answer.status, answer.header("access-control-allow-origin")), (status, PAGE), "{body}");
         let exposed = answer.header("access-control-expose-headers");
-        assert!(exposed.contains(told), "{body}: {exposed}");
+        assert!(exposed.contains(found), "{body}: {exposed}");
         for (origin, status) in [(&[("origin", "https://evil.example.com")][..], 403), (&[], status)] {
             let answer = served.chat(origin, &body).await;
             assert_eq!((answer.status, answer.header("access-control-allow-origin")), (status, ""), "{body}");

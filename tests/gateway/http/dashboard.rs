@@ -108,7 +108,7 @@ async fn a_token_becomes_a_session_and_one_of_metrics_does_not() {
         assert_ne!(served.get(&token_in_query, &[]).await.status, 200, "{path}");
     }
     assert_eq!(served.get(SESSION, &[("cookie", &cookie)]).await.json()["role"], "admin");
-    // A wrong token beside a session is a wrong token.
+    // A wrong token together with a session is a wrong token.
     let both = [("cookie", cookie.as_str()), ("authorization", "Bearer wrong")];
     assert_eq!(served.get("/api/stats", &both).await.status, 401);
     let own = [("cookie", cookie.as_str()), ("origin", "http://localhost")];
@@ -127,7 +127,7 @@ async fn a_session_goes_with_its_user() {
     let cookie = [("cookie", cookie.as_str())];
     assert_eq!(served.get("/api/stats", &cookie).await.status, 200);
     served.setup.configure(&USERS.replace("ann", "eve"));
-    // What it drops is told before a signal accepts it.
+    // What it drops is logged before a signal accepts it.
     served.process.logged("1 of 1 models are gone").await;
     served.process.signal("HUP");
     served.process.logged("the new configuration is in force").await;

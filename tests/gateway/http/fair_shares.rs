@@ -1,4 +1,4 @@
-//! One caller beside others: hanging requests, slow bodies and large bodies of one shut nobody out.
+//! One caller among others: hanging requests, slow bodies and large bodies of one shut no other out.
 
 use std::net::SocketAddr;
 
@@ -70,8 +70,8 @@ async fn hang(addr: SocketAddr, caller: &str, times: usize) -> (Vec<RawClient>, 
         }
         assert_eq!((head.status, head.header("retry-after")), (503, Some("1")));
         let body = client.body(&head).await.unwrap();
-        let told = String::from_utf8_lossy(&body);
-        assert!(told.contains("photofinish_overloaded") && told.contains("you have your share"), "{told}");
+        let found = String::from_utf8_lossy(&body);
+        assert!(found.contains("photofinish_overloaded") && found.contains("you have your share"), "{found}");
         shed += 1;
     }
     (inside, shed)

@@ -54,7 +54,7 @@ async fn a_watcher_sees_what_the_rows_say() {
     let served = Setup::new(&config).serve().await;
     let mut client = watching(&served, &[]).await;
     assert_eq!(served.ask("m").await.status, 200);
-    let events = soon("the race is told", until_done(&mut client)).await;
+    let events = soon("the race is reported", until_done(&mut client)).await;
     let named = |upstream: &str| -> Vec<&str> {
         let own = events.iter().filter(|event| event["upstream"] == upstream);
         own.map(|event| event["event"].as_str().unwrap()).collect()
@@ -67,11 +67,11 @@ async fn a_watcher_sees_what_the_rows_say() {
     assert!(!events.iter().any(|event| event.to_string().contains("planted")), "{events:?}");
     let setup = served.stop().await;
     let outcomes = setup.texts("SELECT provider || ' ' || outcome FROM attempt ORDER BY provider").await;
-    let told = |upstream: &str| {
+    let found = |upstream: &str| {
         let end = events.iter().find(|event| event["upstream"] == upstream && event["event"] == "end").unwrap();
         end["outcome"].as_str().unwrap().to_owned()
     };
-    assert_eq!(outcomes, [format!("quick {}", told("quick/x")), format!("slow {}", told("slow/x"))]);
+    assert_eq!(outcomes, [format!("quick {}", found("quick/x")), format!("slow {}", found("slow/x"))]);
     assert_eq!(setup.texts("SELECT race_id FROM race").await, [done["race_id"].as_str().unwrap()]);
     let first = setup.number("SELECT dispatch_us + first_token_us FROM attempt WHERE first_token_us IS NOT NULL").await;
     let first_token = events.iter().find(|event| event["event"] == "first_token").unwrap();
@@ -129,10 +129,10 @@ async fn a_replay_is_what_the_command_prints() {
         }
     })
     .await;
-    let told = last("policy=race&policy=adaptive&budget=0.5").await;
+    let found = last("policy=race&policy=adaptive&budget=0.5").await;
     let printed =
         served.setup.run(&["replay", "--policy", "race", "--policy", "adaptive", "--budget", "0.5", "--json"]).await;
-    assert_eq!(told["answer"], serde_json::from_str::<Value>(&printed.out).unwrap(), "{}", printed.err);
+    assert_eq!(found["answer"], serde_json::from_str::<Value>(&printed.out).unwrap(), "{}", printed.err);
     let bad = served.get("/api/replay?model=nobody", &[]).await;
     assert_eq!((bad.status, bad.error_code().as_str()), (400, "photofinish_bad_parameter"));
 }
@@ -147,9 +147,9 @@ async fn the_configuration_has_no_secrets() {
     assert_eq!(served.get("/api/config", &[("x-api-key", "planted-bob")]).await.status, 403);
     let answer = served.get("/api/config", &[ANN]).await;
     assert!(answer.status == 200 && !answer.body.contains("planted"), "{}", answer.body);
-    let told = answer.json();
-    assert_eq!((&told["providers"][0]["keys"], &told["models"][0]["model"]), (&1.into(), &"m".into()));
-    assert_eq!((&told["users"][0]["user"], &told["users"][0]["role"]), (&"ann".into(), &"admin".into()));
+    let found = answer.json();
+    assert_eq!((&found["providers"][0]["keys"], &found["models"][0]["model"]), (&1.into(), &"m".into()));
+    assert_eq!((&found["users"][0]["user"], &found["users"][0]["role"]), (&"ann".into(), &"admin".into()));
 }
 
 #[tokio::test]
@@ -173,8 +173,8 @@ async fn a_reload_says_what_came_of_it() {
     );
     assert_eq!(served.chat(&[ANN], &asking("n")).await.status, 200, "the old one is in force");
     let problems = async || served.get("/api/config", &[ANN]).await.json()["problems"].clone();
-    let told = problems().await;
-    assert!(told.as_str().is_some_and(|told| told.contains("config.toml:") && message.ends_with(told)), "{told}");
+    let found = problems().await;
+    assert!(found.as_str().is_some_and(|found| found.contains("config.toml:") && message.ends_with(found)), "{found}");
     served.setup.configure(&config("n"));
     assert_eq!(reload(&[ANN]).await.json()["reloaded"], true);
     assert!(problems().await.is_null());

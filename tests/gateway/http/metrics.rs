@@ -262,7 +262,7 @@ async fn the_metrics_are_for_admins() {
 async fn a_reload_changes_who_is_an_admin() {
     let (_fake, served) = with_users().await;
     served.setup.configure("[users.bob]\ntoken = \"planted-bob\"\nrole = \"admin\"\n");
-    // What it drops is told before a signal accepts it.
+    // What it drops is logged before a signal accepts it.
     served.process.logged("1 of 1 models are gone").await;
     served.process.signal("HUP");
     served.process.logged("the new configuration is in force").await;
@@ -310,7 +310,7 @@ async fn who_prefers_open_metrics_gets_the_race_of_a_bucket() {
     assert_eq!(of_families, ["photofinish_client_ttft_seconds_bucket", "photofinish_attempt_ttft_seconds_bucket"]);
     assert!(open.body.ends_with("\n# EOF\n"), "{}", open.body);
     for line in ["photofinish_build_info{version=\"0.1.0\"} 1", "# TYPE process_cpu_seconds counter"] {
-        assert!(open.body.lines().any(|told| told == line), "{}", open.body);
+        assert!(open.body.lines().any(|found| found == line), "{}", open.body);
     }
     let text = served.get("/metrics", &[admin, ("accept", "text/plain")]).await;
     assert!(!text.body.contains(&race_id) && !text.body.contains("# EOF"), "{}", text.body);

@@ -134,10 +134,10 @@ async fn only_admins_see_the_names_of_providers_and_users() {
         for path in ["/readyz", "/", "/healthz", "/v1/models", "/metrics", "/api/routing", CHAT, "/nowhere"] {
             let answer = served.get(path, headers).await;
             let head: String = answer.headers.iter().map(|(_, value)| value.as_str()).collect();
-            let told = answer.body + &head;
+            let found = answer.body + &head;
             assert!(
-                !["waiting-one", "10.0.0.7", "zoe", "xavier"].iter().any(|name| told.contains(name)),
-                "{path}: {told}"
+                !["waiting-one", "10.0.0.7", "zoe", "xavier"].iter().any(|name| found.contains(name)),
+                "{path}: {found}"
             );
         }
         let ready = served.get("/readyz", headers).await;

@@ -20,7 +20,7 @@ async fn three() -> [FakeProvider; 3] {
     ]
 }
 
-async fn told(gateway: &TestGateway, query: &str) -> Value {
+async fn shown(gateway: &TestGateway, query: &str) -> Value {
     let mut client = RawClient::connect(gateway.addr()).await;
     client.request("GET", &format!("/api/routing{query}"), &[], "").await;
     let response = read_response(&mut client).await;
@@ -42,7 +42,7 @@ async fn routing_shows_what_was_learnt_and_excluded_upstreams() {
     let [a, b, c] = three().await;
     let breaker = "breaker = { failures = 2, open = \"1h\", open_max = \"3h\" }";
     let gateway = Setup::over(&[&a, &b, &c]).race(breaker).start().await;
-    let before = told(&gateway, "").await;
+    let before = shown(&gateway, "").await;
     assert_eq!(before["models"][0]["order"].as_array().unwrap().len(), 3, "{before}");
     assert_eq!(
         (&before["models"][0]["bucket"], &before["models"][0]["why"][0]["code"]),
@@ -52,7 +52,7 @@ async fn routing_shows_what_was_learnt_and_excluded_upstreams() {
         read_response(&mut gateway.streaming().await).await;
     }
     read_response(&mut gateway.ask(&json!({"model": "a/other", "stream": true, "messages": [{}]})).await).await;
-    let after = told(&gateway, "").await;
+    let after = shown(&gateway, "").await;
     let rows = gateway.stop().await;
 
     let known = of(&after["upstreams"], "upstream", "a/m");
@@ -99,17 +99,17 @@ async fn routing_answers_for_a_model_an_alias_or_named_upstreams() {
         ("?model=b/x,a/y", "b/x,a/y", &["b/x", "a/y"]),
         ("?model=groq%2Fz", "groq/z", &["groq/z"]),
     ] {
-        let told = told(&gateway, query).await;
+        let shown = shown(&gateway, query).await;
         assert_eq!(
-            (names(&told["models"], "model"), names(&told["upstreams"], "upstream")),
+            (names(&shown["models"], "model"), names(&shown["upstreams"], "upstream")),
             (vec![model.to_owned()], upstreams.iter().map(ToString::to_string).collect())
         );
     }
-    assert_eq!(names(&told(&gateway, "").await["models"], "model"), ["m", "other"]);
-    let off = told(&gateway, "?model=groq/z").await;
+    assert_eq!(names(&shown(&gateway, "").await["models"], "model"), ["m", "other"]);
+    let off = shown(&gateway, "?model=groq/z").await;
     assert_eq!((&off["upstreams"][0]["on"], &off["models"][0]["order"]), (&json!(false), &json!([])));
     assert!(off["models"][0]["why"][0]["text"].as_str().unwrap().contains("NO_SUCH_KEY"), "{off}");
-    assert_eq!(told(&gateway, "?model=gpt").await["models"][0]["alias_of"], "m");
+    assert_eq!(shown(&gateway, "?model=gpt").await["models"][0]["alias_of"], "m");
     for (query, status, code) in
         [("?model=nobody", 404, "model_not_found"), ("?sodel=m", 400, "photofinish_bad_parameter")]
     {
@@ -139,9 +139,9 @@ async fn the_command_shows_the_gateway_s_answer() {
     assert!(drawn.out.starts_with("m: policy ") && drawn.out.contains("\n one/m "), "{}", drawn.out);
     assert!(drawn.out.contains("more: --wide, --explain") && !drawn.out.contains('\x1b'), "{}", drawn.out);
     let json = served.setup.run(&["routing", "--url", &url, "--model", "m", "--json"]).await;
-    let told: Value = serde_json::from_str(&json.out).unwrap();
+    let shown: Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!(
-        (names(&told["upstreams"], "upstream"), names(&told["models"], "model")),
+        (names(&shown["upstreams"], "upstream"), names(&shown["models"], "model")),
         (vec!["one/m".to_owned()], vec!["m".to_owned()])
     );
     assert!(!(drawn.out + &json.out).contains("planted"));

@@ -37,7 +37,7 @@ fn response(answer: &Response) -> Value {
     serde_json::from_str::<Value>(&last).unwrap()["response"].clone()
 }
 
-/// Chat that tells how many messages it got.
+/// Chat that answers with the number of messages that it got.
 async fn counting() -> FakeProvider {
     FakeProvider::answering(|request| {
         let count = request.json()["messages"].as_array().unwrap().len().to_string();
@@ -213,7 +213,7 @@ async fn an_id_belongs_to_the_upstream_that_made_it() {
         let refused = send_text(&gateway, "POST", RESPONSES, "bob", body).await;
         assert_eq!(refused.status, 400, "however it is spelt: {input:.60}");
     }
-    assert_eq!((own.requests().len(), other.requests().len()), (before + 9, others), "and nobody is asked");
+    assert_eq!((own.requests().len(), other.requests().len()), (before + 9, others), "and no upstream is asked");
     let rows = gateway.stop().await;
     let stored: Vec<_> =
         rows.attempts.iter().filter(|row| row["input_tokens"].is_null() && row["outcome"] == "won").collect();

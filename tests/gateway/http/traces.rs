@@ -108,10 +108,10 @@ async fn every_row_is_a_span_in_the_trace_of_the_client() {
     let [server, clients @ ..] = spans.as_slice() else { panic!("no span") };
     assert_eq!((server.kind, hex(&server.trace_id), hex(&server.parent_span_id)), (2, TRACE.into(), CLIENT.into()));
     assert_eq!(server.name, format!("POST {CHAT}"));
-    let told = attributes(server);
-    let told = ["http.route", "url.path", "url.scheme", "http.request.method", "server.address"]
-        .map(|name| told[name].as_str());
-    assert_eq!(told, [CHAT, CHAT, "http", "POST", "localhost"]);
+    let found = attributes(server);
+    let found = ["http.route", "url.path", "url.scheme", "http.request.method", "server.address"]
+        .map(|name| found[name].as_str());
+    assert_eq!(found, [CHAT, CHAT, "http", "POST", "localhost"]);
     let began = micros(&rows.races[0], "started_at").unwrap();
     let nanos = |us: u64| us * 1_000;
     assert_eq!(server.start_time_unix_nano, nanos(began));
@@ -128,8 +128,8 @@ async fn every_row_is_a_span_in_the_trace_of_the_client() {
         }
         assert!(span.end_time_unix_nano > span.start_time_unix_nano);
         let request = upstream.request(0).await;
-        let told = format!("00-{TRACE}-{}-01", hex(&span.span_id));
-        assert_eq!(request.header("traceparent"), Some(told.as_str()));
+        let found = format!("00-{TRACE}-{}-01", hex(&span.span_id));
+        assert_eq!(request.header("traceparent"), Some(found.as_str()));
         assert_eq!((request.header("tracestate"), request.header("baggage")), (Some("vendor=1"), None));
         let failure = row["failure"].as_str();
         assert_eq!(attributes(span).get("error.type").map(String::as_str), failure);
@@ -151,9 +151,9 @@ async fn a_client_that_does_not_trace_is_not_traced() {
     assert_eq!(ask(&gateway, &[("traceparent", &format!("00-{TRACE}-{CLIENT}-00"))]).await, 200);
     gateway.stop().await;
     assert!(collector.requests().is_empty());
-    let told = fake.request(0).await;
-    let told = told.header("traceparent").unwrap();
-    assert!(told.starts_with(&format!("00-{TRACE}-")) && told.ends_with("-00"), "{told}");
+    let found = fake.request(0).await;
+    let found = found.header("traceparent").unwrap();
+    assert!(found.starts_with(&format!("00-{TRACE}-")) && found.ends_with("-00"), "{found}");
 }
 
 #[tokio::test]
@@ -169,8 +169,9 @@ async fn without_a_collector_the_headers_are_as_those_of_any_client() {
         assert_eq!(read_response(&mut client).await.status, 200);
     }
     gateway.stop().await;
-    let told: Vec<_> = fake.requests().iter().map(|request| request.header("traceparent").map(str::to_owned)).collect();
-    assert_eq!(told, [None, Some(parent)]);
+    let found: Vec<_> =
+        fake.requests().iter().map(|request| request.header("traceparent").map(str::to_owned)).collect();
+    assert_eq!(found, [None, Some(parent)]);
     assert!(fake.requests().iter().all(|request| request.header("tracestate").is_none()));
 }
 
@@ -257,8 +258,8 @@ async fn a_reload_begins_and_ends_it() {
     assert_eq!(ask(&gateway, &[]).await, 200);
     gateway.stop().await;
     assert_eq!(spans(&collector).len(), 2);
-    let told: Vec<_> = fake.requests().iter().map(|request| request.header("traceparent").is_some()).collect();
-    assert_eq!(told, [false, true, false]);
+    let found: Vec<_> = fake.requests().iter().map(|request| request.header("traceparent").is_some()).collect();
+    assert_eq!(found, [false, true, false]);
 }
 
 #[tokio::test]
@@ -316,7 +317,7 @@ async fn the_figures_of_the_page_are_sent_too() {
     assert_eq!((point.count, point.bucket_counts.len()), (1, point.explicit_bounds.len() + 1));
 }
 
-/// A collector that speaks gRPC, and tells what it gets with the header `authorization`.
+/// A collector that speaks gRPC, and passes on what it gets with the header `authorization`.
 struct GrpcCollector(mpsc::Sender<(Option<String>, ExportTraceServiceRequest)>);
 
 #[async_trait]

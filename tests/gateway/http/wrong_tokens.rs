@@ -68,9 +68,9 @@ async fn every_path_counts_wrong_tokens_and_refuses_after_ten() {
     let wrong = format!("photofinish_wrong_tokens_total {}", ways().len());
     assert!(served.get("/metrics", &[RIGHT]).await.body.contains(&wrong), "{wrong}");
     let log = served.process.log();
-    let told: BTreeSet<&str> = log.lines().filter(|line| line.contains("wrong token")).collect();
-    assert!(told.len() >= 10 && told.iter().all(|line| line.contains("address=127.0.0.1")), "{log}");
-    assert!(told.iter().any(|line| line.contains("too many wrong tokens")), "{log}");
+    let found: BTreeSet<&str> = log.lines().filter(|line| line.contains("wrong token")).collect();
+    assert!(found.len() >= 10 && found.iter().all(|line| line.contains("address=127.0.0.1")), "{log}");
+    assert!(found.iter().any(|line| line.contains("too many wrong tokens")), "{log}");
     assert!(!log.contains("guessed-token") && !log.contains("of-22-letters"), "{log}");
 }
 

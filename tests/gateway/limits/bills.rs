@@ -218,7 +218,7 @@ async fn answers_that_are_left_count_as_what_came() {
             bills.map(|((_, _, rule), (_, bill))| bill.of(*rule, |number| numbers.contains(&number))).sum();
         let booked = after - before;
         eprintln!("{numbers:?}, left: {leaves}: {booked:.4} booked, {truth:.4} billed");
-        // Where nobody knows what was billed, it books what may have been.
+        // Where it is unknown what was billed, it books what may have been.
         assert!(booked <= 1.8 * truth && booked >= 0.7 * truth, "{booked} booked, {truth} billed");
     }
     gateway.stop().await;

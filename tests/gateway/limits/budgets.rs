@@ -144,8 +144,8 @@ async fn what_a_budget_kept_back_is_named_whatever_the_others_failed_by() {
         let setup = Setup::over(&[&failing, &dear]).race("policy = \"fallback\"").model(model).table(&tables);
         let gateway = setup.start().await;
         let failed = ask(&gateway, "ann", &asking(10)).await;
-        let (told, code, message) = failed.error();
-        assert_eq!((told, code.as_str()), (429, "photofinish_budget_spent"), "{status}");
+        let (found, code, message) = failed.error();
+        assert_eq!((found, code.as_str()), (429, "photofinish_budget_spent"), "{status}");
         assert!(message.contains("b/m could answer"), "{message}");
         let headers = (failed.header("retry-after"), failed.header("x-should-retry"));
         assert_eq!(headers, (again, stays), "{status}");
@@ -201,7 +201,7 @@ async fn a_model_without_a_price_counts_at_the_dearest_of_its_family() {
     let spent = spent(&gateway, &user("ann")).await;
     assert!((least..=most).contains(&spent), "{spent}, not {least} to {most}");
     let rows = gateway.stop().await;
-    assert_eq!(rows.attempts[0]["cost_usd_max"], Value::Null, "the record says no price that nobody knows");
+    assert_eq!(rows.attempts[0]["cost_usd_max"], Value::Null, "the record has no price that is unknown");
 }
 
 #[tokio::test]
@@ -219,7 +219,7 @@ async fn an_upstream_without_a_price_is_left_out_for_a_caller_with_a_budget() {
     assert_eq!((refused.0, refused.1.as_str()), (403, "photofinish_unpriced"));
     let with_own_key = [("x-api-key", "token-of-ann"), ("x-photofinish-key-a", "sk-own")];
     let own = read_response(&mut gateway.request(CHAT, &with_own_key, &unpriced).await).await.error();
-    assert_eq!((own.0, own.1.as_str()), (403, "photofinish_unpriced"), "nobody looks at a key there");
+    assert_eq!((own.0, own.1.as_str()), (403, "photofinish_unpriced"), "a key is not checked there");
     for name in ["bob", "eve"] {
         assert_eq!(ask(&gateway, name, &unpriced).await.status, 200, "{name}");
     }
@@ -278,7 +278,7 @@ async fn every_attempt_of_a_race_is_paid_and_the_rows_agree() {
     assert_eq!((cost_of(&rows), rows.attempts.len()), (13 * TOKEN, 2));
 }
 
-/// A model whose answers have so many tokens for ann, and three for others.
+/// A model whose answers have this number of tokens for ann, and three for others.
 async fn long_for(ann: u64, tables: &str) -> (FakeProvider, TestGateway) {
     let fake = FakeProvider::answering(move |request| {
         answer(if request.json().to_string().contains("of ann") { ann } else { 3 })

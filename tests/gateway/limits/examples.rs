@@ -1,4 +1,4 @@
-//! The examples of `docs/limits.md`, as they stand there.
+//! The examples of `docs/limits.md`, as they are there.
 
 use super::{answer, ask, asking, priced, spent, user};
 use crate::support::FakeProvider;
@@ -26,11 +26,11 @@ async fn the_examples_of_the_document_come_true() {
             spent(&gateway, &user("ann")).await;
             codes.push(if response.status == 200 { "200".to_owned() } else { response.error_code() });
         }
-        let mut told = Vec::new();
+        let mut found = Vec::new();
         for code in codes.chunk_by(|one, other| one == other) {
-            told.push(format!("{} of {}", code.len(), code[0]));
+            found.push(format!("{} of {}", code.len(), code[0]));
         }
-        assert_eq!(told.join(", "), expected.replace('`', ""), "{limits}");
+        assert_eq!(found.join(", "), expected.replace('`', ""), "{limits}");
         let usd = spent(&gateway, &user("ann")).await as f64 / 1e9;
         assert_eq!(format!("{usd:.2}"), cost, "{limits}");
     }

@@ -1,4 +1,4 @@
-//! The limits of callers: rates, streams, budgets and models, at all levels. Not for their arithmetic, whose model check is beside it.
+//! The limits of callers: rates, streams, budgets and models, at all levels. Not for their arithmetic, which has its own model check.
 
 mod bills;
 mod budgets;
@@ -41,7 +41,7 @@ fn asking(max_tokens: u64) -> Value {
     json!({"model": "m", "stream": true, "max_tokens": max_tokens, "messages": [{"role": "user", "content": "x"}]})
 }
 
-/// An answer of so many tokens, as its usage says.
+/// An answer of this number of tokens, as its usage says.
 fn answer(tokens: u64) -> Script {
     Script::sse().role().token("x").finish("stop").usage(10, tokens).done().end()
 }

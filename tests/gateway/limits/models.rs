@@ -25,12 +25,12 @@ async fn asked(gateway: &TestGateway, name: &str, model: &str, upstreams: &str) 
         headers.push(("x-photofinish-upstreams", upstreams));
     }
     let response = read_response(&mut gateway.request(CHAT, &headers, &body).await).await;
-    let told = if response.status == 200 {
+    let seen = if response.status == 200 {
         response.header("x-photofinish-attempts").to_owned()
     } else {
         response.error_code()
     };
-    (response.status, told)
+    (response.status, seen)
 }
 
 #[tokio::test]

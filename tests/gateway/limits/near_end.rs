@@ -1,4 +1,4 @@
-//! Budgets that come near their ends: told once, and in a header of each answer.
+//! Budgets that come near their ends: reported once, and in a header of each answer.
 
 use photofinish_limits::{BudgetWarning, Calendar};
 
@@ -24,13 +24,13 @@ async fn a_caller_hears_that_its_budget_comes_near_its_end() {
         }
         let refused = ask(&gateway, "ann", &asking(10)).await;
         assert_eq!((refused.status, refused.header(HEADER)), (429, "user: 0.1 of 0.1 USD spent this day"));
-        let told = gateway.gateway().usage().take_warnings();
-        let [BudgetWarning { level, near }] = told.as_slice() else { panic!("not once: {told:?}") };
+        let found = gateway.gateway().usage().take_warnings();
+        let [BudgetWarning { level, near }] = found.as_slice() else { panic!("not once: {found:?}") };
         assert_eq!((level, near.calendar, near.spent), (&user("ann"), Calendar::Day, from * 10 * TOKEN));
         gateway.reload(&priced(&[&fake], &format!("{ANN}{warn}reserve = \"max\"\nbudget.day = 0.11"))).await;
         assert_eq!(ask(&gateway, "ann", &asking(10)).await.status, 200);
         spent(&gateway, &user("ann")).await;
-        assert_eq!(gateway.gateway().usage().take_warnings().len(), 1, "another budget is told of again");
+        assert_eq!(gateway.gateway().usage().take_warnings().len(), 1, "another budget is reported again");
         gateway.stop().await;
     }
 }

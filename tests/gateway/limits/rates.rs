@@ -1,4 +1,4 @@
-//! Rates and streams, and what answers tell of them.
+//! Rates and streams, and what answers say of them.
 
 use serde_json::json;
 

@@ -118,7 +118,7 @@ async fn after_a_restart_an_id_is_nobodys_where_there_are_users() {
         let refused = send(&gateway, ("POST", RESPONSES, who), &body).await;
         assert_eq!((refused.status, refused.error_code().as_str()), (400, "previous_response_not_found"));
     }
-    assert_eq!(fake.requests().len(), asked, "the shared key fetches for nobody what may be another's");
+    assert_eq!(fake.requests().len(), asked, "the shared key fetches nothing that may be another caller's");
     let own = [("x-api-key", "token-of-eve"), ("x-photofinish-key-a", "sk-of-eve")];
     let mut client = RawClient::connect(gateway.addr()).await;
     client.request("GET", JOB, &own, "").await;

@@ -1,4 +1,4 @@
-//! What the catalogue knows of a model: who surely cannot serve a request is asked only if nobody else is left.
+//! What the catalogue knows of a model: who surely cannot serve a request is asked only if no other is left.
 
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ async fn an_upstream_that_explicitly_lacks_something_is_left_out_while_another_c
         );
     }
     assert_eq!(small.requests().len(), 0);
-    // What is unknown or fits leaves nobody out; neither do words about images.
+    // What is unknown or fits leaves none out; neither do words about images.
     for members in
         [json!({}), json!({"max_tokens": 4_000}), json!({"messages": [{"role": "user", "content": "\"image_url\""}]})]
     {

@@ -6,7 +6,7 @@ use crate::harness::answer::{ending, read_response};
 use crate::harness::gateway::{Setup, TestGateway};
 use crate::support::{Dialect, FakeProvider, Script};
 
-/// The members of a first request of Codex with `gpt-5.6-sol`: the tools stand in the input, with a free-form one.
+/// The members of a first request of Codex with `gpt-5.6-sol`: the tools are in the input, with a free-form one.
 fn first_request() -> Value {
     let exec = json!({"type": "custom", "name": "exec", "description": "Runs JavaScript",
         "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}});
@@ -20,7 +20,7 @@ fn first_request() -> Value {
         "prompt_cache_key": "k", "text": {"verbosity": "low"}, "client_metadata": {"session_id": "s", "x-codex-window-id": "w"}})
 }
 
-/// The same with `gpt-5.5`: tools beside hosted ones and a search for tools.
+/// The same with `gpt-5.5`: tools, hosted ones and a search for tools.
 fn with_hosted_tools() -> Value {
     let mut body = first_request();
     body["input"].as_array_mut().unwrap().remove(0);

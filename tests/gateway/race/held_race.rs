@@ -81,7 +81,7 @@ async fn raced(settings: &str, rest: impl FnOnce(Script) -> Script) -> (String, 
 }
 
 /// The end of a provider's attempt in the last race, and the reasons of its plan.
-fn told(rows: &Rows, provider: &str) -> (serde_json::Value, serde_json::Value) {
+fn found(rows: &Rows, provider: &str) -> (serde_json::Value, serde_json::Value) {
     let last = rows.races.len() - 1;
     let attempts = rows.of(last);
     let row = attempts.iter().find(|attempt| attempt["provider"] == provider).unwrap();
@@ -93,16 +93,16 @@ async fn an_attempt_that_is_predicted_to_end_sooner_is_waited_for_and_wins() {
     let quick = |script: Script| script.tokens(&["qu", "ick"]).finish("stop").done().end();
     let (said, upstream, rows) = raced("", quick).await;
     assert_eq!((said.as_str(), upstream.as_str()), ("quick", "b/m"));
-    assert_eq!(told(&rows, "a"), (json!({"outcome": "lost", "ttft_event": 1}), json!("listed held")));
-    assert_eq!(told(&rows, "b").0, json!({"outcome": "won", "ttft_event": 1}));
+    assert_eq!(found(&rows, "a"), (json!({"outcome": "lost", "ttft_event": 1}), json!("listed held")));
+    assert_eq!(found(&rows, "b").0, json!({"outcome": "won", "ttft_event": 1}));
 }
 
 #[tokio::test]
 async fn the_hold_ends_when_the_awaited_attempt_fails() {
     let (said, upstream, rows) = raced("", Script::close).await;
     assert_eq!((said.as_str(), upstream.as_str()), ("slow", "a/m"), "with all that came meanwhile");
-    assert_eq!(told(&rows, "a"), (json!({"outcome": "won", "ttft_event": 1}), json!("listed held")));
-    assert_eq!(told(&rows, "b").0, json!({"outcome": "failed", "failure": "closed", "failure_phase": "first_token"}));
+    assert_eq!(found(&rows, "a"), (json!({"outcome": "won", "ttft_event": 1}), json!("listed held")));
+    assert_eq!(found(&rows, "b").0, json!({"outcome": "failed", "failure": "closed", "failure_phase": "first_token"}));
 }
 
 #[tokio::test]
@@ -110,9 +110,9 @@ async fn the_hold_ends_after_hold_max() {
     let (said, upstream, rows) = raced("", Script::until_closed).await;
     assert_eq!((said.as_str(), upstream.as_str()), ("slow", "a/m"));
     assert_eq!(
-        told(&rows, "b"),
+        found(&rows, "b"),
         (json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"}), json!("listed held"))
     );
     let (said, _, rows) = raced("hold_max = \"0s\"", Script::until_closed).await;
-    assert_eq!((said.as_str(), told(&rows, "a").1), ("slow", json!("listed")));
+    assert_eq!((said.as_str(), found(&rows, "a").1), ("slow", json!("listed")));
 }

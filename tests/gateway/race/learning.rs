@@ -111,7 +111,7 @@ async fn junk_does_not_push_out_what_is_learnt_again() {
     let gateway = Setup::over(&[&a, &b]).race("policy = \"adaptive\"\nbudget = 0.0").start_after(&rows).await;
     let (slow, quick) = (median_ms(&gateway, "a/m"), median_ms(&gateway, "b/m"));
     assert!((800.0..1_000.0).contains(&slow) && (90.0..110.0).contains(&quick), "{slow} {quick}");
-    assert_eq!(gateway.learning().upstreams().len(), 2, "names that nobody configured are not learnt again");
+    assert_eq!(gateway.learning().upstreams().len(), 2, "names that are not configured are not learnt again");
     gateway.stop().await;
 }
 
@@ -159,7 +159,7 @@ async fn outcomes_are_learnt_at_once() {
     };
     let ((quick, quick_seen), (cut, cut_seen)) = (seen("a/m"), seen("b/m"));
     assert_eq!((quick, cut), (5, 5));
-    assert!(quick_seen > 4.0 && cut_seen < 1.0, "an early cut tells little: {quick_seen} {cut_seen}");
+    assert!(quick_seen > 4.0 && cut_seen < 1.0, "an early cut teaches little: {quick_seen} {cut_seen}");
     let (key, _) = &gateway.learning().cost_budgets()[0];
     assert_eq!((key.model.as_str(), key.budget()), ("m", 0.1));
     gateway.stop().await;

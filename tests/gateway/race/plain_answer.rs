@@ -158,7 +158,7 @@ async fn a_refusal_to_stream_is_asked_again_plain_and_remembered() {
     }
 }
 
-/// One caller's beam search takes streams from nobody.
+/// One caller's beam search takes no streams from others.
 #[tokio::test]
 async fn a_refusal_to_stream_is_remembered_for_requests_with_the_same_members() {
     const REFUSALS: [&str; 2] = [

@@ -270,8 +270,8 @@ fn check_rows(rows: &Rows, fakes: &[FakeProvider], world: &World, context: &str)
         }
     }
     for (temper, fake) in world.tempers.iter().zip(fakes) {
-        let told = rows.attempts.iter().filter(|attempt| attempt["provider"] == temper.name).count();
-        assert!(fake.requests().len() <= told, "asked without a row: {} {context}", temper.name);
+        let found = rows.attempts.iter().filter(|attempt| attempt["provider"] == temper.name).count();
+        assert!(fake.requests().len() <= found, "asked without a row: {} {context}", temper.name);
     }
 }
 
@@ -307,9 +307,9 @@ fn ended_us(attempt: &Row) -> i64 {
 }
 
 /// Prints the seed of a world that panics.
-struct Told(u64);
+struct SeedPrinter(u64);
 
-impl Drop for Told {
+impl Drop for SeedPrinter {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("PHOTOFINISH_WORLD={}: {:?}", self.0, world(self.0));
@@ -322,8 +322,8 @@ async fn every_seeded_world_keeps_the_invariants() {
     let worlds = std::env::var("PHOTOFINISH_WORLDS").ok().and_then(|worlds| worlds.parse().ok()).unwrap_or(12);
     let only = std::env::var("PHOTOFINISH_WORLD").ok().and_then(|seed| seed.parse().ok());
     for seed in only.map_or(0..worlds, |seed| seed..seed + 1) {
-        let told = Told(seed);
+        let printer = SeedPrinter(seed);
         play(seed).await;
-        drop(told);
+        drop(printer);
     }
 }

@@ -1,4 +1,4 @@
-//! How answers end: with a word for a failure, or with one that nobody knows.
+//! How answers end: with a word for a failure, or with an unknown one.
 
 use serde_json::{Value, json};
 

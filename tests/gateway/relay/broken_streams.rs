@@ -69,13 +69,13 @@ async fn a_reset_after_the_commit_is_an_error_event(pair: Pair) {
     client.head().await;
     assert_eq!(pair.first_text(&mut client).await, "x");
     fallen.open();
-    let mut told = 0;
+    let mut found = 0;
     while let Some(event) = client.event().await.unwrap() {
         assert!(event.contains("error"), "{event}");
-        told += 1;
+        found += 1;
     }
     // The clients of Responses disagree about which event it is, so both are sent.
-    assert_eq!(told, if pair.surface == Surface::Responses { 2 } else { 1 });
+    assert_eq!(found, if pair.surface == Surface::Responses { 2 } else { 1 });
     let rows = gateway.stop().await;
     assert_eq!(
         ending(rows.one("a")),

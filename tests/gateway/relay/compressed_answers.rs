@@ -1,4 +1,4 @@
-//! Answers that a provider compresses although nobody asked for it: decoded for good answers and errors alike, at once, and within
+//! Answers that a provider compresses although it was not asked to: decoded for good answers and errors alike, at once, and within
 //! the bounds of plain ones.
 
 use serde_json::json;

@@ -123,7 +123,7 @@ async fn a_number_that_json_lacks_is_null_outside_arguments(pair: Pair) {
     assert_eq!(gateway.stop().await.one("a")["failure"], "malformed");
 }
 
-/// Also over several lines, and beside the fields of an event.
+/// Also over several lines, and next to the fields of an event.
 async fn bare_json_is_an_event(pair: Pair) {
     let bare = |text: &str| format!("{{\"choices\":[{{\"index\":0,\n \"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n");
     let script = move || Script::sse().role().chunk(bare("a")).chunk(format!("id: 7\n{}", bare("b")));

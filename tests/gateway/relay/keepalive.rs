@@ -64,13 +64,13 @@ async fn a_winner_follows_its_early_head(pair: Pair) {
         body.extend_from_slice(&chunk);
     }
     let body = String::from_utf8(body).unwrap();
-    let told = if matches!(pair.surface, Surface::Ollama | Surface::Gemini) {
+    let found = if matches!(pair.surface, Surface::Ollama | Surface::Gemini) {
         0
     } else {
         assert!(body.starts_with(": x-photofinish-upstream: a/m\n: x-photofinish-ttft-ms: "), "{body}");
         body.find("\n\n").unwrap() + 2
     };
-    assert_eq!(&body.as_bytes()[told..], pair.stream(&["hel", "lo"]).body(), "and not a byte else");
+    assert_eq!(&body.as_bytes()[found..], pair.stream(&["hel", "lo"]).body(), "and not a byte else");
     let rows = gateway.stop().await;
     assert_eq!(ending(rows.one("a")), json!({"outcome": "won", "ttft_event": 1}));
     assert_row!(&rows.races[0], json!({"outcome": "ok", "http_status": 200, "winner": 0}));

@@ -11,7 +11,7 @@ use crate::support::{Dialect, FakeProvider, Script};
 
 const MIB: usize = 1 << 20;
 
-/// An answer of Gemini's with one image of so many bytes of base64.
+/// An answer of Gemini's with one image of this number of bytes of base64.
 fn image(bytes: usize) -> Script {
     let data = "iVBORw0KGgo+/AAA".repeat(bytes / 16);
     let event = json!({"candidates": [{"index": 0, "finishReason": "STOP", "content": {"role": "model", "parts": [

@@ -213,7 +213,7 @@ async fn a_call_that_breaks_off_is_replayed_unseen() {
         assert_eq!(response.streamed_text(), words, "{}", response.body);
         assert!(!response.body.contains("c1") && !response.body.contains("broken"), "{count}: {}", response.body);
         assert_eq!(response.body.matches("\"c2\"").count(), 1, "{count}: {}", response.body);
-        assert!(!response.body.contains("\"usage\":{"), "nobody asked for it: {}", response.body);
+        assert!(!response.body.contains("\"usage\":{"), "the client did not ask for it: {}", response.body);
         let rows = gateway.stop().await;
         assert_row!(&rows.races[0], json!({"outcome": "ok", "rescued_by": 1}));
     }

@@ -57,8 +57,8 @@ async fn a_whole_answer_in_a_stream_is_the_answer() {
                 let fake = FakeProvider::answering(move |_| Script::sse().chunk(&form).end()).await;
                 let gateway = pair.over(&[&fake]).start().await;
                 let streamed = asked(pair, &gateway, true).await;
-                let told = format!("{name}: {pair:?}: {}", streamed.body);
-                assert_eq!(surface.streamed_text(&streamed), "whole", "{told}");
+                let found = format!("{name}: {pair:?}: {}", streamed.body);
+                assert_eq!(surface.streamed_text(&streamed), "whole", "{found}");
                 surface.assert_complete(&streamed);
                 let answer = asked(pair, &gateway, false).await.json();
                 assert_eq!(surface.whole_text(&answer), "whole", "{name} {pair:?}: {answer}");

@@ -318,8 +318,8 @@ async fn events_after_the_finish_are_sent_before_done_and_their_cost_is_read() {
     assert_eq!(response.body.matches("[DONE]").count(), 1, "{}", response.body);
     assert!(response.body.contains(": bye") && !response.body.contains("prompt_tokens"), "{}", response.body);
     let asks = json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "messages": [{}]});
-    let told = read_response(&mut gateway.ask(&asks).await).await;
-    assert_eq!(told.events()[told.events().len() - 3..], [own, price, "[DONE]"], "{}", told.body);
+    let found = read_response(&mut gateway.ask(&asks).await).await;
+    assert_eq!(found.events()[found.events().len() - 3..], [own, price, "[DONE]"], "{}", found.body);
     let whole = read_response(&mut gateway.whole().await).await.json();
     assert_eq!(whole["usage"]["cost"], 0.25, "{whole}");
     let rows = gateway.stop().await;

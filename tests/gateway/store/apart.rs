@@ -98,7 +98,7 @@ async fn what_is_said_of_clients_is_the_same_with_and_without_probes_and_a_bench
         let (with, without) = (setup.run(&arguments).await, alone.run(&arguments).await);
         assert_eq!(with.code, Some(0), "{asked}: {}", with.err);
         assert_eq!((&with.out, &with.err), (&without.out, &without.err), "{asked}");
-        // The question can tell them apart.
+        // The question can distinguish them.
         let all = [&arguments[..], &["--source", "all"]].concat();
         assert_ne!(setup.run(&all).await.out, alone.run(&all).await.out, "{asked}");
     }

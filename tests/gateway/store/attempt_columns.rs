@@ -105,7 +105,7 @@ async fn tokens_written_into_a_cache_are_counted_and_have_their_own_price() {
     }
 }
 
-/// What the answer says beside the counts, and what it costs.
+/// What the answer says in addition to the counts, and what it costs.
 #[tokio::test]
 async fn the_price_is_that_of_the_answer() {
     let tokens = json!({"prompt_tokens": 1_000, "completion_tokens": 100, "total_tokens": 1_100});
@@ -268,9 +268,9 @@ async fn what_was_predicted_is_kept_once_enough_is_known() {
         read_response(&mut gateway.streaming().await).await;
     }
     let rows = gateway.stop().await;
-    let told: Vec<Option<i64>> = rows.attempts.iter().map(|row| row["predicted_us"].as_i64()).collect();
-    assert_eq!(told[0], None, "nothing was known yet");
-    assert!(told[3].is_some_and(|us| (1..5_000_000).contains(&us)), "{told:?}");
+    let found: Vec<Option<i64>> = rows.attempts.iter().map(|row| row["predicted_us"].as_i64()).collect();
+    assert_eq!(found[0], None, "nothing was known yet");
+    assert!(found[3].is_some_and(|us| (1..5_000_000).contains(&us)), "{found:?}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The history as the gateway writes it: columns, who asked and that figures of clients stand apart, retention, shutdown and unusable databases,
+//! The history as the gateway writes it: columns, who asked, separate figures of clients, retention, shutdown and unusable databases,
 //! in SQLite; and several gateways on one Postgres.
 
 mod apart;

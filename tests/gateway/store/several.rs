@@ -42,9 +42,9 @@ async fn until(gateway: &RunningGateway, path: &str, what: &str, is_so: impl Fn(
     let asking = async {
         loop {
             let answer = gateway.get(path, &[ANN]).await;
-            let told = serde_json::from_str(&answer.body).unwrap();
-            if answer.status == 200 && is_so(&told) {
-                return told;
+            let found = serde_json::from_str(&answer.body).unwrap();
+            if answer.status == 200 && is_so(&found) {
+                return found;
             }
             pause().await;
         }

@@ -113,7 +113,7 @@ fn overwrite(setup: &Setup, start: usize) {
 /// Waits until each of these races is in the database, or counted with a file that is no longer in use. Each has one
 /// attempt. Returns what `/readyz` says.
 async fn accounted_for(served: &RunningGateway, races: i64) -> serde_json::Value {
-    let told = async {
+    let found = async {
         loop {
             let ready = served.get("/readyz", &[]).await.json();
             // Only then there is a file to be read.
@@ -127,7 +127,7 @@ async fn accounted_for(served: &RunningGateway, races: i64) -> serde_json::Value
             tokio::task::yield_now().await;
         }
     };
-    soon("every row is in the database or counted", told).await
+    soon("every row is in the database or counted", found).await
 }
 
 #[tokio::test]

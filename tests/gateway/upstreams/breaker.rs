@@ -148,7 +148,7 @@ async fn after_the_open_time_a_probe_joins_the_race_and_its_first_token_closes_t
     assert_row!(rows.of(1)[1], json!({"start_reason": "first", "p_include": 1.0, "outcome": "won"}));
 }
 
-/// The one that is left out may be well again, and the client has nobody else.
+/// The one that is left out may be well again, and the client has no other.
 #[tokio::test]
 async fn an_open_breaker_is_the_last_resort_under_every_policy() {
     for (policy, streams) in Policy::ALL.into_iter().flat_map(|policy| [(policy, true), (policy, false)]) {
@@ -177,9 +177,13 @@ async fn a_probe_displaces_no_healthy_upstream() {
     for _ in 0..3 {
         due().await;
         let response = read_response(&mut gateway.streaming().await).await;
-        assert_eq!((response.upstream(), response.header("x-photofinish-attempts")), ("b/m", "2"), "and a beside it");
+        assert_eq!(
+            (response.upstream(), response.header("x-photofinish-attempts")),
+            ("b/m", "2"),
+            "and a at the same time"
+        );
     }
-    assert_eq!(c.requests().len(), 0, "nobody comes in the place of a trial");
+    assert_eq!(c.requests().len(), 0, "none comes in the place of a trial");
     due().await;
     let response = read_response(&mut gateway.streaming().await).await;
     let attempts = response.json()["error"]["attempts"].as_array().unwrap().clone();
@@ -298,7 +302,7 @@ async fn if_every_breaker_is_open_all_upstreams_run() {
     assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502, "asked all the same");
     let mut trial = gateway.streaming().await;
     a.request(2).await;
-    assert_eq!(said(&gateway).await, "hello", "beside the trial");
+    assert_eq!(said(&gateway).await, "hello", "at the same time as the trial");
     assert!(!is_open(&gateway, "a/m").await);
     trial_may.open();
     assert_eq!(read_response(&mut trial).await.streamed_text(), "hello");

@@ -106,7 +106,7 @@ async fn one_caller_cannot_open_a_breaker_for_others() {
         assert_eq!(ask_as(&gateway, "ann", &says("poison")).await.upstream(), "b/m");
     }
     assert_eq!(bad.requests().len(), 3, "left out for the caller who met it");
-    assert_eq!(ask_as(&gateway, "bob", &says("good")).await.upstream(), "a/m", "and for nobody else");
+    assert_eq!(ask_as(&gateway, "bob", &says("good")).await.upstream(), "a/m", "and for no other caller");
     for user in ["ann", "ann", "bob"] {
         assert_eq!(ask_as(&gateway, user, &says("poison")).await.upstream(), "b/m");
     }

@@ -61,9 +61,9 @@ async fn a_refusal_stops_the_race_unless_content_policy_is_continue(pair: Pair) 
                 assert_eq!((response.status, response.upstream()), upstream, "{context}");
                 assert_eq!(b.requests().len(), usize::from(goes_on), "{context}");
                 if !goes_on && status == 200 {
-                    let told =
+                    let found =
                         ["content_filter", "refusal", "SAFETY"].iter().any(|reason| response.body.contains(reason));
-                    assert!(told && !response.body.contains("\"error\":{"), "{context}");
+                    assert!(found && !response.body.contains("\"error\":{"), "{context}");
                 }
                 let rows = gateway.stop().await;
                 assert_eq!(

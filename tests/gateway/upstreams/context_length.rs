@@ -100,8 +100,8 @@ async fn a_refusal_of_max_tokens_does_not_limit_prompts() {
     gateway.stop().await;
 }
 
-/// What a client of this surface is told by an upstream that says so with this status, beside one that is down.
-async fn told(surface: Surface, dialect: &str, status: u16, words: &'static str) -> (u16, String) {
+/// The error that a client of this surface gets from an upstream that says so with this status, while another one is down.
+async fn found(surface: Surface, dialect: &str, status: u16, words: &'static str) -> (u16, String) {
     let long = FakeProvider::answering(move |_| Script::status(status, &[], words)).await;
     let down = FakeProvider::answering(|_| Script::status(503, &[], "{}")).await;
     let setup = Setup::new().provider("a", &long, dialect).provider("b", &down, dialect);
@@ -132,7 +132,7 @@ async fn an_agent_is_told_that_its_prompt_is_too_long_in_the_words_that_it_compa
         (Surface::Gemini, chat, 413, vague, "Your input exceeded"),
         (Surface::Ollama, chat, 413, vague, "Your input exceeded"),
     ] {
-        let (status, body) = told(surface, dialect, status, words).await;
+        let (status, body) = found(surface, dialect, status, words).await;
         assert!(status == 400 && body.contains(expected), "{surface:?} over {dialect}: {status} {body}");
         assert!(surface != Surface::Messages || body.contains("\"invalid_request_error\""), "{body}");
     }

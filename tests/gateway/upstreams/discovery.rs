@@ -63,9 +63,9 @@ async fn get(gateway: &TestGateway, path: &str) -> Value {
 async fn until(gateway: &TestGateway, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     soon("the effect of a list", async {
         loop {
-            let told = get(gateway, path).await;
-            if wanted(&told) {
-                return told;
+            let found = get(gateway, path).await;
+            if wanted(&found) {
+                return found;
             }
             tokio::task::yield_now().await;
         }
@@ -74,8 +74,8 @@ async fn until(gateway: &TestGateway, path: &str, wanted: impl Fn(&Value) -> boo
 }
 
 /// The reason for an upstream's place.
-fn code<'v>(told: &'v Value, upstream: &str) -> &'v str {
-    let why = told["models"][0]["why"].as_array().unwrap();
+fn code<'v>(found: &'v Value, upstream: &str) -> &'v str {
+    let why = found["models"][0]["why"].as_array().unwrap();
     why.iter().find(|reason| reason["upstream"] == upstream).unwrap()["code"].as_str().unwrap()
 }
 
@@ -94,8 +94,8 @@ async fn a_model_that_its_provider_no_longer_lists_is_left_out_and_says_why() {
     let cerebras = listing(200, list(&[CEREBRAS_ID])).await;
     let gateway = hosts(&groq, &cerebras).start().await;
     let gone = format!("groq/{GROQ_ID}");
-    let told = until(&gateway, "/api/routing?model=gpt-oss-120b", |told| code(told, &gone) == "unlisted").await;
-    let why = told["models"][0]["why"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_owned();
+    let found = until(&gateway, "/api/routing?model=gpt-oss-120b", |found| code(found, &gone) == "unlisted").await;
+    let why = found["models"][0]["why"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_owned();
     assert!(why.starts_with("groq did not list it when asked at 20") && why.ends_with(" UTC"), "{why}");
 
     let answer = ask(&gateway, "gpt-oss-120b").await;
@@ -148,9 +148,9 @@ async fn if_every_upstream_is_gone_all_are_asked() {
     let cerebras = listing(200, list(&["other"])).await;
     let gateway = hosts(&groq, &cerebras).start().await;
     let (one, other) = (format!("groq/{GROQ_ID}"), format!("cerebras/{CEREBRAS_ID}"));
-    let both = |told: &Value| code(told, &one) == "unlisted" && code(told, &other) == "unlisted";
-    let told = until(&gateway, "/api/routing?model=gpt-oss-120b", both).await;
-    assert!(told["models"][0]["why"][0]["text"].as_str().unwrap().ends_with("there is no other"), "{told}");
+    let both = |found: &Value| code(found, &one) == "unlisted" && code(found, &other) == "unlisted";
+    let found = until(&gateway, "/api/routing?model=gpt-oss-120b", both).await;
+    assert!(found["models"][0]["why"][0]["text"].as_str().unwrap().ends_with("there is no other"), "{found}");
     let answer = ask(&gateway, "gpt-oss-120b").await;
     assert_eq!((answer.streamed_text().as_str(), answer.header("x-photofinish-left-out")), ("hello", ""));
     let rows = gateway.stop().await;
@@ -167,7 +167,7 @@ async fn while_the_listed_upstream_waits_for_a_rate_limit_the_gone_one_is_not_as
     .await;
     let gateway = hosts(&groq, &cerebras).start().await;
     let gone = format!("groq/{GROQ_ID}");
-    until(&gateway, "/api/routing?model=gpt-oss-120b", |told| code(told, &gone) == "unlisted").await;
+    until(&gateway, "/api/routing?model=gpt-oss-120b", |found| code(found, &gone) == "unlisted").await;
     for _ in 0..2 {
         let answer = ask(&gateway, "gpt-oss-120b").await;
         assert_eq!((answer.status, answer.header("retry-after").is_empty()), (429, false));
@@ -187,7 +187,7 @@ async fn an_upstream_that_the_file_names_stays_and_a_provider_without_discovery_
         .model(&format!("{MODEL}\n[models.mine]\npolicy = \"race\"\nupstreams = [\"groq/ft:mine\", \"custom/x\"]"));
     let gateway = setup.start().await;
     let gone = format!("groq/{GROQ_ID}");
-    until(&gateway, "/api/routing?model=gpt-oss-120b", |told| code(told, &gone) == "unlisted").await;
+    until(&gateway, "/api/routing?model=gpt-oss-120b", |found| code(found, &gone) == "unlisted").await;
     assert_eq!(ask(&gateway, "mine").await.header("x-photofinish-left-out"), "");
     let rows = gateway.stop().await;
     assert_eq!(rows.attempts.len(), 2, "{:#?}", rows.attempts);
@@ -228,7 +228,7 @@ async fn a_list_is_kept_for_an_hour_and_asked_for_again_after_a_reload() {
     let setup = |key: &str| Setup::new().table(&provider("groq", &groq, &format!("api_key = \"{key}\""))).model(MODEL);
     let gateway = setup("one").start().await;
     let routing = "/api/routing?model=gpt-oss-120b";
-    until(&gateway, routing, |told| code(told, &gone) == "unlisted").await;
+    until(&gateway, routing, |found| code(found, &gone) == "unlisted").await;
     gateway.reload(&setup("one")).await;
     assert_eq!(
         code(&get(&gateway, routing).await, &gone),
@@ -238,7 +238,7 @@ async fn a_list_is_kept_for_an_hour_and_asked_for_again_after_a_reload() {
     groq.answered(1).await;
     gateway.reload(&setup("two")).await;
     groq.answered(2).await;
-    until(&gateway, routing, |told| code(told, &gone) == "unlisted").await;
+    until(&gateway, routing, |found| code(found, &gone) == "unlisted").await;
     advance_clock(HOUR).await;
     groq.answered(3).await;
     let keys: Vec<Option<String>> =
@@ -320,13 +320,13 @@ async fn a_list_counts_for_two_days_while_no_newer_one_can_be_read() {
     let setup = Setup::new().table(&provider("groq", &groq, "api_key = \"planted\"")).model(MODEL);
     let gateway = setup.start().await;
     let routing = "/api/routing?model=gpt-oss-120b";
-    until(&gateway, routing, |told| code(told, &gone) == "unlisted").await;
+    until(&gateway, routing, |found| code(found, &gone) == "unlisted").await;
     advance_clock(DAY).await;
     groq.answered(1).await;
     advance_clock(DAY - HOUR).await;
     assert_eq!(code(&get(&gateway, routing).await, &gone), "unlisted", "an outage changes nothing at first");
     advance_clock(2 * HOUR).await;
-    until(&gateway, routing, |told| code(told, &gone) != "unlisted").await;
+    until(&gateway, routing, |found| code(found, &gone) != "unlisted").await;
     gateway.stop().await;
 }
 
@@ -365,8 +365,8 @@ async fn a_list_that_cannot_be_read_changes_nothing() {
         // That it asks with the new key shows that it has finished with the first answer.
         gateway.reload(&setup("two")).await;
         groq.answered(1).await;
-        let told = get(&gateway, "/api/routing?model=gpt-oss-120b").await;
-        assert_ne!(code(&told, &format!("groq/{GROQ_ID}")), "unlisted", "{what}");
+        let found = get(&gateway, "/api/routing?model=gpt-oss-120b").await;
+        assert_ne!(code(&found, &format!("groq/{GROQ_ID}")), "unlisted", "{what}");
         gateway.stop().await;
     }
     assert!(other.requests().is_empty(), "no redirect is followed");
@@ -401,9 +401,9 @@ async fn the_command_shows_what_the_running_gateway_knows() {
     assert!(drawn.out.ends_with("  The running gateway also serves: llama3.2:3b.\n"), "{}", drawn.out);
     let one = models(&["gpt-oss-120b"]).await;
     assert!(one.out.contains("groq did not list it") && !one.out.contains("llama3.2"), "{}", one.out);
-    let told: Value = serde_json::from_str(&models(&["--json"]).await.out).unwrap();
-    assert_eq!(told["running"]["served"], json!(["llama3.2:3b"]));
-    assert_eq!(told["running"]["unlisted"][0]["upstream"], "groq/openai/gpt-oss-120b");
+    let found: Value = serde_json::from_str(&models(&["--json"]).await.out).unwrap();
+    assert_eq!(found["running"]["served"], json!(["llama3.2:3b"]));
+    assert_eq!(found["running"]["unlisted"][0]["upstream"], "groq/openai/gpt-oss-120b");
     assert!(!served.process.log().contains("planted"));
     let setup = served.stop().await;
     let alone: Value = serde_json::from_str(&setup.run(&["models", "--json"]).await.out).unwrap();
@@ -430,9 +430,9 @@ async fn the_command_s_options_choose_among_the_running_gateway_s_models_too() {
         (&["--provider", "groq"], &[], 1),
         (&["--provider", "vllm"], &["both"], 0),
     ] {
-        let told = models_command(&served.setup, &[options, &["--json"]].concat(), served.addr).await;
-        let told: Value = serde_json::from_str(&told.out).unwrap();
-        let running = &told["running"];
+        let found = models_command(&served.setup, &[options, &["--json"]].concat(), served.addr).await;
+        let found: Value = serde_json::from_str(&found.out).unwrap();
+        let running = &found["running"];
         assert_eq!(running["served"], json!(models), "{options:?}");
         assert_eq!(running["unlisted"].as_array().unwrap().len(), unlisted, "{options:?}: {running}");
     }

@@ -1,4 +1,4 @@
-//! What errors say in their own words: ends of limits that stand only in the body, and errors in a 200 that have no `error`.
+//! What errors say in their own words: ends of limits that are only in the body, and errors in a 200 that have no `error`.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ const PLAN: &str = r#"{"error": {"code": "1308", "message": "Usage limit reached
 async fn the_end_of_a_limit_that_stands_in_the_body_is_obeyed() {
     let openai =
         r#"{"error":{"message":"Rate limit reached for m. Please try again in 37.5s.","code":"rate_limit_exceeded"}}"#;
-    for (body, headers, told, cooled) in [
+    for (body, headers, found, cooled) in [
         (GOOGLE, &[][..], 41, 41),
         (openai, &[], 38, 38),
         (openai, &[("retry-after", "7")], 7, 7),
@@ -24,7 +24,7 @@ async fn the_end_of_a_limit_that_stands_in_the_body_is_obeyed() {
         let fake = FakeProvider::start(vec![Script::status(429, headers, body)]).await;
         let gateway = Setup::over(&[&fake]).start().await;
         let first = read_response(&mut gateway.streaming().await).await;
-        assert_eq!((first.status, first.header("retry-after")), (429, told.to_string().as_str()), "{body}");
+        assert_eq!((first.status, first.header("retry-after")), (429, found.to_string().as_str()), "{body}");
         let second = read_response(&mut gateway.streaming().await).await;
         assert_eq!((second.status, second.error_code().as_str()), (429, "photofinish_cooling_down"), "{body}");
         let wait: u64 = second.header("retry-after").parse().unwrap();

@@ -74,12 +74,12 @@ async fn a_ping_opens_the_connection_and_the_rows_say_what_they_are() {
     let page = metrics(&gateway).await;
     assert!(page.contains("photofinish_races_total{outcome=\"ok\"} 1\n"), "only the client's: {page}");
     let rows = gateway.stop().await;
-    let told: Vec<_> = rows.races.iter().map(|race| pick(race, &["source", "workload"])).collect();
+    let found: Vec<_> = rows.races.iter().map(|race| pick(race, &["source", "workload"])).collect();
     let (ping, measured) =
         (json!({"source": "probe", "workload": "ping"}), json!({"source": "probe", "workload": "1k"}));
-    let [first, .., client] = &told[..] else { panic!("{told:?}") };
+    let [first, .., client] = &found[..] else { panic!("{found:?}") };
     assert_eq!(*first, measured, "of the history");
-    assert_eq!(told[1..5], [ping.clone(), measured.clone(), ping, measured]);
+    assert_eq!(found[1..5], [ping.clone(), measured.clone(), ping, measured]);
     assert_eq!(*client, json!({"source": "client", "workload": null}));
     // A moment lies in its slot, so the last that has come is less than two slots ago.
     let late_us = rows.races[4]["scheduled_us"].as_i64().unwrap();
@@ -142,8 +142,8 @@ async fn a_probe_without_end_does_not_stop_the_others() {
     a.closed(0).await;
     let rows = gateway.stop().await;
     let of_a = rows.attempts.iter().filter(|row| row["provider"] == "a" && row["outcome"] != "won");
-    let told: Vec<_> = of_a.map(|row| pick(row, &["outcome", "failure"])).collect();
-    assert_eq!(told, vec![json!({"outcome": "failed_mid", "failure": "timeout"}); 2], "recorded like any other");
+    let found: Vec<_> = of_a.map(|row| pick(row, &["outcome", "failure"])).collect();
+    assert_eq!(found, vec![json!({"outcome": "failed_mid", "failure": "timeout"}); 2], "recorded like any other");
 }
 
 #[tokio::test]

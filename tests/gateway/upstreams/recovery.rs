@@ -97,7 +97,7 @@ async fn a_probe_delays_no_client_and_costs_one_request_in_five_seconds() {
     gateway.stop().await;
     let trials = a.requests().len() - 1;
     assert!((11..=12).contains(&trials), "{trials} in a minute");
-    assert_eq!(c.requests().len(), 0, "nobody comes in the place of a trial");
+    assert_eq!(c.requests().len(), 0, "none comes in the place of a trial");
 }
 
 #[tokio::test]

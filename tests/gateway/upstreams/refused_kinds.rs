@@ -91,9 +91,9 @@ async fn a_refusal_whose_words_come_after_the_winner_counts_too() {
     for _ in 0..5 {
         answers(&gateway, true).await;
     }
-    let told =
+    let found =
         async { while refuses(&gateway).await != json!(["refused 5 of 5 requests with tools: 400 no_tools_here"]) {} };
-    soon("the refusals are told", told).await;
+    soon("the refusals are reported", found).await;
     gateway.stop().await;
 }
 

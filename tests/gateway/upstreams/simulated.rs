@@ -75,7 +75,7 @@ async fn if_all_fail_every_failure_is_listed() {
     assert_eq!((&attempts[0]["upstream"], &attempts[0]["failure"]), (&"bad/fail-500".into(), &"server_error".into()));
     assert_eq!((&attempts[1]["upstream"], &attempts[1]["failure"]), (&"good/fail-401".into(), &"unauthorized".into()));
     assert_eq!((&attempts[0]["status"], &attempts[1]["status"]), (&500.into(), &401.into()));
-    // The gateway has no key there that could be wrong, so nobody else is kept from asking.
+    // The gateway has no key there that could be wrong, so no other caller is kept from asking.
     let answer = served.ask("good/fail-401").await;
     assert_eq!((answer.error().0, answer.error().1.as_str()), (502, "photofinish_all_failed"));
     assert_eq!(answer.json()["error"]["attempts"][0]["failure"], "unauthorized");
@@ -129,8 +129,8 @@ fn with_tools() -> Value {
 
 /// What `/api/routing` says of this upstream.
 async fn quality(served: &RunningGateway, upstream: &str) -> Value {
-    let told = served.get("/api/routing", &[]).await.json();
-    let all = told["upstreams"].as_array().unwrap().iter();
+    let seen = served.get("/api/routing", &[]).await.json();
+    let all = seen["upstreams"].as_array().unwrap().iter();
     all.filter(|now| now["upstream"] == upstream).map(|now| now["quality"][0].clone()).next().unwrap()
 }
 
@@ -277,7 +277,7 @@ async fn such_a_host_is_named_or_left_out_but_never_the_last() {
     served.stop().await;
 }
 
-/// A newcomer beside the one host: every request goes there too.
+/// A newcomer as a shadow of the one host: every request goes there too.
 const SHADOWED: &str = r#"
 models.m.upstreams = ["good/m"]
 models.m.shadow = "new/m"
@@ -355,14 +355,14 @@ async fn a_host_that_begins_its_answers_in_another_way_for_three_days_has_change
     setup.texts(days).await;
     setup.texts("DELETE FROM verdict WHERE at = (SELECT max(at) FROM verdict)").await;
     probe().await;
-    let told = setup.run(&["incidents"]).await;
-    let words = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let seen = setup.run(&["incidents"]).await;
+    let words = seen.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         words.contains("host/m") && words.contains("the model behind it changed about 20"),
         "{}{}",
-        told.out,
-        told.err
+        seen.out,
+        seen.err
     );
     probe().await;
-    assert_eq!(setup.number("SELECT count(*) FROM incident").await, 1, "it is told once");
+    assert_eq!(setup.number("SELECT count(*) FROM incident").await, 1, "it is reported once");
 }

@@ -63,8 +63,11 @@ fn what_is_no_key_for_the_gateway_switches_nothing_on() {
         );
     }
     let quoted = of(&[("GROQ_API_KEY", "\"planted\"")]);
-    let told: Vec<_> = quoted.warnings.iter().filter(|warning| warning.contains("quotes around it")).collect();
-    assert!(matches!(&told[..], [told] if told.starts_with("GROQ_API_KEY: ") && !told.contains("planted")), "{told:?}");
+    let warned: Vec<_> = quoted.warnings.iter().filter(|warning| warning.contains("quotes around it")).collect();
+    assert!(
+        matches!(&warned[..], [warned] if warned.starts_with("GROQ_API_KEY: ") && !warned.contains("planted")),
+        "{warned:?}"
+    );
     let broken = of(&[("OPENAI_API_KEY", "planted\nkey"), ("GROQ_API_KEY", "planted")]);
     assert_eq!(broken.providers.keys().collect::<Vec<_>>(), ["groq"]);
     assert!(broken.warnings.iter().any(|warning| warning.contains("OPENAI_API_KEY is set and cannot be used")));
@@ -85,8 +88,8 @@ fn azure_is_where_its_endpoint_says() {
 fn one_key_under_two_names_is_the_usual_one() {
     let config = of(&[("GOOGLE_API_KEY", "planted-other"), ("GEMINI_API_KEY", "planted-usual")]);
     assert_eq!(keys(&config.providers["gemini"]), ["planted-usual"]);
-    let told = "GEMINI_API_KEY and GOOGLE_API_KEY hold different keys: gemini uses that of GEMINI_API_KEY";
-    assert!(config.warnings.contains(&told.to_owned()), "{:?}", config.warnings);
+    let warned = "GEMINI_API_KEY and GOOGLE_API_KEY hold different keys: gemini uses that of GEMINI_API_KEY";
+    assert!(config.warnings.contains(&warned.to_owned()), "{:?}", config.warnings);
     let same = of(&[("GOOGLE_API_KEY", "planted"), ("GEMINI_API_KEY", "planted")]);
     assert!(same.warnings.iter().all(|warning| !warning.contains("different")), "{:?}", same.warnings);
     let placeholder = of(&[("GOOGLE_API_KEY", "planted"), ("GEMINI_API_KEY", "dummy")]);

@@ -65,7 +65,7 @@ fn a_key_that_others_may_read_is_a_warning() {
     for (mode, expected) in [(0o600, 0), (0o644, 1)] {
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
         let warnings = load(&ConfigSource::File(config.clone())).unwrap().warnings;
-        let told = warnings.iter().filter(|warning| warning.contains("private key") && warning.contains("chmod 600"));
-        assert_eq!(told.count(), expected, "{mode:o}: {warnings:?}");
+        let warned = warnings.iter().filter(|warning| warning.contains("private key") && warning.contains("chmod 600"));
+        assert_eq!(warned.count(), expected, "{mode:o}: {warnings:?}");
     }
 }

@@ -62,8 +62,8 @@ fn a_variable_that_is_no_proxy_is_a_warning_without_its_value() {
     for url in ["socks5h://user:planted@proxy:1080", "https://planted:443", "http://user:planted@:1", "http://"] {
         let env = |name: &str| (name == "HTTPS_PROXY").then(|| url.to_owned());
         let config = parse("[providers.p]\nbase_url = \"https://a.test\"", Path::new("x"), &env).unwrap();
-        let told = config.warnings.iter().any(|warning| warning.starts_with("the variable HTTPS_PROXY "));
-        assert!(told && !format!("{config:?}").contains("planted"), "{url}: {:?}", config.warnings);
+        let warned = config.warnings.iter().any(|warning| warning.starts_with("the variable HTTPS_PROXY "));
+        assert!(warned && !format!("{config:?}").contains("planted"), "{url}: {:?}", config.warnings);
     }
 }
 

@@ -95,8 +95,8 @@ fn exceptions_are_errors_of_their_kind() {
         let Frame::Error { data, usage: None } = read(&event) else { panic!("{name}: no error") };
         assert_eq!(of_frame(&data).kind, kind, "{name} {json}");
     }
-    let told = exception("throttlingException", r#"{"message":"Too many tokens"}"#);
-    let Frame::Error { data, .. } = read(&told) else { panic!("no error") };
+    let sent = exception("throttlingException", r#"{"message":"Too many tokens"}"#);
+    let Frame::Error { data, .. } = read(&sent) else { panic!("no error") };
     assert_eq!(of_frame(&data).message, "Too many tokens");
     let raw = frame(&[(":message-type", "error"), (":error-code", "500"), (":error-message", "broken")], "");
     let event = SseEvent { raw: raw.into() };

@@ -203,7 +203,7 @@ pub(super) fn text(text: String) -> MessagePart {
     MessagePart::Text { text, cache: None }
 }
 
-/// The images of a message or a prompt. They are bare base64: the first bytes tell the type.
+/// The images of a message or a prompt. They are bare base64: the first bytes show the type.
 pub(super) fn images(members: &mut ObjectMembers) -> Result<Vec<MessagePart>, Invalid> {
     let path = members.path_of("images");
     let images = match members.take("images") {

@@ -54,7 +54,7 @@ impl GrowingCalls {
         Some(!fragments.is_empty())
     }
 
-    /// The `tool_calls`. None if they cannot be told. Whether their arguments are whole is not looked at.
+    /// The `tool_calls`. None if they cannot be separated. Whether their arguments are whole is not checked.
     pub fn finish(mut self) -> Option<Vec<Value>> {
         self.calls.finish(0, &FinishReason::Length, &mut self.pieces);
         self.take_pieces();

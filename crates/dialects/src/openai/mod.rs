@@ -216,7 +216,7 @@ impl<'a> OpenAiWire<'a> {
             self.payload(legacy);
         }
         self.chunk.whole |= has_message && !has_delta;
-        // OpenRouter tells here how its vendor failed during the answer.
+        // OpenRouter says here how its vendor failed during the answer.
         self.is_error |= has_error && ended_badly;
         let bit = 1 << u32::min(index, 63);
         self.chunk.choices |= bit;

@@ -94,7 +94,7 @@ pub fn with_choices(object: &str, choices: Vec<Value>, answer: GrownAnswer) -> V
     whole
 }
 
-/// None if its calls cannot be told.
+/// None if its calls cannot be separated.
 fn finished_choice(choice: GrownPart, [tools, legacy]: [GrowingCalls; 2]) -> Option<Value> {
     let (mut joined, mut called) = (choice.inside.into_map(), None);
     let legacy = legacy.finish()?.pop().map(|mut call| call["function"].take()).unwrap_or_default();
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn a_whole_message_is_not_taken_beside_deltas() {
         let both = assemble(&[json!({"choices":[{"index":0,"message":{"content":"xy"},"delta":{"content":"y"}}]})]);
-        assert_eq!(both["choices"][0]["message"]["content"], "y", "a running total beside the delta is not added");
+        assert_eq!(both["choices"][0]["message"]["content"], "y", "a running total next to the delta is not added");
     }
 
     #[test]
@@ -415,7 +415,7 @@ mod tests {
         let mut growing = Surface::Chat.growing();
         assert!(add(&mut growing, r#"{"choices":[{"delta":{"content":"hey \\u00e9 \ud83d"}}]}"#));
         assert!(add(&mut growing, r#"{"choices":[{"delta":{"content":"\ude00 you \ud83d\ude00"}}]}"#));
-        assert!(!add(&mut growing, "{\"choices\":"), "what is no JSON is told");
+        assert!(!add(&mut growing, "{\"choices\":"), "what is no JSON is refused");
         let answer = answer(growing);
         assert_eq!(answer["choices"][0]["message"]["content"], "hey \\u00e9 \u{1f600} you \u{1f600}");
     }

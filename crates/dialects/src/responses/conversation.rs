@@ -464,7 +464,7 @@ impl ItemReader<'_> {
         Ok(())
     }
 
-    /// False: another vendor made it, and nobody else can open it.
+    /// False: another vendor made it, and only that vendor can open it.
     fn summary(&mut self, item: &mut ObjectMembers) -> bool {
         let Some(text) = item.text("encrypted_content").and_then(remembered) else { return false };
         item.take("encrypted_content");
@@ -741,7 +741,7 @@ pub(super) enum CallForm {
 }
 
 impl CallForm {
-    /// Whether its arguments are an object, which is not told in parts.
+    /// Whether its arguments are an object, which is not written in parts.
     pub fn is_whole(self) -> bool {
         matches!(self, CallForm::Search | CallForm::Shell)
     }

@@ -20,7 +20,7 @@ pub enum ClientFrame<'a> {
     /// `response.cancel`
     Cancel,
     /// What a client says for the server's sake.
-    Told,
+    Acknowledged,
     /// None of these; the message for the client.
     Invalid(&'static str),
 }
@@ -46,7 +46,7 @@ impl ClientFrame<'_> {
         match kind {
             Some(r#""response.create""#) => {}
             Some(r#""response.cancel""#) => return ClientFrame::Cancel,
-            Some(r#""response.processed""#) => return ClientFrame::Told,
+            Some(r#""response.processed""#) => return ClientFrame::Acknowledged,
             _ => return ClientFrame::Invalid("the type of the frame is neither response.create nor response.cancel"),
         }
         let generates = !members.iter().any(|(name, value)| name == "generate" && value == "false");

@@ -50,7 +50,7 @@ impl Cost {
         }
     }
 
-    /// As a share of a sum that it is a part of and that costs `rest` beside it: the least and the most. None where nothing can be
+    /// As a share of a sum that it is a part of and whose other parts cost `rest`: the least and the most. None where nothing can be
     /// said.
     pub fn share_of_sum(&self, rest: &Cost) -> Option<(f64, f64)> {
         let (least, most) = (self.cost_usd_min?, self.cost_usd_max?);
@@ -59,7 +59,7 @@ impl Cost {
         (most + rest_least > 0.0).then(|| (share(least, rest_most), share(most, rest_least)))
     }
 
-    /// For each of so many.
+    /// For each of this number.
     pub fn each_of(&self, count: f64) -> Cost {
         let each = |usd: f64| usd / count;
         Cost { cost_usd_min: self.cost_usd_min.map(each), cost_usd_max: self.cost_usd_max.map(each) }
@@ -101,7 +101,7 @@ fn decimals_of_range(least: f64, most: f64) -> u32 {
     }
 }
 
-/// Decimals with which an amount has so many digits.
+/// Decimals with which an amount has this number of digits.
 fn decimals_for(usd: f64, digits: i32) -> u32 {
     // A difference of two decimal numbers may be a little less than it is.
     let wanted = 10_f64.powi(digits - 1) * (1.0 - 1e-9);

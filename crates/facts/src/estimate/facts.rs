@@ -83,7 +83,7 @@ pub struct AttemptFacts<'a> {
     pub in_flight_upstream: i64,
     pub outcome: AttemptOutcome,
     pub failure: Option<FailureKind>,
-    /// None: it was the answer, or failed where nobody answered.
+    /// None: it was the answer, or failed where no upstream answered.
     pub racing: Option<RacingKind>,
     pub ttft: Option<Observation>,
     /// Time to the whole plain answer.
@@ -96,7 +96,7 @@ pub struct AttemptFacts<'a> {
     pub input_tokens: Option<i64>,
     pub output_tokens: Option<i64>,
     pub cost: Cost,
-    /// What its answer was, beside what the request asked for.
+    /// What its answer was, compared with what the request asked for.
     pub judged: Judgement,
     /// None while the row of the race is not yet written.
     pub request: Option<RequestFacts<'a>>,

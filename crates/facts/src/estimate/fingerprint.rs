@@ -94,7 +94,7 @@ mod tests {
         days.push(day(0.6, 22, 0.0));
         assert_eq!(changes(&days), [20]);
         days.extend((23..60).map(|number| day(0.6, number, 0.02)));
-        assert_eq!(changes(&days), [20], "it is told once");
+        assert_eq!(changes(&days), [20], "it is reported once");
         days.extend((60..70).map(|number| day(0.1, number, 0.0)));
         assert_eq!(changes(&days), [20, 60], "and back");
         assert!(changes(&days[..4]).is_empty());

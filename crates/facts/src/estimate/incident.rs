@@ -1,7 +1,7 @@
 //! The rules by which incidents begin and end: a state that is fed with attempts and with the passing of time.
 //!
 //! Pure: no clock, no rows. `usual` has what an upstream is compared with, `minutes` what the last two hours say, `day` what the last day says.
-//! Not for how incidents are written and told: see `report::incidents`.
+//! Not for how incidents are written and described: see `report::incidents`.
 
 pub mod day;
 mod minutes;
@@ -24,7 +24,7 @@ use usual::{IncidentAttempt, Usual};
 
 /// How far back attempts count; microseconds.
 pub const REMEMBERED_US: i64 = minutes::KEPT * MINUTE_US;
-/// A shorter time between two incidents of one kind makes them one. As long an upstream may be unasked before nobody knows whether its
+/// A shorter time between two incidents of one kind makes them one. After this long without attempts it is unknown whether an upstream's
 /// incident lasts; microseconds.
 pub const GAP_US: i64 = 30 * MINUTE_US;
 /// A breaker that is open for so long is an incident: it takes away the rows that would show one.
@@ -315,7 +315,7 @@ impl UpstreamWatch {
         Some(change(step, &mut known.record, now_us))
     }
 
-    /// One kind of incident that the last day shows. It does not begin while `within` is open, which tells the same of the last hour.
+    /// One kind of incident that the last day shows. It does not begin while `within` is open, which says the same of the last hour.
     fn check_day(
         &mut self,
         upstream: &str,

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 /// What each side of an interval leaves out: two-sided 95 %.
 const TAIL: f64 = 0.025;
 
-/// Values from which on a p99 is told: of as many, two lie above it with 99 % confidence (MLPerf Endpoints).
+/// The least number of values for a p99: of as many, two lie above it with 99 % confidence (MLPerf Endpoints).
 const P99_LEAST: usize = 662;
 
-/// Why a quantile is not told: it has `n` values and needs `of`.
+/// Why a quantile is left out: it has `n` values and needs `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InsufficientSample {
     pub n: usize,

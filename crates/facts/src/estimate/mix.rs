@@ -1,5 +1,5 @@
 //! What an upstream would take for the requests that a model got, from a few of its times and the sizes of them all. Each time is
-//! brought to every size by a line, so that few times tell more, and none has to be of the same size. Pure.
+//! brought to every size by a line, so that few times give tighter bounds, and none has to be of the same size. Pure.
 
 use super::interval::{RankedQuantile, quantile_ranks};
 
@@ -8,11 +8,11 @@ const TOKENS: f64 = 2_000.0;
 /// The slope of ln time by size before any time was seen, and how much it weighs, as a sum of squares.
 const SLOPE: (f64, f64) = (0.35, 1.0);
 const SLOPE_MOST: f64 = 1.3;
-/// A time further from the line than so many deviations counts as one that far, for the line alone.
+/// A time further from the line than this number of deviations counts as one that far, for the line alone.
 const CLAMP: f64 = 2.5;
 /// Times that the sizes make of one, at most: unseen stragglers are not in the spread of the seen.
 const WORTH_MOST: f64 = 3.0;
-/// Sizes that stand for all, and pairs of a time and a size that are sorted.
+/// Sizes that represent all, and pairs of a time and a size that are sorted.
 const SIZES: (usize, usize) = (10, 100);
 const PAIRS: usize = 50_000;
 
@@ -22,26 +22,26 @@ pub struct SizedTime {
     pub us: f64,
     /// Of the prompt.
     pub tokens: f64,
-    /// How many requests it stands for.
+    /// The number of requests that it represents.
     pub weight: f64,
 }
 
 /// The sizes of the requests, ready to be asked.
 #[derive(Clone, Debug, Default)]
 pub struct SizeMix {
-    /// By size, with how many requests each stands for.
+    /// By size, with the number of requests that each represents.
     sorted: Vec<(f64, f64)>,
 }
 
 impl SizeMix {
-    /// Of requests: tokens of the prompt, and how many it stands for.
+    /// Of requests: tokens of the prompt, and the number that it represents.
     pub fn new(requests: impl Iterator<Item = (f64, f64)>) -> SizeMix {
         let mut sorted: Vec<(f64, f64)> = requests.map(|(tokens, weight)| (size(tokens), weight)).collect();
         sorted.sort_by(|one, other| one.0.total_cmp(&other.0));
         SizeMix { sorted }
     }
 
-    /// So many sizes that stand for all.
+    /// This number of sizes that represent all.
     fn points(&self, times: usize) -> Vec<f64> {
         let count = (PAIRS / times.max(1)).clamp(SIZES.0, SIZES.1);
         let all: f64 = self.sorted.iter().map(|(_, weight)| weight).sum();
@@ -73,7 +73,7 @@ pub fn slopes(upstreams: &[Vec<SizedTime>]) -> Vec<f64> {
 }
 
 /// Of the distances from the mean: the squares of the sizes, and their products with ln time; `before`: the slope that far ones are
-/// told by.
+/// found with.
 fn squares(times: &[SizedTime], before: f64) -> (f64, f64) {
     let count = times.len().max(1) as f64;
     let points: Vec<(f64, f64)> = times.iter().map(|time| (size(time.tokens), time.us.max(1.0).ln())).collect();
@@ -121,7 +121,7 @@ pub fn mix_quantile(times: &[SizedTime], slope: f64, mix: &SizeMix, p: f64) -> O
     Some(RankedQuantile { value: us(ln_us), low: of_rank(low)?, high: of_rank(high)? })
 }
 
-/// The number of unweighted times of one size that would tell the share below the quantile as exactly.
+/// The number of unweighted times of one size that would give the share below the quantile as exactly.
 fn worth(times: &[SizedTime], pairs: &[(f64, usize)], (ln_us, each): (f64, f64), p: f64) -> usize {
     let mut below = vec![0.0; times.len()];
     pairs.iter().take_while(|pair| pair.0 <= ln_us + 1e-9).for_each(|(_, place)| below[*place] += each);

@@ -7,7 +7,7 @@ use photofinish_config::names::names;
 
 /// What racing cost is the cost of these attempts. The API says it with its figures.
 pub const RACING: &str = "every attempt that was not the answer: of a request that was answered all others, also those that failed; \
-    of one that nobody answered what lost or was cut beside another; and shadows. A failed attempt of a request that nobody answered \
+    of one without an answer what lost or was cut next to another; and shadows. A failed attempt of a request without an answer \
     is none";
 
 names! {
@@ -48,7 +48,7 @@ pub struct CostedRequest {
     pub source: RaceSource,
     /// The attempts whose answer the client got: the winner, and the one that continued it after a break.
     pub answers: [Option<i64>; 2],
-    /// Where nobody answered: the first attempt that was cut, which a single attempt would have been too.
+    /// Where no upstream answered: the first attempt that was cut, which a single attempt would have been too.
     pub first_cut: Option<i64>,
 }
 
@@ -69,7 +69,7 @@ impl CostedRequest {
 }
 
 impl RacingKind {
-    /// None: the attempt was the answer, or failed where nobody answered. `request`: none while its row is not written.
+    /// None: the attempt was the answer, or failed where no upstream answered. `request`: none while its row is not written.
     pub fn of(attempt: &CostedAttempt, request: Option<&CostedRequest>) -> Option<RacingKind> {
         let CostedAttempt { ordinal, outcome, .. } = *attempt;
         let request = request.copied().unwrap_or_default();
@@ -141,7 +141,7 @@ mod tests {
         let (none, first, second) = ([None, None], [Some(0), None], [Some(1), None]);
         assert_eq!(of(first, &[(Won, First), (Lost, First), (Lost, Hedge)]), [None, Some("cut"), Some("late")]);
         assert_eq!(of(second, &[(Failed, First), (Won, Retry)]), [Some("failed"), None], "a retry before the answer");
-        assert_eq!(of(none, &[(Failed, First), (Failed, Fallback)]), [None, None], "nobody answered");
+        assert_eq!(of(none, &[(Failed, First), (Failed, Fallback)]), [None, None], "no answer");
         assert_eq!(of(none, &[(ClientGone, First)]), [None], "a single attempt would have cost the same");
         assert_eq!(of(none, &[(ClientGone, First), (ClientGone, Hedge)]), [None, Some("late")]);
         assert_eq!(of(none, &[(Failed, First), (ClientGone, Fallback)]), [None, None]);

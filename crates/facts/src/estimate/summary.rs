@@ -130,7 +130,7 @@ impl Summary {
         sum
     }
 
-    /// What cancelled attempts beside the answer cost.
+    /// What cancelled attempts cost in addition to the answer.
     pub fn cancelled_cost(&self) -> CostSum {
         let mut sum = CostSum::default();
         let cancelled = RacingKind::ALL.into_iter().filter(|kind| kind.is_cancelled());

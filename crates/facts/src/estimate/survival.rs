@@ -155,7 +155,7 @@ pub fn is_firm(samples: f64, p: f64) -> bool {
     samples * p.min(1.0 - p) >= 10.0 - 1e-6
 }
 
-/// Number of equal weights with the same information: (Σw)² / Σw² (Kish 1965).
+/// Effective sample size: (Σw)² / Σw² (Kish 1965).
 pub fn effective(sum: f64, sum_of_squares: f64) -> f64 {
     if sum_of_squares > 0.0 { sum * sum / sum_of_squares } else { 0.0 }
 }

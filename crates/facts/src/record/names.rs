@@ -93,7 +93,7 @@ names! {
         Probe = "probe",
         /// A benchmark.
         Bench = "bench",
-        /// A client's request once more, at a newcomer, whose answer reaches nobody.
+        /// A client's request once more, at a newcomer, whose answer reaches no client.
         Shadow = "shadow",
     }
 }
@@ -131,7 +131,7 @@ names! {
     pub enum IncidentState {
         Open = "open",
         Ended = "ended",
-        /// It was open when the attempts ceased: nobody knows its end.
+        /// It was open when the attempts ceased: its end is unknown.
         EndUnknown = "end_unknown",
     }
 }

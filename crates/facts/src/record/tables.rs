@@ -340,7 +340,7 @@ impl AttemptRecord {
         self.cost_usd_min.filter(|_| self.cost_usd_min == self.cost_usd_max)
     }
 
-    /// What its answer was, beside what the request asked for.
+    /// What its answer was, compared with what the request asked for.
     pub fn judgement(&self) -> Judgement {
         Judgement {
             calls: self.calls.and_then(CallsVerdict::from_name),

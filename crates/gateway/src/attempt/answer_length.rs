@@ -70,7 +70,7 @@ enum BoundSource {
 }
 
 impl LengthBound {
-    /// `asked`: `max_tokens`; zero and less stand for none. `longest`: tokens of the model's longest answer. `echoed`: bytes of a
+    /// `asked`: `max_tokens`; zero and less mean none. `longest`: tokens of the model's longest answer. `echoed`: bytes of a
     /// prompt that the answer repeats.
     pub fn new(asked: Option<i64>, longest: Option<u64>, echoed: usize) -> LengthBound {
         let positive = |tokens: &i64| *tokens > 0;
@@ -86,7 +86,7 @@ impl LengthBound {
         LengthBound { tokens: tokens.saturating_add(echoed), of }
     }
 
-    /// So many characters are never too many: a cheap first look.
+    /// This number of characters is never too many: a cheap first check.
     pub fn free_chars(self, choices: u32) -> i64 {
         self.tokens.saturating_mul(i64::from(choices)).saturating_mul(PIECE_CHARS)
     }
@@ -133,9 +133,9 @@ mod tests {
             (None, Some(0), 1_000_000, "1000000 tokens"),
             (None, None, 1_000_000, "1000000 tokens"),
         ];
-        for (asked, longest, tokens, told) in table {
+        for (asked, longest, tokens, shown) in table {
             let bound = LengthBound::new(asked, longest, 0);
-            assert_eq!((bound.tokens, bound.to_string().as_str()), (tokens, told), "{asked:?} {longest:?}");
+            assert_eq!((bound.tokens, bound.to_string().as_str()), (tokens, shown), "{asked:?} {longest:?}");
         }
         assert_eq!(LengthBound::new(Some(100), None, 3_200).tokens, 500, "the prompt is repeated");
     }

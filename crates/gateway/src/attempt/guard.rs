@@ -43,7 +43,7 @@ pub(super) enum RaceDecision {
     Deadline,
 }
 
-/// What an attempt and its race tell each other.
+/// What an attempt and its race share.
 #[derive(Default)]
 pub(super) struct AttemptShared {
     decision: AtomicU8,
@@ -208,7 +208,7 @@ impl AttemptGuard {
         self.shared.owns_connection()
     }
 
-    /// What cuts its stream beside silence.
+    /// What cuts its stream apart from silence.
     pub fn token_times(&self) -> TokenTimes {
         TokenTimes { last: self.meter.last_token_at(), until: self.until }
     }

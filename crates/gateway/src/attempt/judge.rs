@@ -157,12 +157,12 @@ impl AnswerTape {
             shutdown.run_blocking(move || {
                 let judged = self.read();
                 self.judge.waiting.fetch_sub(1, Ordering::Relaxed);
-                self.tell(&mut row, judged);
+                self.note(&mut row, judged);
                 then(row);
             });
             return;
         }
-        self.tell(&mut row, at_once.unwrap_or(self.asked.unchecked()));
+        self.note(&mut row, at_once.unwrap_or(self.asked.unchecked()));
         then(row);
     }
 
@@ -172,7 +172,7 @@ impl AnswerTape {
         judged.unwrap_or(self.asked.unchecked())
     }
 
-    fn tell(&self, row: &mut AttemptRecord, judged: Judgement) {
+    fn note(&self, row: &mut AttemptRecord, judged: Judgement) {
         row.calls = judged.calls.map(CallsVerdict::as_str);
         row.structured = judged.structured.map(StructuredVerdict::as_str);
         let Some(broken) = judged.is_broken().filter(|_| !self.model.is_empty()) else { return };

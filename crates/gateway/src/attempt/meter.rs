@@ -188,11 +188,11 @@ impl ChoiceBits {
 struct EndlessCheck {
     /// Of each choice.
     bound: LengthBound,
-    /// So many characters are never too many.
+    /// This number of characters is never too many.
     free_chars: i64,
 }
 
-/// What the provider tells of its usage.
+/// What the provider reports of its usage.
 #[derive(Debug, Default)]
 struct UsageMeter {
     /// From the body. It takes precedence.
@@ -271,7 +271,7 @@ impl Meter {
         }
     }
 
-    /// Its usage is that of a job, whichever row is the first to tell it.
+    /// Its usage is that of a job, whichever row is the first to report it.
     pub fn set_job(&mut self, job: Option<JobCost>) {
         self.usage.job = job;
     }

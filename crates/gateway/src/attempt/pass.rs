@@ -62,7 +62,7 @@ pub struct PassedStream {
     /// Bytes that are still to come. None: not known.
     left: Option<u64>,
     is_over: bool,
-    /// What has come, if it may tell the usage.
+    /// What has come, if it may contain the usage.
     kept: Option<BytesMut>,
     prices: (Arc<Provider>, Arc<ModelCatalogue>),
     /// Of the buffers, and of `kept`.
@@ -114,7 +114,7 @@ impl PassSpec {
             return Err(refused(response, self.exchange.key.as_ref(), &bounds, &mut guard).await);
         }
         // Other answers show the same usage again, such as those about a batch.
-        let tells = self.outgoing.method == Method::POST && self.word != "batches";
+        let may_have_usage = self.outgoing.method == Method::POST && self.word != "batches";
         let is_text =
             ["application/json", "text/event-stream"].iter().any(|kind| content_type_is(&response.headers, kind));
         let Response { status, headers, body } = response;
@@ -129,7 +129,7 @@ impl PassSpec {
             timer: None,
             left: if has_none { Some(0) } else { announced },
             is_over: false,
-            kept: (tells && is_text).then(BytesMut::new),
+            kept: (may_have_usage && is_text).then(BytesMut::new),
             prices: (self.provider, self.catalogue),
             lease,
         };

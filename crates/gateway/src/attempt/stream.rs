@@ -171,7 +171,7 @@ impl EventStream {
         self.usage().output_tokens.is_some()
     }
 
-    /// Usage so far, as its provider tells it.
+    /// Usage so far, as its provider reports it.
     pub fn usage(&self) -> Usage {
         self.guard.meter.usage()
     }

@@ -1,5 +1,5 @@
 //! The place of a request in a distributed trace, by W3C Trace Context: what the client's headers say, and what each attempt
-//! tells its upstream.
+//! sends to its upstream.
 //!
 //! Not for spans: who makes them is a [`SpanSink`].
 
@@ -44,7 +44,7 @@ pub struct RaceTrace {
     pub parent_id: Option<u64>,
     /// Spans are made of it.
     pub is_sampled: bool,
-    /// What the client's tracing systems tell each other.
+    /// `tracestate`: what the client's tracing systems pass on.
     state: Option<HeaderValue>,
     /// None: no spans are made of it.
     pub call: Option<TracedCall>,
@@ -100,7 +100,7 @@ impl RaceTrace {
         }
     }
 
-    /// The span of the attempt with this ordinal: follows from the request's, so that nobody has to keep it.
+    /// The span of the attempt with this ordinal: follows from the request's, so that it need not be kept.
     pub fn attempt_id(&self, ordinal: usize) -> u64 {
         // The mixing function of splitmix64.
         let mut id = self.span_id.wrapping_add((ordinal as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -114,8 +114,8 @@ impl RaceTrace {
         self.state.as_ref().and_then(|state| state.to_str().ok()).unwrap_or_default()
     }
 
-    /// Tells the upstream of the attempt with this ordinal whose part it is.
-    pub fn tell(&self, ordinal: usize, headers: &mut HeaderMap) {
+    /// Writes the trace headers of the attempt with this ordinal for its upstream.
+    pub fn write_headers(&self, ordinal: usize, headers: &mut HeaderMap) {
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
         write_hexadecimal(&mut text[3..35], self.trace_id);
         write_hexadecimal(&mut text[36..52], u128::from(self.attempt_id(ordinal)));
@@ -157,7 +157,7 @@ fn caller(headers: &HeaderMap) -> Option<CallerSpan> {
     (is_known && span.trace_id != 0 && span.span_id != 0).then_some(span)
 }
 
-/// Of so many digits, in lower case.
+/// Of `digits` digits, in lower case.
 fn hexadecimal(text: &str, digits: usize) -> Option<u128> {
     let is_lower =
         text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
@@ -215,7 +215,7 @@ mod tests {
             assert_eq!(format!("{:x}", trace.trace_id), TRACE);
             assert_eq!((trace.parent_id, trace.is_sampled), (Some(0x00f0_67aa_0ba9_02b7), is_sampled));
             let mut up = headers(&[("traceparent", "of somebody else"), ("tracestate", "x=1")]);
-            trace.tell(1, &mut up);
+            trace.write_headers(1, &mut up);
             let expected = format!("00-{TRACE}-{:016x}-{:02x}", trace.attempt_id(1), u8::from(is_sampled));
             assert_eq!(up["traceparent"].to_str().unwrap(), expected);
             assert_eq!(up["tracestate"], "a=1,b=2");

@@ -14,7 +14,7 @@ use photofinish_facts::record::{RaceSource, Record};
 /// Attempts that wait to be taken; further ones are left out. They are taken several times a minute.
 const WAITING_MAX: usize = 100_000;
 
-/// None: nobody watches.
+/// None: no watcher.
 #[derive(Debug, Default)]
 pub(super) struct AttemptFeed(Mutex<Option<Waiting>>);
 
@@ -96,15 +96,15 @@ mod tests {
             rows(1, RaceSource::Probe).chain(rows(2, RaceSource::Client)).chain([incident]).collect();
         let feed = AttemptFeed::default();
         feed.add(&batch);
-        assert!(feed.take().is_empty(), "nobody watched");
+        assert!(feed.take().is_empty(), "no watcher");
         feed.add(&batch);
         let taken = feed.take();
-        let told: Vec<_> = taken
+        let received: Vec<_> = taken
             .iter()
             .map(|(upstream, attempt)| (upstream.as_str(), attempt.outcome_known, attempt.failed))
             .collect();
         assert_eq!(
-            told,
+            received,
             [("groq/llama-70b", true, false), ("cerebras/llama-70b", false, false), ("my-vllm/llama-70b", true, true)]
         );
         assert!(taken.iter().all(|(_, attempt)| attempt.at_us == sample::race(2).started_at));

@@ -130,7 +130,7 @@ impl CostParts {
         sum
     }
 
-    /// Of the answers, and of requests that nobody answered.
+    /// Of the answers, and of requests without an answer.
     pub fn answers(&self) -> CostSum {
         self.all.without(&self.extra())
     }
@@ -157,7 +157,7 @@ members! {
         attempts: Integer = of.attempts;
         /// every attempt
         all: Object("CostSum") = cost_sum(&of.all);
-        /// attempts that were the answer, and those of requests that nobody answered
+        /// attempts that were the answer, and those of requests without an answer
         answers: Object("CostSum") = cost_sum(&of.answers());
         /// what racing cost, all kinds together: see `about_racing`
         racing: Object("CostSum") = cost_sum(&of.extra());

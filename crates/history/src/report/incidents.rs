@@ -26,9 +26,9 @@ const LISTED_MAX: usize = 1_000;
 const RECENT_MAX: usize = 200_000;
 /// What is usual: the last day, and the days that it is compared with.
 const USUAL_US: i64 = (DAYS as i64 + 1) * DAY_US;
-/// What is told without a time.
+/// What is listed unless a time is asked for.
 const SINCE_US: i64 = 7 * DAY_US;
-/// An open incident is written every five minutes. One that was not written for so long is watched by no gateway.
+/// An open incident is written every five minutes. One that was not written for this long is watched by no gateway.
 const STALE_US: i64 = 900 * SECOND_US;
 
 /// Which incidents.

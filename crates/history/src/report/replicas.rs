@@ -1,11 +1,11 @@
-//! The gateways of a database, for `photofinish replicas` and `/api/replicas`. Not for how they are told apart: see `store::replicas`.
+//! The gateways of a database, for `photofinish replicas` and `/api/replicas`. Not for how they are numbered: see `store::replicas`.
 
 use serde_json::{Map, Value};
 
 use super::members::members;
 use crate::store::{MISSED_AFTER_US, ReadError, ReplicaRow, StoreReader};
 
-/// Those that told something within a day, newest first.
+/// Those that reported within a day, newest first.
 #[derive(Debug)]
 pub struct ReplicaList {
     replicas: Vec<ReplicaRow>,
@@ -89,7 +89,7 @@ members! {
         version: Text = of.report.version;
         /// since 1970, UTC, by the clock of the database
         started_at_ms: Integer ["ms"] = of.started_at / 1_000;
-        /// since it told something
+        /// since its last report
         heard_ms_ago: Integer ["ms"] = (list.now_us - of.beat_at).max(0) / 1_000;
         /// requests
         running: Integer = of.report.running;

@@ -133,7 +133,7 @@ mod tests {
         assert!(about(&[("a", Cost::between(0.0, None)), ("c", wide)]).unwrap().contains("because a does not"));
         assert_eq!(about(&[("a", narrow), ("c", wide)]), None, "most of it has another reason");
         assert_eq!(about(&[("a", Cost::exactly(2.0))]), None);
-        assert_eq!(about(&[("a", Cost::between(0.0, Some(0.0001)))]), None, "nobody sees a range");
+        assert_eq!(about(&[("a", Cost::between(0.0, Some(0.0001)))]), None, "no range is shown");
         assert_eq!(about(&[("gone", wide)]), None, "nothing is known of it any more");
     }
 }

@@ -129,7 +129,7 @@ async fn an_audit_of_a_second_round_counts_from_its_own_loss() {
     assert!((stats.groups[0].ttft.effective - 49.0 / 19.0).abs() < 1e-9, "{}", stats.groups[0].ttft.effective);
 }
 
-/// Each in the race of its name, beside a winner for 1 USD: what became of a loser for 0.25 USD.
+/// Each in the race of its name, with a winner for 1 USD: what became of a loser for 0.25 USD.
 #[tokio::test]
 async fn what_losers_were_for_stays_known_when_hours_are_rolled_up() {
     let dollars = |usd, attempt| AttemptRecord { cost_usd_min: Some(usd), cost_usd_max: Some(usd), ..attempt };
@@ -166,7 +166,7 @@ async fn what_losers_were_for_stays_known_when_hours_are_rolled_up() {
             .unwrap()
             .json(&no_providers())
     };
-    let told = || {
+    let check = || {
         for group in spent("model")["groups"].as_array().unwrap() {
             let kind = group["model"].as_str().unwrap();
             let more = if kind == "late" { 2.0 } else { 1.0 };
@@ -189,10 +189,10 @@ async fn what_losers_were_for_stays_known_when_hours_are_rolled_up() {
             (&"probe".into(), &8.0.into())
         );
     };
-    told();
+    check();
     let mut roller = Roller::new(&path, || false);
     while roller.step(now_us, None).unwrap() != RollupStep::Nothing {}
-    told();
+    check();
 }
 
 /// Above `exact_max` attempts it is read from roll-ups.

@@ -23,7 +23,7 @@ use photofinish_facts::record::AttemptOutcome;
 pub const USAGE_MAX: usize = 10_000;
 
 names! {
-    /// What usage is told apart by.
+    /// What usage is grouped by.
     pub enum UsageDimension {
         /// The caller.
         User = "user",

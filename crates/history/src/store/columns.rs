@@ -56,7 +56,7 @@ pub(super) fn bound(cell: CellValue<'_>) -> ToSqlOutput<'_> {
     })
 }
 
-/// Makes texts of the numbers that stand for them.
+/// Decodes numbers into the texts that they encode.
 pub(super) trait Spells {
     /// `at`: the place of the cell in its row.
     fn spell<'c>(&'c self, at: usize, cell: CellValue<'c>) -> CellValue<'c>;

@@ -66,14 +66,14 @@ impl From<DatabaseError> for CopyError {
     }
 }
 
-/// Copies the history of the file `from` into `to`, which is made if need be. Blocks. `tell` is called after each transaction.
+/// Copies the history of the file `from` into `to`, which is made if need be. Blocks. `report` is called after each transaction.
 ///
 /// # Errors
 /// One of them cannot be opened, read or written.
 pub fn copy_history(
     from: &Path,
     to: &StoreAddress,
-    mut tell: impl FnMut(CopyProgress),
+    mut report: impl FnMut(CopyProgress),
 ) -> std::result::Result<CopyProgress, CopyError> {
     let (file, store) = (open::readable(from)?, Store::open(to)?);
     let source = Connection::Sqlite(&file);
@@ -83,7 +83,7 @@ pub fn copy_history(
     for table in &OTHERS {
         progress.lines += copy_table(&file, &store, table)?;
     }
-    tell(progress);
+    report(progress);
     let mut rows = Vec::new();
     for table in [RowTable::Run, RowTable::Incident] {
         spill::read(&file, table, "true", &[], &mut rows)?;
@@ -102,7 +102,7 @@ pub fn copy_history(
         }
         put(&store, &rows, &mut progress)?;
         progress.until_us = if until == BEHIND_ALL { wall_micros() } else { began_at(&until) };
-        tell(progress);
+        report(progress);
         next = (until != BEHIND_ALL).then_some(until);
     }
     store.close();
@@ -167,7 +167,7 @@ const CELLS: PlainTable = PlainTable {
 
 const AUDIT: PlainTable = PlainTable { name: "audit", columns: "id, at, who, origin, subject, before, after" };
 
-/// The audit first: a line of it tells running gateways of what follows.
+/// The audit first: running gateways see what follows by a line of it.
 const OTHERS: [PlainTable; 7] = [
     AUDIT,
     PlainTable { name: "team", columns: "id, settings, version, changed_at" },

@@ -25,7 +25,7 @@ pub struct ClientRow {
     pub model: String,
     /// When its first token was handed over, if it streamed; microseconds since it was read.
     pub first_token_us: Option<i64>,
-    /// How many requests it stands for.
+    /// The number of requests that it represents.
     pub weight: f64,
     /// Of its prompt, estimated.
     pub prompt_tokens: i64,
@@ -40,7 +40,7 @@ pub struct LookRow {
     pub model: String,
     /// `provider/model`
     pub upstream: String,
-    /// How many requests it stands for.
+    /// The number of requests that it represents.
     pub weight: f64,
     /// Microseconds since 1970, UTC.
     pub started_at: i64,

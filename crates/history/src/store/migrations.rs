@@ -39,7 +39,7 @@ pub(super) enum Edition {
     Current,
     /// It lacks the last ones.
     Older,
-    /// It has others beside them, the last of which is this.
+    /// It has others in addition to them, the last of which is this.
     Newer(i64),
     /// It was made by others.
     Other,

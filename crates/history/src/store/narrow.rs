@@ -218,19 +218,19 @@ impl Narrow {
     }
 }
 
-/// What the cells of a column stand for.
+/// How the cells of a column are encoded.
 #[derive(Clone, Copy)]
 enum Spelling {
     Name,
     Code(&'static [&'static str]),
-    /// Null stands for this.
+    /// Null means this.
     Usual(CellValue<'static>),
     /// The same, and −1 for null.
     UsualOrNone(CellValue<'static>),
-    /// −1 stands for null.
+    /// −1 means null.
     OrNone,
     Odds,
-    /// −1 stands for null.
+    /// −1 means null.
     Cost,
 }
 
@@ -279,7 +279,7 @@ impl Narrow {
     }
 }
 
-/// Says what the cells of some columns stand for.
+/// Decodes the cells of some columns.
 pub(super) struct Speller<'n> {
     numbered: &'n NumberedColumns,
     names: &'n [Box<str>],

@@ -265,7 +265,7 @@ mod tests {
 
     const DAY: i64 = 20_000 * DAY_US;
 
-    /// The plan for rows of three hours with so many attempts, the last of which may not be rolled up, asked half an hour later.
+    /// The plan for rows of three hours with `attempts` each, the last of which may not be rolled up, asked half an hour later.
     fn plan(attempts: [u64; 3], rolled: usize, since: i64, exact_max: u64) -> ReadPlan {
         let hour = |(place, attempts)| (DAY + place as i64 * HOUR_US, RolledHour { attempts, removed: false });
         let hours = attempts.into_iter().enumerate().map(hour).take(rolled).collect();

@@ -74,7 +74,7 @@ const ARRIVED: &str = "\
 /// Races that one statement reads: each exchange with a server takes its time.
 const RACES_OF_PAGE: usize = 1_000;
 
-/// The races with these ids, in order. The bounds tell a server which partitions it need not look at.
+/// The races with these ids, in order. By the bounds a server skips partitions.
 fn of_page() -> String {
     let ids: Vec<String> = (1..=RACES_OF_PAGE).map(|number| format!("?{number}")).collect();
     let within = format!("attempt.race_id >= ?1 AND attempt.race_id <= ?{RACES_OF_PAGE}");

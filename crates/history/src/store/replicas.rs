@@ -1,4 +1,4 @@
-//! What several gateways on one database tell each other, a few times a second: each has a row for what it uses now, and reads those of the
+//! What several gateways on one database exchange, a few times a second: each has a row for what it uses now, and reads those of the
 //! others, the requests that they have recorded since, and what they have spent. Not for what follows from it: see the server's `replicas`.
 
 use std::collections::HashMap;
@@ -22,9 +22,9 @@ use photofinish_facts::record::recorded::Recorded;
 const EXCHANGE_FOR: Duration = Duration::from_secs(2);
 /// Requests that are read of one other gateway at once. Of more than that only the number is known.
 const READ_MAX: i64 = 2_000;
-/// A gateway that told nothing for this long has ended, µs.
+/// A gateway without a report for this long has ended, µs.
 pub const MISSED_AFTER_US: i64 = 3_000_000;
-/// Who told nothing for this long was kept from it, µs: others may have been too.
+/// A gateway that could not report for this long was kept from it, µs: others may have been too.
 const PAUSE_US: i64 = 1_500_000;
 /// Gateways are listed for this long after their end, µs.
 const LISTED_FOR_US: i64 = 86_400_000_000;
@@ -35,7 +35,7 @@ const RECENT_US: i64 = 7_200_000_000;
 /// Gateways of one database that are read and listed.
 const REPLICAS_MAX: i64 = 100;
 
-/// What a gateway tells of itself.
+/// What a gateway reports of itself.
 #[derive(Clone, Debug, Default)]
 pub struct ReplicaReport {
     /// Of the machine or container.
@@ -58,7 +58,7 @@ pub struct ReplicaRow {
     /// Another one after each start.
     pub number: i64,
     pub started_at: i64,
-    /// When it told last; microseconds since 1970, by the clock of the store.
+    /// When it last reported; microseconds since 1970, by the clock of the store.
     pub beat_at: i64,
     pub report: ReplicaReport,
 }
@@ -76,7 +76,7 @@ pub struct HeardReplicas {
     pub budgets: Vec<BudgetRow>,
     /// How far the own clock is ahead of that.
     pub clock_us: i64,
-    /// The database has an older state than this gateway left: a failover lost what it told last.
+    /// The database has an older state than this gateway left: a failover lost its last report.
     pub is_older: bool,
     /// What the others recorded since, of each gateway the oldest first; their times are by the clock of the store.
     pub requests: Vec<Recorded>,
@@ -84,21 +84,21 @@ pub struct HeardReplicas {
     pub left_out: u64,
 }
 
-/// Since when another gateway must have told something to live. Whoever could not tell for a while itself gives the others time to tell again.
+/// Since when another gateway must have reported to live. One that could not report for a while itself gives the others time to do so.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attendance {
     last_us: Option<i64>,
-    /// When it was back, and since when the others must have told something then.
+    /// When it was back, and since when the others must have reported then.
     back: Option<(i64, i64)>,
 }
 
 impl Attendance {
-    /// When this gateway told last.
+    /// When this gateway last reported.
     pub fn last_us(&self) -> Option<i64> {
         self.last_us
     }
 
-    /// It tells now, by the clock of the store.
+    /// It reports now, by the clock of the store.
     pub fn since(&mut self, now_us: i64) -> i64 {
         if let Some(before) = self.last_us.replace(now_us).filter(|before| (now_us - before).abs() > PAUSE_US) {
             self.back = Some((now_us, before.min(now_us) - MISSED_AFTER_US));
@@ -135,7 +135,7 @@ impl Replicas {
         Some(Replicas { server: server.clone(), id, session: None, known: KnownReplicas::default() })
     }
 
-    /// Tells, and hears what was told and recorded since. Blocks, for some seconds at most.
+    /// Reports, and reads what was reported and recorded since. Blocks, for some seconds at most.
     ///
     /// # Errors
     /// The database does not answer now.
@@ -167,7 +167,7 @@ impl Replicas {
 }
 
 impl StoreReader {
-    /// The gateways that told something lately, and the time by the clock of the store. A file has none.
+    /// The gateways that reported lately, and the time by the clock of the store. A file has none.
     ///
     /// # Errors
     /// It takes too long, or the database cannot be read.
@@ -201,7 +201,7 @@ fn exchange(
     let clock_us = (asked_us + wall_micros()) / 2 - store_us;
     // What is known changes with the commit: rows that are lost with it are read again.
     let (mut attendance, mut read) = (known.attendance, known.read.clone());
-    let is_older = attendance.last_us().is_some_and(|told| before.is_none_or(|before| before < told));
+    let is_older = attendance.last_us().is_some_and(|reported| before.is_none_or(|before| before < reported));
     let since = attendance.since(store_us);
     let others = connection.all(LIVING, params![number, since, REPLICAS_MAX], replica)?;
     if is_older {
@@ -264,7 +264,7 @@ fn read_others(
     Ok(())
 }
 
-/// Those that told something within a day, newest first, and the time by the clock of the database.
+/// Those that reported within a day, newest first, and the time by the clock of the database.
 fn listed(connection: &Connection<'_>) -> database::Result<(Vec<ReplicaRow>, i64)> {
     let store_us: i64 = connection.one(NOW, &[], |row| row.get(0))?;
     Ok((connection.all(LIVING, params![0_i64, store_us - LISTED_FOR_US, REPLICAS_MAX], replica)?, store_us))

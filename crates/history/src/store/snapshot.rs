@@ -1,4 +1,4 @@
-//! What is known of teams, users and keys, in a file beside the spill file: for a start while the database server is away. It has hashes of
+//! What is known of teams, users and keys, in a file next to the spill file, for a start while the database is away. It has hashes of
 //! keys and no key. Not for a history in a file, which has them itself.
 
 use std::fs::{self, OpenOptions};

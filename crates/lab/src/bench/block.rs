@@ -117,7 +117,7 @@ pub struct Progress<'b> {
 const FAILED_IN_A_ROW: usize = 100;
 const FAILED_FOR_US: i64 = 1_000_000;
 
-/// The failure of a server that answers nothing any more: it would be asked as fast as it fails. So many in flight may fail
+/// The failure of a server that answers nothing any more: it would be asked as fast as it fails. As many as are in flight may fail
 /// at once that they alone do not count.
 pub fn failing_alone(progress: &Progress<'_>) -> Option<&'static str> {
     let least = FAILED_IN_A_ROW.max(4 * progress.in_flight);

@@ -246,7 +246,7 @@ impl ConditionFigure {
         }
     }
 
-    /// Why it stands on the bounds of p95 instead of its own.
+    /// Why it uses the bounds of p95 instead of its own.
     fn insufficient(self, stage: &StageFigures) -> Option<InsufficientSample> {
         self.quantiles(stage).filter(|_| self.is_p99())?.p99_insufficient
     }

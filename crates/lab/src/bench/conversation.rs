@@ -154,7 +154,7 @@ const AGENT_SPREAD: (f64, f64) = (0.6, 0.8);
 const AGENT_LENGTHS: (f64, f64) = (32.0, 4_000.0);
 
 /// The session of an agent: each turn adds an answer and what a tool returned. Without pauses, so the load is the highest that
-/// so many agents make.
+/// this number of agents makes.
 pub fn agent(rng: &mut Rng) -> LoadConversation {
     let (least, most) = AGENT_TURNS;
     let turns = (least * (most / least).powf(rng.f64())).round() as usize;

@@ -1,4 +1,4 @@
-//! One request of a stage, as its rows tell it, and the targets that it may miss: the latency that a user accepts. All of them
+//! One request of a stage, from its rows, and the targets that it may miss: the latency that a user accepts. All of them
 //! must be met at once (goodput, DistServe 2024).
 
 use std::fmt;

@@ -28,7 +28,7 @@ const LEARNT_MAX: usize = 1_024;
 /// Common English words. Most tokenizers have a token of its own for each.
 static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| include_str!("words.txt").split_whitespace().collect());
 
-/// Tokens of a prompt that are not of its text: the template of a chat around one message. Of one count they cannot be told from
+/// Tokens of a prompt that are not of its text: the template of a chat around one message. In one count they cannot be distinguished from
 /// the text's; without them a short prompt would teach that a long one has more tokens than it has.
 const TEMPLATE_TOKENS: f64 = 9.0;
 

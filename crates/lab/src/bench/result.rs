@@ -134,7 +134,7 @@ fn knee(levels: &[&StageFigures]) -> Option<usize> {
 /// The share of requests that must meet every target, for a level to be held.
 pub const HELD_SHARE: f64 = 0.9;
 
-/// None: it cannot be told.
+/// None: the samples do not show it.
 fn is_held(level: &StageFigures) -> Option<bool> {
     let share = level.attainment?;
     let (low, high) = share.low.zip(share.high)?;
@@ -400,7 +400,7 @@ mod tests {
             (curve.held_users, curve.too_many_users)
         };
         assert_eq!(of(&[(1, 1.0, 100.0), (4, 0.98, 400.0), (8, 0.5, 400.0), (16, 1.0, 100.0)]), (Some(4), Some(8)));
-        assert_eq!(of(&[(1, 1.0, 100.0), (4, 0.9, 400.0), (8, 0.98, 400.0)]), (Some(1), None), "4 cannot be told");
+        assert_eq!(of(&[(1, 1.0, 100.0), (4, 0.9, 400.0), (8, 0.98, 400.0)]), (Some(1), None), "4 is undecided");
         assert_eq!(of(&[(1, 0.1, 100.0)]), (None, Some(1)));
         let no_targets = curve("a/m", &[level(1, 100.0, 100.0)]);
         assert_eq!((no_targets.held_users, no_targets.too_many_users), (None, None));

@@ -232,7 +232,7 @@ pub fn verdict(
     is_over.then_some(TrialVerdict::Undecided)
 }
 
-/// The verdict that stands although the client was late: the same, had it moved every time by its error either way.
+/// The verdict that holds although the client was late: the same, had it moved every time by its error either way.
 pub fn despite(
     error_us: f64,
     question: &TrialQuestion,

@@ -17,7 +17,7 @@ pub const OVERRUN: f64 = 8.0;
 pub struct Spend {
     cap: f64,
     state: Mutex<SpendState>,
-    /// Told whenever a reservation ends.
+    /// Notified whenever a reservation ends.
     ended: Notify,
     /// Held by the task that waits for reservations to end, so that one of many is woken.
     turn: tokio::sync::Mutex<()>,
@@ -154,11 +154,11 @@ mod tests {
     /// What happens to money, one thing after the other.
     #[derive(Clone, Debug)]
     enum Event {
-        /// A request at this price (USD per million tokens, in and out) with so many tokens in and at most so many out.
+        /// A request at this price (USD per million tokens, in and out) with `tokens` in and at most out.
         Reserve { prices: (f64, f64), tokens: (f64, f64) },
         /// One in flight fails: it is billed this share of its estimate, often nothing.
         Fail { which: usize, share: f64 },
-        /// One in flight is answered, with so many times the tokens that it was to have at most.
+        /// One in flight is answered, with this multiple of the tokens that it was to have at most.
         Answer { which: usize, thinking: f64 },
         /// One in flight never left.
         Drop { which: usize },

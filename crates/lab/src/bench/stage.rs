@@ -394,7 +394,7 @@ impl StageFigures {
         self.doubts.is_empty()
     }
 
-    /// Whether it may stand in a curve: trusted, and not ended by the server's limits.
+    /// Whether it may be a point of a curve: trusted, and not ended by the server's limits.
     pub fn counts(&self) -> bool {
         self.why_not().is_none()
     }
@@ -641,9 +641,9 @@ mod notes_tests {
         // Other words of a server may quote the prompt, and a run is stored.
         let other = MeasuredRequest { said: Some("planted".to_owned()), ..MeasuredRequest::default() };
         assert!(!notes(&short, &[&answer(0), &other], &question).concat().contains("planted"));
-        let told = notes(&short, &[&answer(0), &refused], &question);
-        assert_eq!(told[0], "the prompt is too long, in the server's words: at most 4096 tokens");
-        assert!(told[1].starts_with("prompts have 5100 tokens in the mean, not 27000: a stage sees"), "{told:?}");
+        let noted = notes(&short, &[&answer(0), &refused], &question);
+        assert_eq!(noted[0], "the prompt is too long, in the server's words: at most 4096 tokens");
+        assert!(noted[1].starts_with("prompts have 5100 tokens in the mean, not 27000: a stage sees"), "{noted:?}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::trust::ClientLoad;
 
 const MS: i64 = 1_000;
 const LENGTH: Duration = Duration::from_secs(400);
-/// It stands still for 2 s every 20 s, first after 20 s.
+/// It stalls for 2 s every 20 s, first after 20 s.
 const STALL_US: i64 = 2_000 * MS;
 const EVERY_US: i64 = 20_000 * MS;
 /// To the first token, and from there to the last.

@@ -166,7 +166,7 @@ fn of_request(input: u32, output: u32, upstream: &UpstreamConfig) -> ProbeEstima
     ProbeEstimate { usd, tokens: input + output }
 }
 
-/// So many times what was asked for an endless answer has.
+/// An endless answer has this multiple of the tokens that were asked for.
 const ENDLESS: f64 = 4.0;
 
 /// Tokens, in and out, of a request that was sent: as its server counts them, or else as many as were asked for, since a server

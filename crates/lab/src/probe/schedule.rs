@@ -175,7 +175,7 @@ impl ProbeSchedule {
     }
 
     /// All upstreams of a model have the same moment, so that they are compared at the same time of day. It keeps a thousandth of
-    /// the slot from both ends, so that a moment and its slot can be told from each other.
+    /// the slot from both ends, so that a moment never equals the border of a slot.
     fn moment_us(&self, job: &ProbeJob, every_us: i64, slot: i64) -> i64 {
         let share = self.draw(&(&job.model, &job.workload, slot)) as f64 / u64::MAX as f64;
         let within = every_us as f64 * (0.001 + 0.998 * share);
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(schedule.due(plan[1].moment_us).as_ref(), Some(&first), "still wanted");
         assert_eq!(schedule.give_up(plan[1].moment_us), []);
         assert_eq!(schedule.due(plan[2].moment_us).unwrap().slot, first.slot + 1, "given up");
-        assert_eq!(schedule.give_up(plan[2].moment_us), [(first.job.clone(), 1)], "and that is told");
+        assert_eq!(schedule.give_up(plan[2].moment_us), [(first.job.clone(), 1)], "and that is reported");
         assert_eq!(schedule.give_up(plan[2].moment_us), [], "once");
         assert_eq!(schedule.due(plan[2].moment_us).unwrap().slot, first.slot + 1);
     }

@@ -16,7 +16,7 @@ use photofinish_routing::money::tariff::PromptTokens;
 
 const UPSTREAMS: usize = 4;
 const QUANTILES: [f64; 2] = [0.5, 0.95];
-/// After so many requests the figures are read.
+/// After this number of requests the figures are read.
 const READ: [usize; 4] = [300, 1_000, 3_000, 20_000];
 /// Draws of the truth.
 const DRAWS: usize = 100_000;
@@ -162,7 +162,7 @@ fn run(seed: u64, requests: usize, lines: &str) -> Run {
     run
 }
 
-/// What is known after so many requests.
+/// What is known after `requests`.
 fn known(run: &Run, requests: usize) -> Vec<UpstreamComparison> {
     let mix = SizeMix::new(run.sizes[..requests].iter().map(|tokens| (*tokens, 1.0)));
     let looks: Vec<&LookRow> = run.looks.iter().filter(|(id, _)| *id < requests).map(|(_, look)| look).collect();
@@ -251,7 +251,7 @@ fn measured(worlds: u64, requests: usize, lines: &str) -> (Vec<Sum>, [f64; 2]) {
     for (sum, count) in sums.iter().zip(READ).filter(|(_, count)| *count <= requests) {
         eprintln!(
             "after {count}: {:.1} looks; all medians in {}; fastest named in {} of {}; p50 held {} of {}, error {:.3}; \
-             p95 told {}, held {}, error {:.3}",
+             p95 known {}, held {}, error {:.3}",
             sum.looks as f64 / worlds as f64,
             sum.all_medians,
             sum.named,

@@ -138,7 +138,10 @@ fn what_learns_is_nearer_to_a_race_of_all_than_to_the_best_alone_and_keeps_to_it
     for hour in adaptive.chunks((HOUR_US / SECOND_US) as usize) {
         let sum = |part: fn(&Heard) -> f64| hour.iter().map(part).sum::<f64>();
         let (base, extra) = (sum(|heard| heard.base), sum(|heard| heard.extra));
-        assert!(extra > 0.0 && extra <= BUDGET * base + f64::max(200.0 * BUDGET, 20.0) * mean, "{extra} beside {base}");
+        assert!(
+            extra > 0.0 && extra <= BUDGET * base + f64::max(200.0 * BUDGET, 20.0) * mean,
+            "{extra} on top of {base}"
+        );
     }
 }
 
@@ -292,7 +295,7 @@ fn one_race(responses: &[SimulatedResponse], billed_on: bool, whole: bool) -> Ra
     let mut upstreams = upstreams(responses.len());
     upstreams.iter_mut().for_each(|upstream| upstream.tariff.billed_on = billed_on);
     let mut world = Fixed(responses.to_vec(), upstreams);
-    let (log, mut told) = (Log::default(), Vec::new());
+    let (log, mut ended) = (Log::default(), Vec::new());
     let request = SimulatedRequest { id: 0, at_us: 5 * SECOND_US, output_tokens: 11, whole };
     let rehearsal = Rehearsal {
         baseline: Some(Box::new(Apart100(log.clone()))),
@@ -301,10 +304,10 @@ fn one_race(responses: &[SimulatedResponse], billed_on: bool, whole: bool) -> Ra
     };
     rehearsal.run([request], &mut world, &mut |outcome: &PlayedRace<'_>| {
         let costs = outcome.attempts.iter().map(|attempt| attempt.cost).collect();
-        told.push((outcome.ttft_us.map(|us| us / 1_000), outcome.took_us / 1_000, outcome.winner, costs));
+        ended.push((outcome.ttft_us.map(|us| us / 1_000), outcome.took_us / 1_000, outcome.winner, costs));
     });
-    let (ttft, took, winner, costs) = told.pop().unwrap();
-    assert!(told.is_empty(), "one race ends once");
+    let (ttft, took, winner, costs) = ended.pop().unwrap();
+    assert!(ended.is_empty(), "one race ends once");
     (ttft, took, winner, costs, log.take())
 }
 
@@ -319,7 +322,7 @@ fn the_loser_is_cut_and_pays_its_prompt_and_what_it_wrote_until_it_noticed() {
     assert_eq!(costs, [100.0 + 4.0 * 1.0, 100.0 + 4.0 * 11.0], "cut at 250, it goes on to 400: one token");
     assert!(shown.contains(&(0, Shown::Cut(250_000))), "{shown:?}");
     let (.., costs, _) = one_race(&[answers(400, 10.0), answers(150, 20.0)], true, false);
-    assert_eq!(costs, [144.0, 144.0], "billed for what nobody read");
+    assert_eq!(costs, [144.0, 144.0], "billed for what was not read");
 }
 
 #[test]
@@ -336,7 +339,7 @@ fn failures_are_replaced_at_once_and_a_hang_is_given_up() {
 #[test]
 fn where_the_whole_answer_counts_the_first_to_finish_wins() {
     let (ttft, took, winner, ..) = one_race(&[answers(80, 100.0), answers(150, 10.0)], false, true);
-    assert_eq!((ttft, took, winner), (Some(1_080), 1_080, Some(0)), "the second is not started beside a first token");
+    assert_eq!((ttft, took, winner), (Some(1_080), 1_080, Some(0)), "the second is not started after a first token");
     let (ttft, _, winner, ..) = one_race(&[answers(220, 100.0), answers(150, 10.0)], false, true);
     assert_eq!((ttft, winner), (Some(350), Some(1)));
 }

@@ -36,7 +36,7 @@ pub struct SimulatedUpstream {
     pub weight: f64,
     /// It is asked when none of a lower tier is usable.
     pub tier: u32,
-    /// While so many attempts run there, others are asked first.
+    /// While this number of attempts run there, others are asked first.
     pub in_flight_max: Option<u32>,
     /// Timeout from a start to its first token.
     pub first_token: Duration,

@@ -99,7 +99,7 @@ impl ReplayRow {
 /// Requests that are played before it is asked again whether to go on.
 const ASKED_EVERY: usize = 1_000;
 
-/// Told how many of all runs are over, also while one runs; says whether to go on.
+/// Called with the number of runs that are over and of all, also while one runs; returns whether to go on.
 pub type ProgressReport<'a> = &'a mut dyn FnMut(usize, usize) -> bool;
 
 /// Plays on at most `threads`. None if there is nothing to play: no request, or no upstream of which enough is known; and if
@@ -307,12 +307,12 @@ fn played(
     progress: ProgressReport<'_>,
 ) -> Option<Vec<ReplayRun>> {
     let (next, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let work = |told: &mut dyn FnMut(usize) -> bool| {
+    let work = |report: &mut dyn FnMut(usize) -> bool| {
         let mut runs = Vec::new();
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let stage = if plans[job.0].as_it_was { as_it_was } else { stage };
-            let run = stage.run(plans, *job, &mut || told(over.load(Ordering::Relaxed)));
-            let ended = run.is_none() || !told(over.fetch_add(1, Ordering::Relaxed) + 1);
+            let run = stage.run(plans, *job, &mut || report(over.load(Ordering::Relaxed)));
+            let ended = run.is_none() || !report(over.fetch_add(1, Ordering::Relaxed) + 1);
             runs.extend(run);
             if ended {
                 next.store(jobs.len(), Ordering::Relaxed);

@@ -23,7 +23,7 @@ const OUTPUT_TOKENS: u32 = 200;
 pub struct PastRequests {
     /// As the configuration lists them.
     upstreams: Vec<SimulatedUpstream>,
-    /// Whether any price is known; else tokens stand in for money.
+    /// Whether any price is known; else tokens are counted in place of money.
     pub priced: bool,
     pub(super) requests: Vec<PastRequest>,
     /// By request, then by upstream.

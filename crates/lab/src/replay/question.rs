@@ -47,7 +47,7 @@ pub struct ReplayQuestion {
     /// Only requests begun before, in the same forms.
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     pub until: Option<TimePoint>,
-    /// Only the newest so many requests of the window, of all models; 1 to 200000.
+    /// Only this number of the newest requests of the window, of all models; 1 to 200000.
     #[arg(long, value_name = "N", default_value_t = REQUESTS_MAX, value_parser = newest)]
     pub newest: usize,
     /// Who asked: clients, probes, benchmarks, or all.
@@ -125,7 +125,7 @@ fn was_so(policy: Policy, past: &PastRequests) -> Result<(), String> {
     let shares =
         shares.iter().map(|(policy, requests)| format!("{policy} {:.0} %", 100.0 * **requests as f64 / all as f64));
     let shares = shares.collect::<Vec<_>>().join(", ");
-    Err(if shares.is_empty() { "rows do not tell".to_owned() } else { shares })
+    Err(if shares.is_empty() { "the rows do not show it".to_owned() } else { shares })
 }
 
 /// With the settings that this policy goes by.
@@ -135,13 +135,13 @@ fn name(settings: &RaceSettings) -> String {
         Objective::Auto => String::new(),
         objective => format!(" for {}", objective.as_str()),
     };
-    let told = |setting: &PolicySetting| match setting {
+    let shown = |setting: &PolicySetting| match setting {
         PolicySetting::Objective => optimise.clone(),
         PolicySetting::HedgeAfter => format!("{optimise} after {}", format_duration(settings.hedge_after)),
         PolicySetting::Budget => format!(", budget {}", settings.budget),
         PolicySetting::HoldMax | PolicySetting::Weights => String::new(),
     };
-    format!("{policy}{}", rules(settings.policy).settings().iter().map(told).collect::<String>())
+    format!("{policy}{}", rules(settings.policy).settings().iter().map(shown).collect::<String>())
 }
 
 fn micros(us: i64) -> Duration {

@@ -18,7 +18,7 @@ use photofinish_routing::money::tariff::{PromptTokens, Tariff};
 use photofinish_wire::answer::judgement::CallsVerdict;
 
 const START_US: i64 = 1_767_323_045_000_000;
-/// As in a replay of so many.
+/// As in a replay of this number of requests.
 const WARM_UP: usize = 300;
 
 fn model(upstreams: &str) -> Arc<ModelConfig> {
@@ -195,7 +195,7 @@ fn answer(past: &PastRequests, plans: &[ReplayedPlan]) -> ReplayReport {
 }
 
 /// TTFT p50, p95, p99 and cost.
-fn told(figures: &ReplayFigures) -> [f64; 4] {
+fn estimated(figures: &ReplayFigures) -> [f64; 4] {
     [figures[0] / 1e3, figures[1] / 1e3, figures[2] / 1e3, figures[5]]
 }
 
@@ -206,11 +206,11 @@ fn near_the_truth(audited: impl Fn(usize) -> bool, policies: &[Policy], most: [f
     let plans: Vec<ReplayedPlan> = policies.iter().map(|policy| plan(&model, *policy)).collect();
     let answer = answer(&world.past(&model, 3, audited), &plans);
     for (plan, row) in plans.iter().zip(&answer.rows) {
-        let (truth, told) = (world.truth(&plan.settings), told(&row.figures));
-        let off: Vec<f64> = truth.iter().zip(told).map(|(truth, told)| told / truth - 1.0).collect();
+        let (truth, estimated) = (world.truth(&plan.settings), estimated(&row.figures));
+        let off: Vec<f64> = truth.iter().zip(estimated).map(|(truth, estimated)| estimated / truth - 1.0).collect();
         let p99_is_told = !row.is_guess(ReplayFigure::TtftP99);
         for (place, (off, most)) in off.iter().zip(most).enumerate().filter(|(place, _)| *place != 2 || p99_is_told) {
-            assert!(off.abs() < most, "{}, {place}: {off}, truth {truth:?}, told {told:?}", row.name);
+            assert!(off.abs() < most, "{}, {place}: {off}, truth {truth:?}, estimated {estimated:?}", row.name);
         }
         assert!(!row.is_guess(ReplayFigure::TtftP50), "{}: {}", row.name, row.assumed);
     }
@@ -371,13 +371,13 @@ fn nothing_to_play() {
 fn who_leaves_ends_a_run_that_is_under_way() {
     let model = three();
     let past = World::new(&[-1.6, -1.0, -0.8], 3_000, 9).past(&model, 3, |_| false);
-    let mut told = Vec::new();
+    let mut calls = Vec::new();
     let answer = replay(&past, &[plan(&model, Policy::Race)], 1, 1, &mut |over, _| {
-        told.push(over);
-        told.len() < 2
+        calls.push(over);
+        calls.len() < 2
     });
     assert!(answer.is_none());
-    assert_eq!(told, [0, 0], "asked twice within the first run, and then no more");
+    assert_eq!(calls, [0, 0], "asked twice within the first run, and then no more");
 }
 
 #[test]

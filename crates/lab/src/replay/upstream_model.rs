@@ -193,22 +193,22 @@ impl UpstreamModel {
             })
             .collect();
         // An early cut says nearly nothing about the minute that it was in.
-        let telling: Vec<f64> = observed
+        let weights: Vec<f64> = observed
             .iter()
             .map(|seen| if seen.event { 1.0 } else { 1.0 - self.scatter.survival(self.residual(seen)) })
             .collect();
-        let weight: f64 = telling.iter().sum::<f64>().max(1.0);
-        let deviation = self.deviation(&became, &telling, weight);
+        let weight: f64 = weights.iter().sum::<f64>().max(1.0);
+        let deviation = self.deviation(&became, &weights, weight);
         let before: Vec<f64> = observed.iter().map(|seen| self.level(seen.request)).collect();
         if with_level {
             let usual = |became: f64| became.clamp(-CLAMP * deviation, CLAMP * deviation);
             let shown =
-                observed.iter().zip(&became).zip(&before).zip(&telling).map(|(((seen, became), before), telling)| {
-                    (seen.request, seen.at_us, before + usual(*became), deviation * deviation / telling.max(1e-3))
+                observed.iter().zip(&became).zip(&before).zip(&weights).map(|(((seen, became), before), weights)| {
+                    (seen.request, seen.at_us, before + usual(*became), deviation * deviation / weights.max(1e-3))
                 });
             self.levels = smoothed(past, &shown.collect::<Vec<_>>());
             let mean =
-                observed.iter().zip(&telling).map(|(seen, telling)| self.level(seen.request) * telling).sum::<f64>();
+                observed.iter().zip(&weights).map(|(seen, weights)| self.level(seen.request) * weights).sum::<f64>();
             self.levels.iter_mut().for_each(|level| *level -= (mean / weight) as f32);
         }
         let line = observed.iter().zip(&became).zip(&before).map(|((seen, became), before)| {
@@ -219,12 +219,12 @@ impl UpstreamModel {
             plane(&line.collect::<Vec<_>>(), (self.intercept, self.slope, self.load));
     }
 
-    fn deviation(&self, became: &[f64], telling: &[f64], weight: f64) -> f64 {
+    fn deviation(&self, became: &[f64], weights: &[f64], weight: f64) -> f64 {
         let mut variance = 0.09_f64;
         for _ in 0..5 {
             let most = CLAMP * variance.sqrt();
             let squares =
-                became.iter().zip(telling).map(|(became, telling)| became.clamp(-most, most).powi(2) * telling);
+                became.iter().zip(weights).map(|(became, weights)| became.clamp(-most, most).powi(2) * weights);
             variance = (squares.sum::<f64>() / weight).clamp(VARIANCE.0, VARIANCE.1);
         }
         variance.sqrt()

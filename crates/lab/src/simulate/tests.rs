@@ -225,7 +225,7 @@ async fn draining_lets_streams_run_and_cancelling_ends_them() {
     shutdown.cancel();
     assert!(shutdown.finished(Duration::from_secs(10)).await);
     assert_eq!(simulator.counts().cancelled, 1);
-    assert!(TcpStream::connect(simulator.addr()).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(simulator.addr()).await.is_err(), "it does not listen any more");
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ pub const LENGTH_TOKENS: u32 = 5;
 pub const LONG_TOKENS: u32 = 60;
 /// Words of a system prompt, about a token each.
 pub const SYSTEM_WORDS: usize = 120;
-/// Bytes of a token at least: an estimate for what is told before.
+/// Bytes of a token at least: an estimate for the cost that is shown before.
 const BYTES_PER_TOKEN: usize = 3;
 /// Bytes of the longest prompt that `verify --context` sends.
 const CONTEXT_MAX: usize = 4 << 20;

@@ -23,7 +23,7 @@ pub struct FactVerdict {
     pub host: String,
     pub fact: HostFact,
     pub answer: FactAnswer,
-    /// What the others say, or the host that is the reference: `yes`, `no`, or a figure. Empty: nobody says it.
+    /// What the others say, or the host that is the reference: `yes`, `no`, or a figure. Empty: none says it.
     pub reference: String,
     pub detail: String,
     /// The host does not do what the reference does.
@@ -59,7 +59,7 @@ fn verdict(
         (FactFinding::No, expected) => (FactAnswer::No, matches!(expected, Some(FactFinding::Yes))),
         (FactFinding::NotSaid, _) => (FactAnswer::NotSaid, false),
         (FactFinding::Value(own), Some(FactFinding::Value(other))) if own == other => (FactAnswer::Yes, false),
-        // Nobody to compare with.
+        // None to compare with.
         (FactFinding::Value(_), Some(FactFinding::NotSaid)) => (FactAnswer::NotSaid, false),
         (FactFinding::Value(_), _) => (FactAnswer::Differs, true),
     };
@@ -141,14 +141,14 @@ mod tests {
             let tokens = (FactFinding::Value(tokens.to_owned()), String::new());
             (name.to_owned(), Findings::from([(HostFact::Template, tokens), (HostFact::Stop, (stop, String::new()))]))
         };
-        let told = |hosts: &[(String, Findings)], reference| -> Vec<(FactAnswer, bool)> {
+        let answers = |hosts: &[(String, Findings)], reference| -> Vec<(FactAnswer, bool)> {
             compare(hosts, reference).iter().map(|one| (one.answer, one.wrong)).collect()
         };
         use FactAnswer::{Differs, No, Yes};
         let two = [host("a/m", "1 2", FactFinding::Yes), host("b/m", "18 19", FactFinding::No)];
-        assert_eq!(told(&two, None), [(Differs, true), (Yes, false), (Differs, true), (No, true)]);
-        assert_eq!(told(&two, Some(0)), [(Yes, false), (Yes, false), (Differs, true), (No, true)]);
-        assert_eq!(told(&two, Some(1)), [(Differs, true), (Yes, false), (Yes, false), (No, false)]);
+        assert_eq!(answers(&two, None), [(Differs, true), (Yes, false), (Differs, true), (No, true)]);
+        assert_eq!(answers(&two, Some(0)), [(Yes, false), (Yes, false), (Differs, true), (No, true)]);
+        assert_eq!(answers(&two, Some(1)), [(Differs, true), (Yes, false), (Yes, false), (No, false)]);
         assert_eq!(
             compare(&two, Some(0))[2].detail,
             "+17 tokens in each prompt: another template, or a hidden system prompt"

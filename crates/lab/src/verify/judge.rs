@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::ask::{FactQuestion, LENGTH_TOKENS, LONG_TOKENS, REASONING_TOKENS, SIGNS, SYSTEM_WORDS, Topic, fact_of};
 use photofinish_config::HostFact;
 
-/// Each answer with more reasoning takes so many times as long as the longest with less.
+/// Each answer with more reasoning takes this many times as long as the longest with less.
 const LONGER: u32 = 2;
 
 /// What came back of one request.
@@ -38,7 +38,7 @@ pub struct HeardAnswer {
 pub enum FactFinding {
     Yes,
     No,
-    /// Right or wrong only beside others.
+    /// Right or wrong only compared with others.
     Value(String),
     NotSaid,
 }

@@ -62,7 +62,7 @@ impl VerifiedHost {
         if self.is_hosted { self.price.map(|price| price.most_usd(input, output, false)) } else { Some(0.0) }
     }
 
-    /// How long so many requests take at the pace that is kept.
+    /// How long `requests` take at the pace that is kept.
     pub fn paced(&self, requests: usize) -> Duration {
         if self.is_hosted { PACE.saturating_mul(u32::try_from(requests).unwrap_or(u32::MAX)) } else { Duration::ZERO }
     }
@@ -98,15 +98,15 @@ impl Verifier {
         *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Verifies all hosts at once. `told`: hears of each host that is done.
+    /// Verifies all hosts at once. `report`: called for each host that is done.
     pub async fn verify(
         self: &Arc<Verifier>,
         hosts: &[VerifiedHost],
-        told: impl Fn(&Verification),
+        report: impl Fn(&Verification),
     ) -> Vec<Verification> {
         join_all(hosts.iter().map(async |host| {
             let done = self.host(host).await;
-            told(&done);
+            report(&done);
             done
         }))
         .await

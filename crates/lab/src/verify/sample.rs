@@ -10,7 +10,7 @@ use fastrand::Rng;
 const PERMUTATIONS: usize = 999;
 /// Draws of prompts for one interval.
 const RESAMPLES: usize = 400;
-/// A difference is told where the p that is adjusted for all hosts (Holm) is at most this.
+/// A difference is reported where the p that is adjusted for all hosts (Holm) is at most this.
 const LEVEL: f64 = 0.05;
 /// Letters of an answer that count.
 pub const LETTERS_MAX: usize = 64;
@@ -168,7 +168,7 @@ fn compared(hosts: &[(String, Vec<SampledAnswer>)], seed: u64, permutations: usi
             .max_by(|one, other| one.1.distance.total_cmp(&other.1.distance));
         let odd = odd.map(|(host, _)| *host);
         for (host, verdict) in tested {
-            // Beside a host that is taken out, the others are judged again; the last two differ from each other.
+            // Without a host that is taken out, the others are judged again; the last two differ from each other.
             if odd.is_none() || odd == Some(host) || left.len() == 2 {
                 found[host] = Some(verdict);
             }
@@ -287,7 +287,7 @@ mod tests {
         assert!((p - PUBLISHED.1).abs() < 0.006, "{p}");
     }
 
-    /// Next-token total variation 0.17, beside two hosts as they should be.
+    /// Next-token total variation 0.17, with two hosts as they should be.
     #[test]
     fn a_moved_host_is_found_four_times_in_five() {
         let runs = 25;

@@ -228,8 +228,8 @@ impl Launch for Fakes {
         let course = self.world.courses[starting.candidate];
         let mut log = self.log.borrow_mut();
         assert_eq!(starting.ordinal, log.started.len(), "ordinals count the starts");
-        assert_eq!(log.held, None, "started beside one that is held back");
-        assert!(log.begun.is_empty(), "started beside one that has begun");
+        assert_eq!(log.held, None, "started while one is held back");
+        assert!(log.begun.is_empty(), "started while one has begun");
         let by_plan = starting.reason == StartReason::First && starting.ordinal > 0;
         assert!(!by_plan || log.running - log.audited.len() < self.max_attempts, "more at once than may be");
         log.note_start(&starting);
@@ -287,8 +287,8 @@ impl Launch for Fakes {
 
     fn replan(&mut self, running: &[RunningAttempt<Fake>], waiting: &[usize]) -> Replan {
         assert!(!running.is_empty() && !waiting.is_empty(), "asked for nothing");
-        assert!(!running.iter().any(|running| running.attempt.begun), "asked beside one that has begun");
-        assert_eq!(self.log.borrow().held, None, "asked beside one that is held back");
+        assert!(!running.iter().any(|running| running.attempt.begun), "asked while one has begun");
+        assert_eq!(self.log.borrow().held, None, "asked while one is held back");
         match &mut self.decide {
             Decide::As(script) if script.replans.is_empty() => Replan::Never,
             Decide::As(script) => script.replans.remove(0),
@@ -312,7 +312,7 @@ impl Launch for Fakes {
     }
 
     fn hold(&mut self, ready: &RunningAttempt<Token>, running: &[RunningAttempt<Fake>]) -> Option<Duration> {
-        assert!(!running.is_empty(), "held for nobody");
+        assert!(!running.is_empty(), "held while none runs");
         let hold = match &mut self.decide {
             Decide::As(script) => script.hold.take(),
             Decide::AtRandom(_) if self.world.whole => None,
@@ -329,7 +329,7 @@ impl Launch for Fakes {
     }
 
     fn prefer(&mut self, held: &RunningAttempt<Token>, new: &RunningAttempt<Token>) -> RaceSide {
-        let (ordinal, until) = self.log.borrow_mut().held.take().expect("nobody is held");
+        let (ordinal, until) = self.log.borrow_mut().held.take().expect("none is held");
         assert!(ordinal == held.attempt.row.ordinal && ordinal != new.attempt.row.ordinal);
         assert!(Instant::now() <= until, "held for too long");
         let new = match &mut self.decide {
@@ -359,7 +359,7 @@ impl Launch for Fakes {
 
 impl Fakes {
     fn keep_or_drop(&mut self, row: Row) {
-        assert_eq!(row.ended, "lost", "a loser is told so before it is handed over");
+        assert_eq!(row.ended, "lost", "a loser knows that it lost before it is handed over");
         self.log.borrow_mut().begun.retain(|ordinal| *ordinal != row.ordinal);
         if self.world.audits && row.ordinal.is_multiple_of(2) {
             self.log.borrow_mut().audited.push(row);

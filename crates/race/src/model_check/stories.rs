@@ -95,7 +95,7 @@ fn story<const N: usize>(candidates: [(Course, StartRule); N]) -> Story {
 }
 
 /// The result of a story.
-struct Told {
+struct StoryOutcome {
     /// `won by 1`, with the ordinal
     finish: String,
     /// By ordinal: candidate, start reason, ending.
@@ -103,7 +103,7 @@ struct Told {
     elapsed: u128,
 }
 
-impl Told {
+impl StoryOutcome {
     fn end(&self) -> (&str, u128) {
         (&self.finish, self.elapsed)
     }
@@ -162,7 +162,7 @@ impl Story {
         (Race::new(self.plan, fakes, Instant::now()), log)
     }
 
-    async fn tell(self) -> Told {
+    async fn play(self) -> StoryOutcome {
         let began = Instant::now();
         let (mut race, log) = self.race();
         let finish = match race.run().await {
@@ -181,58 +181,58 @@ impl Story {
         let row = |(ordinal, ended): &(usize, &'static str)| {
             (log.started[*ordinal].candidate, log.started[*ordinal].reason, *ended)
         };
-        Told { finish, rows: ends.iter().map(row).collect(), elapsed }
+        StoryOutcome { finish, rows: ends.iter().map(row).collect(), elapsed }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fast_failure_does_not_beat_a_healthy_attempt() {
-    let told = story([(error(1), NOW), (ready(300), NOW)]).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 1", 300), vec!["failed", "won"]));
+    let outcome = story([(error(1), NOW), (ready(300), NOW)]).play().await;
+    assert_eq!((outcome.end(), outcome.ends()), (("won by 1", 300), vec!["failed", "won"]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_that_are_ready_in_one_poll_leave_one_winner_and_one_loser() {
-    let told = story([(ready(50), NOW), (ready(50), NOW)]).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 0", 50), vec!["won", "lost"]));
+    let outcome = story([(ready(50), NOW), (ready(50), NOW)]).play().await;
+    assert_eq!((outcome.end(), outcome.ends()), (("won by 0", 50), vec!["won", "lost"]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hedge_starts_on_time_or_at_once_after_a_failure() {
-    let told = story([(ready(5_000), NOW), (ready(100), after(200))]).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 1", 300), vec!["lost", "won"]));
-    let told = story([(error(10), NOW), (ready(100), after(200))]).tell().await;
-    assert_eq!(told.end(), ("won by 1", 110));
+    let outcome = story([(ready(5_000), NOW), (ready(100), after(200))]).play().await;
+    assert_eq!((outcome.end(), outcome.ends()), (("won by 1", 300), vec!["lost", "won"]));
+    let outcome = story([(error(10), NOW), (ready(100), after(200))]).play().await;
+    assert_eq!(outcome.end(), ("won by 1", 110));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_late_attempt_gets_another_one_beside_it_and_is_not_cut() {
-    let told = story([(ready(500), NOW), (error(10), LATER)]).first_token_timeout(100).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 0", 500), vec!["won", "failed"]));
-    let told = story([(hang(), NOW), (ready(10), LATER)]).first_token_timeout(100).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 1", 110), vec!["late", "won"]));
-    let told = story([(hang(), NOW), (ready(10), StartRule::Last)]).first_token_timeout(100).tell().await;
-    assert_eq!(told.end(), ("won by 1", 110), "the last resort too, where nobody else is left");
-    let told = story([(ready(500), NOW)]).first_token_timeout(100).tell().await;
-    assert_eq!(told.end(), ("won by 0", 500));
-    let told = story([(ready(500), NOW), (ready(600), NOW)]).first_token_timeout(100).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 0", 500), vec!["won", "late"]));
+    let outcome = story([(ready(500), NOW), (error(10), LATER)]).first_token_timeout(100).play().await;
+    assert_eq!((outcome.end(), outcome.ends()), (("won by 0", 500), vec!["won", "failed"]));
+    let outcome = story([(hang(), NOW), (ready(10), LATER)]).first_token_timeout(100).play().await;
+    assert_eq!((outcome.end(), outcome.ends()), (("won by 1", 110), vec!["late", "won"]));
+    let outcome = story([(hang(), NOW), (ready(10), StartRule::Last)]).first_token_timeout(100).play().await;
+    assert_eq!(outcome.end(), ("won by 1", 110), "the last resort too, where no other is left");
+    let outcome = story([(ready(500), NOW)]).first_token_timeout(100).play().await;
+    assert_eq!(outcome.end(), ("won by 0", 500));
+    let outcome = story([(ready(500), NOW), (ready(600), NOW)]).first_token_timeout(100).play().await;
+    assert_eq!((outcome.end(), outcome.ends()), (("won by 0", 500), vec!["won", "late"]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_total_deadline_ends_it() {
-    let told = story([(hang(), NOW), (hang(), NOW)]).first_token_timeout(100).total(700).tell().await;
-    assert_eq!((told.end(), told.ends()), (("deadline", 700), vec!["deadline", "deadline"]));
+    let outcome = story([(hang(), NOW), (hang(), NOW)]).first_token_timeout(100).total(700).play().await;
+    assert_eq!((outcome.end(), outcome.ends()), (("deadline", 700), vec!["deadline", "deadline"]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_refusal_starts_no_others_but_lets_the_running_win() {
-    let told = story([(refusal(10), NOW), (ready(10), LATER)]).tell().await;
-    assert_eq!((told.end(), told.rows.len()), (("failed", 10), 1));
-    let told = story([(refusal(10), NOW), (ready(100), NOW), (ready(0), after(50))]).tell().await;
-    assert_eq!((told.end(), told.rows.len()), (("won by 1", 100), 2));
+    let outcome = story([(refusal(10), NOW), (ready(10), LATER)]).play().await;
+    assert_eq!((outcome.end(), outcome.rows.len()), (("failed", 10), 1));
+    let outcome = story([(refusal(10), NOW), (ready(100), NOW), (ready(0), after(50))]).play().await;
+    assert_eq!((outcome.end(), outcome.rows.len()), (("won by 1", 100), 2));
     for breaks in [refusal(300), ready(400)] {
-        let late = story([(refusal(250), NOW), (breaks, LATER)]).asked_after(200, &[Replan::Rescue(1)]).tell().await;
+        let late = story([(refusal(250), NOW), (breaks, LATER)]).asked_after(200, &[Replan::Rescue(1)]).play().await;
         assert_eq!((late.end(), late.ends()), (("failed", 250), vec!["failed", "lost"]), "patience asked it");
     }
 }
@@ -240,114 +240,125 @@ async fn a_policy_refusal_starts_no_others_but_lets_the_running_win() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_beside_an_answer_that_has_begun_is_not_routed_around_when_that_breaks() {
     let begun = breaking(answer(10, 100), 50);
-    let told = story([(refusal(10), NOW), (begun, NOW), (ready(10), LATER)]).whole().tell().await;
-    assert_eq!((told.end(), told.rows.len()), (("failed", 60), 2));
+    let outcome = story([(refusal(10), NOW), (begun, NOW), (ready(10), LATER)]).whole().play().await;
+    assert_eq!((outcome.end(), outcome.rows.len()), (("failed", 60), 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_plan_that_is_asked_again_starts_whom_it_names_when_it_says_so() {
     let three = || story([(hang(), NOW), (ready(10), LATER), (ready(100), LATER)]);
-    let told = three().asked_after(200, &[Replan::Again(millis(50)), Replan::Start(2)]).tell().await;
-    assert_eq!(told.end(), ("won by 1", 350));
-    assert_eq!(told.rows, [(0, StartReason::First, "lost"), (2, StartReason::Hedge, "won")]);
-    let told = three().asked_after(200, &[Replan::Start(2), Replan::Start(1)]).tell().await;
+    let outcome = three().asked_after(200, &[Replan::Again(millis(50)), Replan::Start(2)]).play().await;
+    assert_eq!(outcome.end(), ("won by 1", 350));
+    assert_eq!(outcome.rows, [(0, StartReason::First, "lost"), (2, StartReason::Hedge, "won")]);
+    let outcome = three().asked_after(200, &[Replan::Start(2), Replan::Start(1)]).play().await;
     assert_eq!(
-        (told.end(), told.ends()),
+        (outcome.end(), outcome.ends()),
         (("won by 2", 210), vec!["lost", "lost", "won"]),
         "asked again after a start"
     );
-    let told = three().asked_after(200, &[Replan::Never, Replan::Start(1)]).total(700).tell().await;
-    assert_eq!((told.end(), told.rows.len()), (("deadline", 700), 1));
-    let told = three().asked_after(200, &[Replan::Start(0), Replan::Start(1)]).total(700).tell().await;
-    assert_eq!((told.end(), told.rows.len()), (("deadline", 700), 1), "it names one that runs: never");
+    let outcome = three().asked_after(200, &[Replan::Never, Replan::Start(1)]).total(700).play().await;
+    assert_eq!((outcome.end(), outcome.rows.len()), (("deadline", 700), 1));
+    let outcome = three().asked_after(200, &[Replan::Start(0), Replan::Start(1)]).total(700).play().await;
+    assert_eq!((outcome.end(), outcome.rows.len()), (("deadline", 700), 1), "it names one that runs: never");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_never_delayed_and_the_plan_is_asked_at_once_behind_it() {
     let four = story([(error(10), NOW), (hang(), LATER), (hang(), LATER), (ready(100), LATER)]);
-    let told = four.script(|script| script.next = 1).asked_after(5_000, &[Replan::Start(3)]).tell().await;
-    assert_eq!(told.end(), ("won by 2", 110));
+    let outcome = four.script(|script| script.next = 1).asked_after(5_000, &[Replan::Start(3)]).play().await;
+    assert_eq!(outcome.end(), ("won by 2", 110));
     let expected =
         [(0, StartReason::First, "failed"), (2, StartReason::Fallback, "lost"), (3, StartReason::Hedge, "won")];
-    assert_eq!(told.rows, expected, "the launcher chose who follows");
+    assert_eq!(outcome.rows, expected, "the launcher chose who follows");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_first_token_is_held_back_until_another_comes_or_its_time_is_over() {
     let two = || story([(ready(100), NOW), (ready(250), NOW)]);
-    let told = two().held_for(200).script(|script| script.prefers_new = true).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 1", 250), vec!["lost", "won"]));
-    let told = two().held_for(200).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 0", 250), vec!["won", "lost"]));
-    let told = two().held_for(100).script(|script| script.prefers_new = true).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 0", 200), vec!["won", "lost"]));
-    let told = two().held_for(200).total(220).tell().await;
-    assert_eq!(told.end(), ("won by 0", 220), "the deadline ends a hold and not the race");
+    let outcome = two().held_for(200).script(|script| script.prefers_new = true).play().await;
+    assert_eq!((outcome.end(), outcome.ends()), (("won by 1", 250), vec!["lost", "won"]));
+    let outcome = two().held_for(200).play().await;
+    assert_eq!((outcome.end(), outcome.ends()), (("won by 0", 250), vec!["won", "lost"]));
+    let outcome = two().held_for(100).script(|script| script.prefers_new = true).play().await;
+    assert_eq!((outcome.end(), outcome.ends()), (("won by 0", 200), vec!["won", "lost"]));
+    let outcome = two().held_for(200).total(220).play().await;
+    assert_eq!(outcome.end(), ("won by 0", 220), "the deadline ends a hold and not the race");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_ends_when_nobody_is_left_to_wait_for() {
-    let told = story([(ready(100), NOW), (error(150), NOW), (ready(1), LATER)]).held_for(500).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 0", 150), vec!["won", "failed"]), "and nobody is started for it");
-    let late = story([(ready(100), NOW), (hang(), NOW)]).first_token_timeout(180).held_for(500).tell().await;
+    let outcome = story([(ready(100), NOW), (error(150), NOW), (ready(1), LATER)]).held_for(500).play().await;
+    assert_eq!(
+        (outcome.end(), outcome.ends()),
+        (("won by 0", 150), vec!["won", "failed"]),
+        "and none is started for it"
+    );
+    let late = story([(ready(100), NOW), (hang(), NOW)]).first_token_timeout(180).held_for(500).play().await;
     assert_eq!((late.end(), late.ends()), (("won by 0", 600), vec!["won", "late"]));
-    let alone = story([(ready(100), NOW), (ready(1), LATER)]).held_for(500).tell().await;
+    let alone = story([(ready(100), NOW), (ready(1), LATER)]).held_for(500).play().await;
     assert_eq!(alone.end(), ("won by 0", 100), "alone it is not held back");
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_that_breaks_while_it_is_held_back_has_failed() {
     let broken = || breaking(ready(100), 50);
-    let told = story([(broken(), NOW), (ready(300), NOW)]).held_for(500).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 1", 300), vec!["broke", "won"]));
-    let told = story([(broken(), NOW), (hang(), NOW), (ready(10), LATER)]).held_for(500).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 2", 160), vec!["broke", "lost", "won"]));
-    let told = story([(broken(), NOW), (hang(), NOW), (ready(10), after(120))]).held_for(500).tell().await;
-    assert_eq!(told.end(), ("won by 2", 160), "its timer ran out while nothing was started");
+    let outcome = story([(broken(), NOW), (ready(300), NOW)]).held_for(500).play().await;
+    assert_eq!((outcome.end(), outcome.ends()), (("won by 1", 300), vec!["broke", "won"]));
+    let outcome = story([(broken(), NOW), (hang(), NOW), (ready(10), LATER)]).held_for(500).play().await;
+    assert_eq!((outcome.end(), outcome.ends()), (("won by 2", 160), vec!["broke", "lost", "won"]));
+    let outcome = story([(broken(), NOW), (hang(), NOW), (ready(10), after(120))]).held_for(500).play().await;
+    assert_eq!(outcome.end(), ("won by 2", 160), "its timer ran out while nothing was started");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_short_wait_is_waited_out_before_the_next_is_started_or_beside_it() {
     use StartReason::*;
     let two = |wait| story([(limited(10, wait), NOW), (ready(700), LATER)]);
-    let told = two(500).retries(1, true).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 2", 1_220), vec!["failed", "failed", "won"]));
-    assert_eq!(told.rows.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>(), [(0, First), (0, Retry), (1, Fallback)]);
-    let told = two(500).retries(1, false).tell().await;
-    assert_eq!((told.end(), told.rows[2]), (("won by 1", 710), (0, Retry, "failed")), "the next is started at once");
-    let told = two(500).retries(1, false).script(|script| script.is_poor = true).tell().await;
-    assert_eq!((told.end(), told.rows.len()), (("won by 1", 710), 2), "no retry that cannot be paid for");
-    let told = two(2_001).retries(1, true).tell().await;
-    assert_eq!((told.end(), told.rows.len()), (("won by 1", 710), 2), "a long wait is not waited out");
-    let told = two(500).retries(0, true).tell().await;
-    assert_eq!((told.end(), told.rows.len()), (("won by 1", 710), 2), "none are configured");
+    let outcome = two(500).retries(1, true).play().await;
+    assert_eq!((outcome.end(), outcome.ends()), (("won by 2", 1_220), vec!["failed", "failed", "won"]));
+    assert_eq!(
+        outcome.rows.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>(),
+        [(0, First), (0, Retry), (1, Fallback)]
+    );
+    let outcome = two(500).retries(1, false).play().await;
+    assert_eq!(
+        (outcome.end(), outcome.rows[2]),
+        (("won by 1", 710), (0, Retry, "failed")),
+        "the next is started at once"
+    );
+    let outcome = two(500).retries(1, false).script(|script| script.is_poor = true).play().await;
+    assert_eq!((outcome.end(), outcome.rows.len()), (("won by 1", 710), 2), "no retry that cannot be paid for");
+    let outcome = two(2_001).retries(1, true).play().await;
+    assert_eq!((outcome.end(), outcome.rows.len()), (("won by 1", 710), 2), "a long wait is not waited out");
+    let outcome = two(500).retries(0, true).play().await;
+    assert_eq!((outcome.end(), outcome.rows.len()), (("won by 1", 710), 2), "none are configured");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_race_waits_for_a_retry_when_all_others_have_failed() {
-    let told = story([(limited(10, 1_000), NOW), (error(20), NOW)]).retries(1, false).tell().await;
+    let outcome = story([(limited(10, 1_000), NOW), (error(20), NOW)]).retries(1, false).play().await;
     // The error backs off for 50 ms, without jitter.
-    assert_eq!((told.end(), told.ends()), (("failed", 1_020), vec!["failed"; 4]));
-    let told = story([(limited(10, 1_000), NOW)]).retries(3, true).total(2_500).tell().await;
-    assert_eq!((told.end(), told.rows.len()), (("failed", 2_030), 3), "the third would come after the deadline");
-    let told = story([(limited(10, 1_000), NOW)]).retries(3, true).max_attempts(2).tell().await;
-    assert_eq!((told.end(), told.rows.len()), (("failed", 1_020), 2), "a retry is an attempt");
-    let told = story([(limited(10, 1_000), NOW), (refusal(20), NOW)]).retries(3, false).tell().await;
-    assert_eq!((told.end(), told.rows.len()), (("failed", 20), 2), "nothing is asked after a policy refusal");
-    let told = story([(refusal(20), NOW)]).retries(3, true).tell().await;
-    assert_eq!((told.end(), told.rows.len()), (("failed", 20), 1), "and a refusal is not asked again");
+    assert_eq!((outcome.end(), outcome.ends()), (("failed", 1_020), vec!["failed"; 4]));
+    let outcome = story([(limited(10, 1_000), NOW)]).retries(3, true).total(2_500).play().await;
+    assert_eq!((outcome.end(), outcome.rows.len()), (("failed", 2_030), 3), "the third would come after the deadline");
+    let outcome = story([(limited(10, 1_000), NOW)]).retries(3, true).max_attempts(2).play().await;
+    assert_eq!((outcome.end(), outcome.rows.len()), (("failed", 1_020), 2), "a retry is an attempt");
+    let outcome = story([(limited(10, 1_000), NOW), (refusal(20), NOW)]).retries(3, false).play().await;
+    assert_eq!((outcome.end(), outcome.rows.len()), (("failed", 20), 2), "nothing is asked after a policy refusal");
+    let outcome = story([(refusal(20), NOW)]).retries(3, true).play().await;
+    assert_eq!((outcome.end(), outcome.rows.len()), (("failed", 20), 1), "and a refusal is not asked again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_delays_nobody_who_runs_and_no_timer_but_a_failure() {
-    let told = story([(limited(10, 500), NOW), (ready(100), NOW)]).retries(1, true).tell().await;
-    assert_eq!(told.end(), ("won by 1", 100));
-    let told = story([(limited(10, 500), NOW), (ready(100), after(50))]).retries(1, true).tell().await;
-    assert_eq!(told.end(), ("won by 1", 150));
-    let slow = story([(limited(10, 500), NOW), (answer(100, 900), NOW)]).whole().retries(1, false).tell().await;
-    assert_eq!((slow.end(), slow.rows.len()), (("won by 1", 1_000), 2), "one that has begun needs nobody beside it");
+    let outcome = story([(limited(10, 500), NOW), (ready(100), NOW)]).retries(1, true).play().await;
+    assert_eq!(outcome.end(), ("won by 1", 100));
+    let outcome = story([(limited(10, 500), NOW), (ready(100), after(50))]).retries(1, true).play().await;
+    assert_eq!(outcome.end(), ("won by 1", 150));
+    let slow = story([(limited(10, 500), NOW), (answer(100, 900), NOW)]).whole().retries(1, false).play().await;
+    assert_eq!((slow.end(), slow.rows.len()), (("won by 1", 1_000), 2), "one that has begun needs no other");
     let broken = story([(limited(10, 500), NOW), (breaking(answer(100, 900), 600), NOW)]).whole().retries(1, false);
-    let told = broken.tell().await;
-    let retried = told.rows.iter().filter(|row| row.1 == StartReason::Retry).count();
-    assert_eq!((told.end().0, retried), ("failed", 2), "but when it breaks, what was due is started");
+    let outcome = broken.play().await;
+    let retried = outcome.rows.iter().filter(|row| row.1 == StartReason::Retry).count();
+    assert_eq!((outcome.end().0, retried), ("failed", 2), "but when it breaks, what was due is started");
 }

@@ -37,7 +37,7 @@ struct KnownCallers {
 /// How long keys are believed while the database does not answer: one of them may have been revoked meanwhile. Microseconds.
 const STALE_US: i64 = 86_400_000_000;
 
-/// How long a login counts that nobody can ask the issuer about again. Microseconds.
+/// How long a login counts about which the issuer cannot be asked again. Microseconds.
 pub const UNCONFIRMED_US: i64 = 86_400_000_000;
 
 /// What was made at run time.
@@ -95,7 +95,7 @@ pub struct MadeKey {
 #[derive(Clone, Debug)]
 pub enum FoundCaller {
     User(Arc<User>),
-    /// Nobody's. Also a key whose user, or the user's team, is gone.
+    /// Unknown. Also a key whose user, or the user's team, is gone.
     Nobody,
     /// A key whose user's login at the issuer has ended; their name.
     LoggedOut(String),
@@ -278,7 +278,7 @@ fn no_group(name: &str) -> String {
     format!("no group of {name} may come: see [oidc.group] of the configuration")
 }
 
-/// What a user is told whose login has ended.
+/// The error for a user whose login has ended.
 pub fn ended(name: &str) -> String {
     format!("the login of {name} at the issuer has ended: log in again, on the dashboard or with `photofinish login`")
 }

@@ -1,7 +1,7 @@
 //! How often an upstream's answers break off after their first token: few samples are doubted, old ones are forgotten. Not a
 //! breaker: the upstream still serves, and loses the lead where a break costs more than its lead is worth.
 
-/// The prior: so many answers, none of which broke off.
+/// The prior: this number of answers, none of which broke off.
 const DOUBT: f64 = 6.0;
 /// Kept of what was seen at each answer.
 const KEPT: f64 = 1.0 - 1.0 / 100.0;
@@ -51,7 +51,7 @@ mod tests {
         let chance = breaks.chance(0);
         assert!((0.2..0.3).contains(&chance), "{chance}");
         assert!(breaks.chance(3_600_000_000) < 0.01, "an hour later");
-        assert!(breaks.chance(-1) <= chance, "a clock that goes back stands still");
+        assert!(breaks.chance(-1) <= chance, "a clock that goes back stops");
         (0..400).for_each(|_| breaks.ended(false, 0));
         assert!(breaks.chance(0) < 0.01, "it answers well again");
     }

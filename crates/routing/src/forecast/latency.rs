@@ -14,7 +14,7 @@ use super::tpot::Tpot;
 const BLUR: f64 = 0.2;
 /// An upstream is unknown until it has this weight of samples or more launches.
 const UNKNOWN: f64 = 2.5;
-/// An upstream of which nothing is seen in so many attempts is not waited for any more.
+/// An upstream of which nothing is seen in this number of attempts is not waited for any more.
 const NEW_LAUNCHES: f64 = 10.0;
 /// What was learnt starts to fade when an upstream was unused for this time, and then fades with this time constant, µs. A shorter
 /// time would also make upstreams forget that are seldom the best, and their slope would be chance.

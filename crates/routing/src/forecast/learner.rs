@@ -11,7 +11,7 @@ use super::tpot::Tpot;
 use super::{LatencyForecast, SendConditions};
 
 /// Observations with less weight than this only enter the scatter.
-const TELLING: f64 = 0.05;
+const WEIGHT_LEAST: f64 = 0.05;
 /// Variance of a residual without any samples.
 const VARIANCE: f64 = 0.09;
 /// Bounds of it: measured times are never free of noise, and stragglers are not scatter.
@@ -174,7 +174,7 @@ impl Learner {
         if !event && beyond > USUAL.1.ln() && now.saturating_sub(after_us) < self.answered_us {
             return;
         }
-        if weight < TELLING {
+        if weight < WEIGHT_LEAST {
             self.residuals.add(residual, event);
             return;
         }

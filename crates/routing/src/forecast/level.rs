@@ -5,7 +5,7 @@
 /// Time constant of the passing part, µs.
 const FADES_US: f64 = 120e6;
 /// A jump up may be two stragglers: after the first one what passes fades within such times, µs, and within twice as long for
-/// each observation that confirms it. Nobody asks an upstream that jumped, so otherwise it would be left for minutes.
+/// each observation that confirms it. No race asks an upstream that jumped, so otherwise it would be left out for minutes.
 const DOUBTED_US: f64 = 30e6;
 const DOUBTS: u8 = 5;
 /// What stays for hours, such as the time of the day.
@@ -16,7 +16,7 @@ const STATIONARY_SLOW: f64 = 0.1;
 /// After a jump: hardly anything is known.
 const JUMPED: f64 = 0.5;
 /// Surprises of the same sign, one after the other, that make a jump: `RUN` of them over `APART_US` at least, or `SURE`. Jumps come by
-/// the hour and stragglers by the request, so among many requests two stragglers tell less.
+/// the hour and stragglers by the request, so among many requests two stragglers mean less.
 const RUN: i8 = 2;
 const APART_US: i64 = 400_000;
 const SURE: i8 = 4;
@@ -25,7 +25,7 @@ const SURPRISE: f64 = 2.0;
 /// Of the deviations, or of e in a run, that one observation counts for at most.
 pub const CLAMP: f64 = 2.5;
 /// Below this weight it is no evidence of a jump.
-const TELLING: f64 = 0.5;
+const WEIGHT_LEAST: f64 = 0.5;
 
 /// State of the filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,12 +98,12 @@ impl Level {
         let deviation = variance.sqrt();
         // Slow ones come by chance, and quick ones do not: one answer as usual ends a jump up.
         let most = SURPRISE * deviation;
-        if weight > TELLING && self.fast > most && surprise < -most && self.fast + surprise < most {
+        if weight > WEIGHT_LEAST && self.fast > most && surprise < -most && self.fast + surprise < most {
             (self.fast, self.fast_variance) = (0.0, STATIONARY);
             (self.run, self.confirmed) = (0, 0);
             return surprise;
         }
-        if weight > TELLING {
+        if weight > WEIGHT_LEAST {
             self.count(surprise, deviation, now);
         }
         let jumps = self.jumps();
@@ -173,8 +173,8 @@ mod tests {
     const SECOND: i64 = 1_000_000;
     const VARIANCE: f64 = 0.09;
 
-    /// Tells what an upstream that is slower by `truth` shows, a second apart.
-    fn told(level: &mut Level, truth: f64, times: i64, from: i64) {
+    /// Observes what an upstream that is slower by `truth` shows, a second apart.
+    fn observed(level: &mut Level, truth: f64, times: i64, from: i64) {
         for second in 0..times {
             let now = (from + second) * SECOND;
             let surprise = truth - level.now(now);
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_shift_is_found_and_forgotten() {
         let mut level = Level::new();
-        told(&mut level, 0.4, 60, 0);
+        observed(&mut level, 0.4, 60, 0);
         assert!((level.now(60 * SECOND) - 0.4).abs() < 0.06, "{level:?}");
         assert!(level.now(360 * SECOND) < 0.65 * level.now(60 * SECOND), "most of it passes within minutes");
         assert!(level.now(24 * 3600 * SECOND).abs() < 1e-3, "an unused one is as usual again");
@@ -194,28 +194,28 @@ mod tests {
     #[test]
     fn one_straggler_moves_little_and_two_are_a_jump() {
         let mut level = Level::new();
-        told(&mut level, 0.0, 60, 0);
+        observed(&mut level, 0.0, 60, 0);
         let mut once = level;
-        told(&mut once, 1.6, 1, 60);
+        observed(&mut once, 1.6, 1, 60);
         assert!(once.now(60 * SECOND) < 0.3, "{once:?}");
-        told(&mut once, 1.6, 1, 61);
+        observed(&mut once, 1.6, 1, 61);
         assert!(once.now(61 * SECOND) > 1.2, "{once:?}");
         let mut apart = level;
-        told(&mut apart, 1.6, 1, 60);
-        told(&mut apart, 0.0, 1, 61);
-        told(&mut apart, 1.6, 1, 62);
+        observed(&mut apart, 1.6, 1, 60);
+        observed(&mut apart, 0.0, 1, 61);
+        observed(&mut apart, 1.6, 1, 62);
         assert!(apart.now(62 * SECOND) < 0.4, "two that do not follow each other are none: {apart:?}");
     }
 
     #[test]
     fn one_answer_as_usual_ends_a_jump_up_and_one_that_is_only_quicker_does_not() {
         let mut jumped = Level::new();
-        told(&mut jumped, 0.0, 60, 0);
-        told(&mut jumped, 2.0, 6, 60);
+        observed(&mut jumped, 0.0, 60, 0);
+        observed(&mut jumped, 2.0, 6, 60);
         let (mut well, mut quicker) = (jumped, jumped);
-        told(&mut well, 0.1, 1, 66);
+        observed(&mut well, 0.1, 1, 66);
         assert!(well.now(66 * SECOND).abs() < 0.1, "{well:?}");
-        told(&mut quicker, 1.2, 1, 66);
+        observed(&mut quicker, 1.2, 1, 66);
         assert!(quicker.now(66 * SECOND) > 1.2, "{quicker:?}");
     }
 

@@ -69,6 +69,6 @@ mod tests {
         (0..50).for_each(|_| throttle.failed(2));
         let second = 1_000_000;
         assert!(throttle.closed(149 * second) && !throttle.closed(151 * second), "five tokens in 150 s");
-        assert!(throttle.closed(0), "a clock that goes back stands still");
+        assert!(throttle.closed(0), "a clock that goes back stops");
     }
 }

@@ -1,6 +1,6 @@
-//! What a gateway tells others on the same database about upstreams, from when it begins: keys that cool down, and breakers that are open.
+//! What a gateway reports of upstreams to others on the same database, from when it begins: keys that cool down, and open breakers.
 //!
-//! Not for when it is noted and what others make of it: see `telling`.
+//! Not for when it is noted and what others make of it: see `hint_exchange`.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use super::cooldown::{CooldownPeriod, CooldownTarget};
 use crate::verdict::CooldownReason;
 use photofinish_base::clock::Instant;
 
-/// Hints that are told, the newest.
+/// Hints that are sent, the newest.
 pub(super) const HINTS_MAX: usize = 100;
 
 /// Something about an upstream that other gateways need not find out themselves.

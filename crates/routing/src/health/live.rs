@@ -131,7 +131,7 @@ impl LiveConfig {
         &self.base
     }
 
-    /// How many users there are, those that were made at run time too. 0: nobody needs a token.
+    /// How many users there are, those that were made at run time too. 0: no token is needed.
     pub fn users(&self) -> usize {
         match self.config.users.len() {
             0 => 0,

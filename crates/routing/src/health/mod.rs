@@ -6,6 +6,7 @@ pub mod breaker;
 pub(crate) mod candidate;
 pub mod cooldown;
 mod failure_meaning;
+mod hint_exchange;
 mod hints;
 mod live;
 mod needs;
@@ -13,7 +14,6 @@ mod outcome_reporter;
 mod refusals;
 mod sent_request;
 pub(crate) mod state;
-mod telling;
 pub mod windows;
 
 pub use admission::{BreakerAdmission, RaceCandidate, TrialPermit, cooling_down};

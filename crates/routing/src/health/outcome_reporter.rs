@@ -300,7 +300,7 @@ impl OutcomeReporter {
         Some(reason)
     }
 
-    /// What it refused is told once another one has answered.
+    /// What it refused is reported once another one has answered.
     fn note_refusal(&self, candidate: usize, failure: &Failure) {
         let Some(answer) = failure.answer.as_ref().filter(|_| failure.kind == FailureKind::BadRequest) else { return };
         {

@@ -199,11 +199,11 @@ mod tests {
         assert!(!refusals.rests("a/m", None, || kind(false), start), "another kind");
         assert!(!refusals.rests("b/m", None, || kind(true), start), "another upstream");
         assert!(!refusals.rests("a/m", Some(7), || kind(true), start), "another caller");
-        let told: Vec<String> = refusals.resting(start).iter().map(|(_, known)| known.in_words()).collect();
-        assert_eq!(told, ["refused 6 of 6 requests with tools: 400"]);
+        let descriptions: Vec<String> = refusals.resting(start).iter().map(|(_, known)| known.in_words()).collect();
+        assert_eq!(descriptions, ["refused 6 of 6 requests with tools: 400"]);
         let later = start + RESTS_FOR;
         assert!(!refusals.rests("a/m", None, || kind(true), later), "one tries");
-        assert!(refusals.rests("a/m", None, || kind(true), later), "and no other beside it");
+        assert!(refusals.rests("a/m", None, || kind(true), later), "and no other");
         assert!(refusals.answered("a/m", None, &kind(true)));
         assert!(!refusals.rests("a/m", None, || kind(true), later) && refusals.is_empty());
     }

@@ -22,7 +22,7 @@ pub struct SentRequest {
     pub stale: bool,
 }
 
-/// What clients are told of a request that was sent.
+/// What the headers of an answer say of a request that was sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestNotes {
     /// Names of what it was without.

@@ -257,9 +257,9 @@ impl UpstreamHealth {
         let its = lessons.iter().filter(|((name, _), _)| name == upstream);
         let known = its.flat_map(|((_, surface), known)| known.iter().map(move |known| (surface, known)));
         let fresh = known.filter(|(_, (_, at))| at.elapsed() < REMEMBERED_FOR);
-        let told: BTreeSet<String> =
+        let listed: BTreeSet<String> =
             fresh.map(|(surface, (lesson, _))| format!("{}: {}", surface.as_str(), lesson.in_words())).collect();
-        told.into_iter().collect()
+        listed.into_iter().collect()
     }
 
     /// It answered with these. Each is forgotten by itself, so that a vendor that takes the thing by then gets it again.

@@ -158,7 +158,7 @@ mod tests {
     async fn what_a_refusal_tells_is_believed_for_a_while() {
         let (mut windows, now) = (ContextWindows::default(), Instant::now());
         windows.refused("a/m", None, None, now);
-        assert!(windows.is_empty(), "it told nothing");
+        assert!(windows.is_empty(), "it taught nothing");
         windows.refused("a/m", Some(1_000), Some(9_000), now);
         assert_eq!(windows.of("a/m", None, now), ContextWindow { tokens: Some(1_000), refused_bytes: Some(9_000) });
         assert_eq!(windows.of("a/m", Some(2_000), now).tokens, Some(1_000), "it says so itself");

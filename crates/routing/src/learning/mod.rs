@@ -240,7 +240,7 @@ impl Learning {
         self.prompts.counted(tokens, bytes);
     }
 
-    /// Tokens of a prompt of so many bytes, by the largest ratio that this upstream counted lately, else by that of all others.
+    /// Tokens of a prompt of this number of bytes, by the largest ratio that this upstream counted lately, else by that of all others.
     pub fn most_tokens(&self, upstream: &str, bytes: usize) -> f64 {
         let elsewhere = || self.prompts.per_byte().map(PerByte::widened);
         let ratio = self.upstream(upstream).prompts.per_byte().or_else(elsewhere);

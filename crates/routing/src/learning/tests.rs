@@ -1,4 +1,4 @@
-//! What is shared: who is known, what an attempt tells, and that the history teaches the same.
+//! What is shared: who is known, what an attempt teaches, and that the history teaches the same.
 
 use super::*;
 use crate::forecast::SendConditions;

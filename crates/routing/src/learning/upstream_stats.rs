@@ -29,7 +29,7 @@ pub struct UpstreamStats {
     whole_answer: OnceLock<Box<ClockStats>>,
     /// Attempts that run there.
     running: Arc<AtomicI64>,
-    /// Attempts of other gateways on the same database, as they told last.
+    /// Attempts of other gateways on the same database, by their last reports.
     elsewhere: AtomicU32,
     /// Share of a recently read prefix that the upstream reported as cached; 0 before its first report.
     /// Stored as the bits of an `f64`.
@@ -298,7 +298,7 @@ impl LongestWaiting {
     }
 }
 
-/// Fewer counted prompts than this tell little of the next one.
+/// Fewer counted prompts than this predict little of the next one.
 const FEW: u32 = 20;
 /// What nearly every prompt has: a short one is mostly JSON around it, and some languages have a token for every two bytes.
 const USUAL_PROMPT: PerByte = PerByte { least: 0.05, most: 0.5 };

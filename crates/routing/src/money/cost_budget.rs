@@ -3,7 +3,7 @@
 //! A bucket of `max(200 × budget, 20)` mean costs. A race adds `budget × its base cost`, an extra attempt takes its cost. So what
 //! chosen extras cost is bounded over any interval: `budget · base + max(200 · budget, 20) · mean cost`. Rescues (`rescue`,
 //! `charge`) are refused by their number alone. They come out of the same bucket and may leave a debt, which is paid before the next
-//! hedge, within a thousand requests. Comparisons of a host in doubt are paid by `look_book` beside the bucket.
+//! hedge, within a thousand requests. Comparisons of a host in doubt are paid by `look_book` outside the bucket.
 //!
 //! Not for prices: the caller knows the cost of an attempt, in money or in tokens.
 

@@ -9,13 +9,13 @@ use photofinish_base::clock::DAY_US;
 const OF_BUDGET: f64 = 0.2;
 /// The most that is saved for them: that share of the smallest bucket. As the bucket, it is full at the start.
 const SAVED_MOST: f64 = 4.0;
-/// The same for comparisons of a host that breaks answers, beside the budget: what as many whole answers cost as tell four hosts apart.
+/// The same for comparisons of a host that breaks answers, outside the budget: the cost of as many whole answers as distinguish four hosts.
 const SAVED_FOR_DOUBT: f64 = 40.0;
 /// Requests in which what is saved is spent, at the most.
 const SPENT_IN: f64 = 30.0;
 /// Requests that the usual cost of a look remembers.
 const REMEMBERED: f64 = 1_000.0;
-/// The least cost of a look that is told from none, as a share of a usual one.
+/// The least cost of a look that differs from none, as a share of a usual one.
 const LEAST: f64 = 0.01;
 /// Upstreams whose looks are counted.
 const COUNTED_MAX: usize = 256;
@@ -25,7 +25,7 @@ const COUNTED_MAX: usize = 256;
 pub struct LookBook {
     /// A dear look may leave a debt.
     saved: f64,
-    /// What comparisons may still spend, beside the budget.
+    /// What comparisons may still spend, outside the budget.
     for_doubt: f64,
     /// Mean cost of a look at a request, and the weight behind it.
     usual: f64,

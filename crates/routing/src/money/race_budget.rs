@@ -137,7 +137,7 @@ impl Drop for RaceBudget {
         let RaceCosts { reserved, mut paid, winner, chosen, compared, began_us } =
             std::mem::take(&mut *lock(&self.sums));
         if let Some((ordinal, expected)) = compared {
-            // If it won, the budget pays for what ran beside it.
+            // If it won, the budget pays for what ran at the same time.
             let is_compared = |of: usize| of == ordinal && winner != Some(ordinal);
             let cost: f64 = paid.iter().filter(|(of, _)| is_compared(*of)).map(|(_, cost)| cost).sum();
             paid.retain(|(of, _)| !is_compared(*of));

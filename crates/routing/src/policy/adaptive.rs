@@ -173,7 +173,7 @@ impl<'s> HedgeOptions<'s> {
         running: &[AttemptView],
     ) -> HedgeOptions<'s> {
         let median = leader.alive.partition_point(|alive| *alive > 0.5);
-        // At arrival one of the same domain as the best would take the place of one that may stand beside it.
+        // At arrival one of the same domain as the best would take the place of one that may run at the same time.
         let best = scores.best.iter().next().filter(|_| running.is_empty()).map(|best| [AttemptView::waiting(best, 0)]);
         let stands_apart = |place: &usize| {
             best.as_ref().is_none_or(|best| best[0].candidate == *place || question.may_join(*place, best))

@@ -37,7 +37,7 @@ pub struct CandidateState {
     pub weight: f64,
     /// It is asked when none of a lower tier is usable.
     pub tier: u32,
-    /// While so many attempts run there, others are asked first.
+    /// While this number of attempts run there, others are asked first.
     pub in_flight_max: Option<u32>,
     /// It answers worse than others, so they are asked first.
     pub worse: bool,

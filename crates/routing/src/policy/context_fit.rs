@@ -58,10 +58,10 @@ impl ContextFits {
     }
 
     /// This candidate has refused the prompt as too long.
-    pub fn refused(&mut self, candidate: usize, told: ContextOverflow) {
+    pub fn refused(&mut self, candidate: usize, overflow: ContextOverflow) {
         let own = self.windows.get(candidate).and_then(|window| window.tokens);
         // Without a count the prompt has at least one token too many.
-        let least = told.asked.or(told.window.or(own).map(|window| window + 1));
+        let least = overflow.asked.or(overflow.window.or(own).map(|window| window + 1));
         self.fits.resize(self.windows.len(), ContextFit::Unknown);
         self.fits[candidate] = ContextFit::TooSmall;
         for (fit, window) in self.fits.iter_mut().zip(&self.windows) {
@@ -96,7 +96,7 @@ mod tests {
         fits.refused(0, ContextOverflow { window: Some(8_192), asked: Some(9_000) });
         assert_eq!(fits.best_of(&[1, 2, 3, 4]), [2, 3]);
         assert_eq!(fits.best_of(&[1, 2]), [0]);
-        assert_eq!(fits.best_of(&[2]), [0], "nobody is left out");
+        assert_eq!(fits.best_of(&[2]), [0], "none is left out");
         fits.refused(4, ContextOverflow { window: None, asked: Some(20_000) });
         assert_eq!(fits.best_of(&[1, 2, 3]), [2]);
         assert_eq!(fits.best_of(&[]), [0; 0]);
@@ -132,8 +132,8 @@ mod tests {
         assert_eq!(entries, as_they_were);
         fits.refused(0, ContextOverflow::default());
         fits.put_behind(&mut entries);
-        let told: Vec<(usize, StartRule)> = entries.iter().map(|entry| (entry.candidate, entry.start)).collect();
-        assert_eq!(told, [(1, now), (2, StartRule::AfterFailure), (0, StartRule::AfterFailure)]);
+        let starts: Vec<(usize, StartRule)> = entries.iter().map(|entry| (entry.candidate, entry.start)).collect();
+        assert_eq!(starts, [(1, now), (2, StartRule::AfterFailure), (0, StartRule::AfterFailure)]);
         fits.fits = vec![ContextFit::TooSmall; 3];
         let mut entries = as_they_were.clone();
         fits.put_behind(&mut entries);

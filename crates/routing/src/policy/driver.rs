@@ -40,7 +40,7 @@ impl PolicyDriver {
                 parts,
                 reasons,
                 clock,
-                beside: None,
+                extra: None,
                 look: None,
                 watched: None,
                 compares: None,
@@ -160,12 +160,12 @@ impl PolicyDriver {
             self.state.put_pinned_first(plan, now_us);
         }
         self.state.draw_look(plan, now_us);
-        let is_free = self.state.beside.is_none() && !self.state.parts.crowded;
+        let is_free = self.state.extra.is_none() && !self.state.parts.crowded;
         if is_free && self.state.parts.settings.policy.learns() {
             self.state.revisit(plan, now_us);
         }
         plan.ask_after = plan.ask_after.into_iter().chain(self.first_rescue(plan, now_us)).min();
-        let trials = plan.entries.iter().filter(|entry| entry.trial && self.state.beside != Some(entry.candidate));
+        let trials = plan.entries.iter().filter(|entry| entry.trial && self.state.extra != Some(entry.candidate));
         trials.for_each(|trial| self.state.charge(trial.candidate));
     }
 
@@ -297,7 +297,7 @@ impl PolicyDriver {
 
     /// It is asked to find out whether it is as it was.
     fn is_revisit(&self, candidate: usize) -> bool {
-        self.state.beside == Some(candidate) && !self.is_look(candidate)
+        self.state.extra == Some(candidate) && !self.is_look(candidate)
     }
 
     /// The request drew it.
@@ -312,7 +312,7 @@ impl PolicyDriver {
 
     /// It was started to be looked at.
     pub fn is_watched(&self, candidate: usize) -> bool {
-        self.state.beside == Some(candidate) || self.is_look(candidate)
+        self.state.extra == Some(candidate) || self.is_look(candidate)
     }
 
     /// It is read to its end if it runs on: too few of its answers were judged.
@@ -336,8 +336,8 @@ impl PolicyDriver {
     }
 
     /// This candidate refused the prompt as too long: candidates with a larger window are next.
-    pub fn too_long(&mut self, candidate: usize, told: ContextOverflow) {
-        self.state.parts.fits.refused(candidate, told);
+    pub fn too_long(&mut self, candidate: usize, overflow: ContextOverflow) {
+        self.state.parts.fits.refused(candidate, overflow);
     }
 
     /// The prompt is too long for this candidate, and not for all of them.

@@ -1,5 +1,5 @@
 //! Looks: a fair sample of what each upstream alone would take. When the plan is made, and whatever it is, a request draws with a small
-//! probability one upstream of its model. That one starts at once beside the leader and runs to its first token, whoever wins. What
+//! probability one upstream of its model. That one starts at once together with the leader and runs to its first token, whoever wins. What
 //! starts at once anyway costs nothing more, so it is drawn more often; of the others those with the fewest looks are, and at cheap requests.
 //! Not for routing: what `adaptive` learns from it, it learns as from every attempt.
 
@@ -21,7 +21,7 @@ const USUAL: f64 = 0.02;
 /// at once, the few later looks would outweigh all earlier ones.
 const FIRST: f64 = 0.1;
 const ENOUGH: f64 = 40.0;
-/// The same while answers of others are wanted, because a host of the model may break more of them. It is paid beside the budget.
+/// The same while answers of others are wanted, because a host of the model may break more of them. It is paid outside the budget.
 const IN_DOUBT: f64 = 0.75;
 /// Share of the requests that draw an upstream which starts at once anyway, for each of them, and for all together.
 const FREE: f64 = 0.1;
@@ -31,7 +31,7 @@ const FREE_MOST: f64 = 0.5;
 const PLENTY: f64 = 200.0;
 
 impl PolicyState {
-    /// Draws, and starts the drawn candidate beside the others, if the budget allows it.
+    /// Draws, and starts the drawn candidate together with the others, if the budget allows it.
     pub(super) fn draw_look(&mut self, plan: &mut RacePlan, now_us: i64) {
         let Some(mut ticket) = self.parts.look else { return };
         let settings = &self.parts.settings;
@@ -52,7 +52,7 @@ impl PolicyState {
     pub(super) fn look_shares(&self, plan: &RacePlan, ticket: &LookTicket, now_us: i64) -> Vec<f64> {
         let LookTicket { upstreams, in_doubt, .. } = *ticket;
         let (settings, race_budget) = (&self.parts.settings, &self.parts.race_budget);
-        // With a single attempt nothing runs beside it.
+        // With a single attempt no look runs.
         if settings.max_attempts < 2 || settings.look.is_none() && !BY_DEFAULT.contains(&settings.policy) {
             return vec![0.0; upstreams];
         }
@@ -161,6 +161,6 @@ impl PolicyState {
         plan.expected = plan.expected.filter(|expected| *expected != drawn);
         // A session stays where it is: there the drawn one is only watched.
         plan.trials_win = self.parts.pinned.is_none();
-        self.beside = Some(drawn);
+        self.extra = Some(drawn);
     }
 }

@@ -13,7 +13,7 @@ pub const TEXT_MAX: usize = 512;
 #[derive(Clone, Debug, PartialEq)]
 pub struct RacePlan {
     pub entries: Vec<PlannedStart>,
-    /// Attempts that may run at once by choice: the opening, hedges, and retries beside others. What replaces a failed or a late
+    /// Attempts that may run at once by choice: the opening, hedges, and retries while others run. What replaces a failed or a late
     /// attempt is not counted.
     pub max_attempts: usize,
     /// From the request to the last moment for a winner.
@@ -40,7 +40,7 @@ pub struct PlannedStart {
     pub p_include: f64,
     /// It runs in addition to the others, to test or to measure an upstream. If it fails or is late, no other attempt replaces it.
     pub trial: bool,
-    /// It only shows its first token, where the client waits for a whole answer: it serves nobody.
+    /// It only shows its first token, where the client waits for a whole answer: it serves no client.
     pub only_shows: bool,
 }
 

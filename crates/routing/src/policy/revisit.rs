@@ -10,10 +10,10 @@ use photofinish_facts::reason::DecisionReason;
 
 /// It is asked again after this share of the time since it answered last, in addition to the first, or in its place where there is no
 /// budget: then a client waits for it, though no longer than patience allows.
-const BESIDE: f64 = 0.05;
+const EXTRA: f64 = 0.05;
 const IN_PLACE: f64 = 0.5;
 /// The least and the most of that time, µs.
-const BESIDE_US: (f64, f64) = (1e6, 15e6);
+const EXTRA_US: (f64, f64) = (1e6, 15e6);
 const IN_PLACE_US: (f64, f64) = (5e6, 300e6);
 /// Of its usual median the median of one that is slower than drift explains.
 const UNUSUAL: f64 = 2.0;
@@ -26,10 +26,10 @@ impl PolicyState {
             plan.entries.iter().any(|entry| entry.candidate == candidate && entry.start != StartRule::AfterFailure)
         };
         let is_free = self.parts.settings.budget <= 0.0;
-        let (share, (least, most)) = if is_free { (IN_PLACE, IN_PLACE_US) } else { (BESIDE, BESIDE_US) };
+        let (share, (least, most)) = if is_free { (IN_PLACE, IN_PLACE_US) } else { (EXTRA, EXTRA_US) };
         let leads_us = self.median_now_us(primary, now_us);
         let sent = self.parts.candidates[primary].sent();
-        // All are slow: nobody has lost a lead.
+        // All are slow: none has lost a lead.
         if sent.in_flight >= BUSY && is_far_slower(&self.forecast(primary), sent, now_us) {
             return;
         }
@@ -67,7 +67,7 @@ impl PolicyState {
         } else if self.parts.settings.max_attempts > 1 && self.pays_revisit(plan.entries[place].candidate) {
             let mut entry = plan.entries.remove(place);
             (entry.start, entry.trial) = (StartRule::At(Duration::ZERO), true);
-            self.beside = Some(entry.candidate);
+            self.extra = Some(entry.candidate);
             plan.entries.push(entry);
             plan.max_attempts += 1;
             self.reasons.add(DecisionReason::Revisit);

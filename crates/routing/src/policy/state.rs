@@ -55,7 +55,7 @@ pub struct PolicyState {
     /// What attempts are waited for: the whole answer where they are asked for plain ones.
     pub(super) clock: LatencyClock,
     /// The candidate that is asked in addition: the drawn one, or one that may be again as it was.
-    pub(super) beside: Option<usize>,
+    pub(super) extra: Option<usize>,
     /// What was drawn, and the drawn candidate if it starts.
     pub(super) look: Option<LookDraw>,
     pub(super) watched: Option<usize>,
@@ -73,7 +73,7 @@ impl PolicyState {
 
     /// It runs in addition to the others: no client counts on it.
     pub(super) fn is_trial(&self, candidate: usize) -> bool {
-        self.parts.candidates[candidate].turn == CandidateTurn::Trial || self.beside == Some(candidate)
+        self.parts.candidates[candidate].turn == CandidateTurn::Trial || self.extra == Some(candidate)
     }
 
     /// Looks which candidates have room.

@@ -9,7 +9,7 @@ const BREAK_US: f64 = 30e6;
 /// Weight of a missed target, in tracked p99s.
 const MISSED: f64 = 10.0;
 /// Weight of the mean next to the target, to separate candidates that both miss or both meet it.
-const MEAN_BESIDE: f32 = 0.05;
+const MEAN_SHARE: f32 = 0.05;
 /// The tail: what exceeding each multiple of the tracked p99 weighs, in p99s.
 const TAIL: [(f64, f64); 5] = [(0.9, 3.0), (1.1, 4.5), (1.3, 4.5), (1.7, 3.0), (2.6, 3.0)];
 
@@ -43,7 +43,7 @@ impl SurvivalWeights {
                 weights
             }
             Minimise::Goodput { ttft_us, .. } => {
-                let mut weights = SurvivalWeights(widths.map(|width| width * MEAN_BESIDE));
+                let mut weights = SurvivalWeights(widths.map(|width| width * MEAN_SHARE));
                 weights.step(ttft_us as f64 - elapsed_us, MISSED * p99_us);
                 weights
             }
@@ -152,7 +152,7 @@ impl AttemptForecast {
 /// their predictions differ by chance.
 const DEARER: f32 = 0.1;
 
-/// Where the best is slower than usual by this, as a logarithm, and so many attempts of ours run at each on average, queues make them
+/// Where the best is slower than usual by this, as a logarithm, and `BUSY` attempts of ours run at each on average, queues make them
 /// slow.
 const SLOWER: f64 = 0.5;
 pub(super) const BUSY: u32 = 3;

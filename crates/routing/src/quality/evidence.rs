@@ -165,7 +165,7 @@ impl JudgedAnswers {
         })
     }
 
-    /// It breaks answers, and too few of the others were judged to tell whether they do too.
+    /// It breaks answers, and too few of the others were judged to know whether they do too.
     fn is_doubtful(&self, upstream: &str, now_us: i64) -> bool {
         let sums = self.own_and_rest(upstream, now_us);
         let (own, rest) = sums.fold(<(AnswerTally, AnswerTally)>::default(), |sums, (own, rest)| {

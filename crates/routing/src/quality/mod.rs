@@ -116,7 +116,7 @@ impl Quality {
         });
     }
 
-    /// Why this host of the model is worse than the others. None: it is not, or nobody knows.
+    /// Why this host of the model is worse than the others. None: it is not, or that is unknown.
     pub fn why_worse(&self, model: &str, upstream: &str) -> Option<Arc<str>> {
         self.worse.load().get(model)?.get(upstream).cloned()
     }
@@ -140,7 +140,7 @@ impl Quality {
         known.models.get(model).is_none_or(is_wanted)
     }
 
-    /// Whether a host of this model breaks answers, and too few of the others were judged to tell whether they do too.
+    /// Whether a host of this model breaks answers, and too few of the others were judged to know whether they do too.
     pub fn is_in_doubt(&self, model: &str) -> bool {
         self.known().models.get(model).is_some_and(JudgedAnswers::is_in_doubt)
     }

@@ -60,11 +60,11 @@ fn others(view: &StatusView<'_>, live: &LiveConfig, listed: &ListedUpstreams<'_>
     let settings = &live.config.race;
     let mut names: Vec<(Option<i64>, &str)> = view.known().filter(|(_, name)| !listed.has(name)).collect();
     names.sort_by_key(|(last_us, name)| (Reverse(*last_us), *name));
-    let told = |(_, name): (Option<i64>, &str)| {
+    let status = |(_, name): (Option<i64>, &str)| {
         let upstream = named(live, None, name, settings).ok()?.into_iter().next()?;
         Some(view.upstream(name, &ListedUpstream { place: 0, upstream: &upstream, settings, models: Vec::new() }))
     };
-    names.into_iter().filter_map(told).collect()
+    names.into_iter().filter_map(status).collect()
 }
 
 /// A model under a requested name.

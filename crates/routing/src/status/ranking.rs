@@ -209,7 +209,7 @@ impl RankedFigures<'_> {
         misses.then(|| format!("TPOT {:.0} ms, over the target of {:.0} ms", tpot_us / 1e3, target_us / 1e3))
     }
 
-    /// The quantile by which it is slowest, if it is slower. Only if nothing else tells them apart the p99, which few samples bear out.
+    /// The quantile by which it is slowest, if it is slower. The p99, which few samples bear out, only if nothing else differs.
     fn slower(&self, contender: &RankedUpstream, best: &RankedUpstream) -> Option<String> {
         let slower_by = |(q, name)| {
             let us = self.time_us(contender, q)?;

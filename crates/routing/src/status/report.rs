@@ -73,7 +73,7 @@ pub struct UpstreamReport {
     pub quality: Vec<QualityReport>,
 }
 
-/// How an upstream answers requests of one model with tools or a schema, beside the other upstreams. Old answers count less.
+/// How an upstream answers requests of one model with tools or a schema, compared with the other upstreams. Old answers count less.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields, rename = "QualityNow")]
 pub struct QualityReport {

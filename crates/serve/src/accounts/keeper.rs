@@ -40,7 +40,7 @@ pub struct AccountKeeper {
 pub(super) struct KeptState {
     /// The change of the store that the gateway knows; none before the first reading.
     pub(super) seen: Option<i64>,
-    /// Whether what was kept beside the database was looked for.
+    /// Whether what was kept next to the database was looked for.
     has_looked_aside: bool,
     /// Whether the budgets of before the start are known.
     has_budgets: bool,

@@ -32,7 +32,7 @@ pub enum AskAgain {
 /// A user who came by a login.
 pub struct KnownLogin {
     pub word: IssuerWord,
-    /// What the issuer may be asked again with. None: nobody knows.
+    /// What the issuer may be asked again with. None: unknown.
     pub sealed: Option<String>,
     /// It ends by itself.
     pub ends: bool,

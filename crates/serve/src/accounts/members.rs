@@ -1,4 +1,4 @@
-//! The members of requests and answers about teams, users and keys: each is declared once, for what is accepted, what is told and what
+//! The members of requests and answers about teams, users and keys: each is declared once, for what is accepted, what is answered and what
 //! the OpenAPI document describes. Not for limits, which are the keys of `[limits]`.
 
 use AccountKind::{Key, Team, User};
@@ -63,7 +63,7 @@ pub const MEMBERS: [AccountMember; 19] = [
     },
     AccountMember {
         rotated: true,
-        ..told(text("grace", "how long the key before counts beside the new one; 24h unless set").if_known(), &[])
+        ..told(text("grace", "how long the key before counts as well as the new one; 24h unless set").if_known(), &[])
     },
     told(text("state", "`active`, `expired` or `revoked`"), &[Key]),
     told(text("created_at", "when it was made"), &[Key]),
@@ -99,7 +99,7 @@ pub const MEMBERS: [AccountMember; 19] = [
 ];
 
 /// Where one that the API cannot change is declared.
-pub const SOURCE: MemberField = text("source", "the file that has it; of its limits `standing` tells").if_known();
+pub const SOURCE: MemberField = text("source", "the file that has it; its limits are in `standing`").if_known();
 
 const fn told(field: MemberField, kinds: &'static [AccountKind]) -> AccountMember {
     AccountMember { field, made: &[], set: &[], rotated: false, told: kinds }

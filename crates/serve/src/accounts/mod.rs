@@ -41,7 +41,7 @@ use photofinish_routing::callers::{MadeCallers, MadeKey};
 const ACCOUNTS_MAX: u64 = 200_000;
 /// Keys, users or teams in a page of a list.
 const LISTED_MAX: usize = 10_000;
-/// How long a key counts beside the one that replaces it, unless the request says.
+/// How long a key counts after another one replaces it, unless the request says.
 const GRACE: &str = "24h";
 const MICROS: i64 = 1_000_000;
 

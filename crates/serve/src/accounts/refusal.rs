@@ -1,4 +1,4 @@
-//! Why nothing was done about teams, users and keys. Not for how a client is told: see the server's `api`.
+//! Why nothing was done about teams, users and keys. Not for the error that a client gets: see the server's `api`.
 
 use AccountRefusal::{Away, Conflict};
 

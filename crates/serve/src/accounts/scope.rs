@@ -25,7 +25,7 @@ const KEYS_EVER_MAX: usize = 1_000;
 #[derive(Clone, Debug)]
 pub struct AccountScope {
     reach: Reach,
-    /// None: nobody who has a name here, such as a command on the store.
+    /// None: it has no name here, such as a command on the store.
     user: Option<String>,
     team: Option<String>,
     /// The id of the key that was sent.

@@ -47,7 +47,7 @@ pub(super) fn login_of(settings: &Map<String, Value>) -> Option<UserLogin> {
     Some(UserLogin { subject, as_of_us: micros(settings, SAID_AT).unwrap_or(0), until_us: micros(settings, UNTIL) })
 }
 
-/// That nobody changes by hand what the issuer says.
+/// That what the issuer says is not changed by hand.
 pub(super) fn not_of_issuer(entry: &AccountEntry, members: &Map<String, Value>) -> Result<(), AccountRefusal> {
     let changed = ["role", "team"].into_iter().find(|member| members.contains_key(*member));
     match changed.filter(|_| entry.settings.contains_key(SUBJECT)) {

@@ -16,14 +16,14 @@ const LINES_MAX: usize = 256;
 /// Bytes of one value in such a line.
 const VALUE_MAX: usize = 256;
 
-type ToldMembers = Map<String, Value>;
+type DescribedMembers = Map<String, Value>;
 /// By subject, such as `file:user:ann`.
-type ToldFile = BTreeMap<String, ToldMembers>;
+type DescribedFile = BTreeMap<String, DescribedMembers>;
 
 /// Enters what this configuration, which is in force now, changed. `before`: the one that it replaced, if this gateway had one; it counts
 /// where the database knows none. Blocks.
 pub(super) fn enter(accounts: &AccountKeeper, before: Option<&Config>, config: &Config, by: &Author) {
-    let (now, before) = (told(config), before.map(told));
+    let (now, before) = (described(config), before.map(described));
     let changes = |kept: Option<&str>| {
         let kept = kept.and_then(|kept| serde_json::from_str(kept).ok());
         kept.or_else(|| before.clone()).map(|before| changes(before, now.clone())).unwrap_or_default()
@@ -32,7 +32,7 @@ pub(super) fn enter(accounts: &AccountKeeper, before: Option<&Config>, config: &
 }
 
 /// In the order of their subjects.
-fn changes(before: ToldFile, mut after: ToldFile) -> Vec<FileChange> {
+fn changes(before: DescribedFile, mut after: DescribedFile) -> Vec<FileChange> {
     let mut changes = Vec::new();
     for (subject, old) in before {
         let new = after.remove(&subject);
@@ -52,32 +52,32 @@ fn changes(before: ToldFile, mut after: ToldFile) -> Vec<FileChange> {
     changes
 }
 
-fn told(config: &Config) -> ToldFile {
-    let mut told = BTreeMap::from([("file:everybody".to_owned(), limits(&config.limits))]);
+fn described(config: &Config) -> DescribedFile {
+    let mut described = BTreeMap::from([("file:everybody".to_owned(), limits(&config.limits))]);
     for user in &config.users {
         let mut members = limits(&user.limits);
         add(&mut members, "role", user.role.as_str());
         if let Some(team) = &user.team {
             add(&mut members, "team", team);
         }
-        told.insert(format!("file:user:{}", user.name), members);
+        described.insert(format!("file:user:{}", user.name), members);
     }
-    told.extend(config.teams.iter().map(|(name, team)| (format!("file:team:{name}"), limits(&team.limits))));
+    described.extend(config.teams.iter().map(|(name, team)| (format!("file:team:{name}"), limits(&team.limits))));
     for (name, provider) in &config.providers {
-        let mut members = ToldMembers::new();
+        let mut members = DescribedMembers::new();
         // Without its path, which may have a key.
         for spoken in &provider.dialects {
             let host = spoken.base_url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
             add(&mut members, spoken.dialect.as_str(), &host);
         }
-        told.insert(format!("file:provider:{name}"), members);
+        described.insert(format!("file:provider:{name}"), members);
     }
-    told
+    described
 }
 
 /// Those that are set.
-fn limits(limits: &Limits) -> ToldMembers {
-    let mut members = ToldMembers::new();
+fn limits(limits: &Limits) -> DescribedMembers {
+    let mut members = DescribedMembers::new();
     let Limits { rpm, tpm, streams, budget, model_budgets, warn: _, models, deny, reserve, unpriced, own_keys } =
         limits;
     for (name, rate) in [("rpm", rpm), ("tpm", tpm)] {
@@ -108,7 +108,7 @@ fn as_str(pattern: &photofinish_config::ModelPattern) -> &str {
     pattern.as_str()
 }
 
-fn add(members: &mut ToldMembers, name: &str, value: &str) {
+fn add(members: &mut DescribedMembers, name: &str, value: &str) {
     let value = &value[..value.floor_char_boundary(VALUE_MAX)];
     members.insert(name.to_owned(), value.into());
 }
@@ -131,7 +131,7 @@ mod tests {
         let value = |value: &Option<Value>| value.as_ref().map_or_else(|| "-".to_owned(), Value::to_string);
         let line =
             |change: FileChange| format!("{}: {} → {}", change.subject, value(&change.before), value(&change.after));
-        changes(told(&all(before)), told(&all(after))).into_iter().map(line).collect()
+        changes(described(&all(before)), described(&all(after))).into_iter().map(line).collect()
     }
 
     #[test]

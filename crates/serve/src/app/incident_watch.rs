@@ -1,5 +1,5 @@
 //! Watches for incidents: takes the attempts that the recorder hands on, every few seconds, and reports what begins and ends to the history,
-//! the log, the metrics and the webhook. It also tells of budgets that come near their ends.
+//! the log, the metrics and the webhook. It also reports budgets that come near their ends.
 //!
 //! `estimate::incident` has the rules. No decision depends on it, and no request waits for it.
 
@@ -48,15 +48,15 @@ struct IncidentTask {
 
 /// Runs until the gateway drains.
 pub(super) async fn watch(store: StoreAddress, gateway: Arc<Gateway>, recorder: Recorder) {
-    let (webhook, told) = webhook::new();
+    let (webhook, calls) = webhook::new();
     let mut task = IncidentTask::new(store, recorder, webhook, gateway.shutdown().clone(), wall_micros());
     let shutdown = task.shutdown.clone();
     let mut draining = std::pin::pin!(shutdown.draining());
-    let mut telling = std::pin::pin!(webhook::run(told, &gateway));
+    let mut posting = std::pin::pin!(webhook::run(calls, &gateway));
     loop {
         tokio::select! {
             () = &mut draining => return,
-            () = &mut telling => return,
+            () = &mut posting => return,
             () = tokio::time::sleep(CHECK_EVERY) => {}
         }
         if let Some(is_ours) = duty::is_ours(&shutdown, &task.store, "incidents").await {
@@ -161,7 +161,7 @@ impl IncidentTask {
         self.recorder.metrics().current_incidents(open.collect());
     }
 
-    /// Tells of the budgets that came near their ends.
+    /// Reports the budgets that came near their ends.
     fn warn(&self, book: &UsageBook, counts: &LimitedCounts) {
         for warning in book.take_warnings() {
             let BudgetWarning { level, near } = &warning;
@@ -179,11 +179,11 @@ impl IncidentTask {
                     self.recorder.metrics().incident(upstream, incident.kind);
                 }
                 tracing::warn!(upstream, kind, "an incident: {}", words(&incident, now_us));
-                self.webhook.tell("begun", &incident, now_us);
+                self.webhook.enqueue("begun", &incident, now_us);
             }
             IncidentStep::Ended => {
                 tracing::info!(upstream, kind, "an incident is over: {}", words(&incident, now_us));
-                self.webhook.tell("ended", &incident, now_us);
+                self.webhook.enqueue("ended", &incident, now_us);
             }
             IncidentStep::GoesOn => {}
         }

@@ -41,10 +41,10 @@ fn taken(sockets: Vec<PassedListener>, config: &Config) -> anyhow::Result<Vec<Li
     Ok(listeners)
 }
 
-async fn bind(listen: &[Listen], beside: bool) -> anyhow::Result<Vec<Listener>> {
+async fn bind(listen: &[Listen], shared: bool) -> anyhow::Result<Vec<Listener>> {
     let mut listeners = Vec::with_capacity(listen.len());
     for listen in listen {
-        let bound = Listener::bind(listen, beside).await;
+        let bound = Listener::bind(listen, shared).await;
         listeners.push(
             bound
                 .map_err(|error| anyhow::anyhow!("cannot listen on {listen}: {error}; {}", way_out(listen, &error)))?,

@@ -330,7 +330,7 @@ impl App {
     }
 }
 
-/// Tells other gateways on the same database of this one, from now on; first of all hears from them what was spent.
+/// Reports this gateway to the others on the same database, from now on; first of all reads from them what was spent.
 async fn meet_others(
     gateway: &Arc<Gateway>,
     recorder: &Recorder,

@@ -40,7 +40,7 @@ pub(super) enum ReloadOrder {
     Settled(Option<ConfigText>),
     /// An administrator, and the fingerprint of the text whose losses they accept.
     Asked { accept: Option<String>, by: Author },
-    /// SIGHUP, with the text that the watch found; none if it is not read again and again. It accepts what was told of this text, but
+    /// SIGHUP, with the text that the watch found; none if it is not read again and again. It accepts the logged losses of this text, but
     /// never the loss of all users.
     Signalled(Option<ConfigText>),
     /// Whoever runs the gateway in their own process: whatever the file says now.
@@ -169,8 +169,9 @@ impl Reloading {
 
     /// Whether a person could read what this configuration drops, and a signal may accept it.
     fn was_told(&self, config: &Config) -> bool {
-        let told = self.gateway.refused_configuration();
-        told.is_some_and(|told| told.acceptance == Acceptance::ByRequestOrSignal && told.text == config.text)
+        let refusal = self.gateway.refused_configuration();
+        refusal
+            .is_some_and(|refusal| refusal.acceptance == Acceptance::ByRequestOrSignal && refusal.text == config.text)
     }
 
     /// # Errors
@@ -319,7 +320,7 @@ mod tests {
         format!("{SIM}{models}{users}")
     }
 
-    fn told(before: &str, after: &str) -> String {
+    fn refusal(before: &str, after: &str) -> String {
         let bound = ["127.0.0.1:1", "10.0.0.1:2", "unix:/run/gateway"].map(|text| Listen::parse(text).unwrap());
         losses(&config(before), &config(after), &bound).join("; ")
     }
@@ -336,41 +337,41 @@ mod tests {
             (with(&["a", "b", "c"], &["k"]), "3 of 4 models are gone (l, m, n)"),
             (with(&["a", "b", "c"], &["x", "y", "z"]), "4 of 4 models are gone (k, l, m, n)"),
         ] {
-            assert_eq!(told(&before, &after), expected, "{after}");
+            assert_eq!(refusal(&before, &after), expected, "{after}");
         }
-        assert_eq!(told(&with(&["a"], &["m"]), &with(&["b"], &["n"])), "", "renamed");
+        assert_eq!(refusal(&with(&["a"], &["m"]), &with(&["b"], &["n"])), "", "renamed");
         let alias = format!("{SIM}[models.big]\nupstreams = [\"sim/m\"]\naliases = [\"k\", \"l\", \"m\"]\n");
-        assert_eq!(told(&with(&[], &["k", "l", "m"]), &alias), "", "apps still find them");
+        assert_eq!(refusal(&with(&[], &["k", "l", "m"]), &alias), "", "apps still find them");
     }
 
     #[test]
     fn a_configuration_without_users_opens_every_listener() {
         let expected =
             "1 of 1 users are gone (a): whoever reaches 127.0.0.1:1, 10.0.0.1:2, unix:/run/gateway would need no token";
-        assert_eq!(told(&with(&["a"], &["m"]), &with(&[], &["m"])), expected);
-        assert_eq!(told(&with(&[], &["m"]), &with(&["a"], &["m"])), "");
+        assert_eq!(refusal(&with(&["a"], &["m"]), &with(&[], &["m"])), expected);
+        assert_eq!(refusal(&with(&[], &["m"]), &with(&["a"], &["m"])), "");
     }
 
     #[test]
     fn an_emptied_file_is_a_loss() {
         let blank = "# nothing\n\n";
         assert_eq!(
-            told(&with(&[], &["m"]), blank),
+            refusal(&with(&[], &["m"]), blank),
             "the file is empty; 1 of 1 models are gone (m): without [models] those of the catalogue would be served"
         );
-        assert!(told(&with(&["a"], &[]), "").starts_with("the file is empty; 1 of 1 users are gone"));
-        assert_eq!(told("# one", "# another"), "");
-        assert_eq!(told("[race]\nretries = 1", ""), "", "it had neither users nor models");
+        assert!(refusal(&with(&["a"], &[]), "").starts_with("the file is empty; 1 of 1 users are gone"));
+        assert_eq!(refusal("# one", "# another"), "");
+        assert_eq!(refusal("[race]\nretries = 1", ""), "", "it had neither users nor models");
     }
 
     #[test]
     fn models_of_the_catalogue_count_as_those_of_tables_do() {
         let (keyed, own) = ("# keyed\n[race]\nretries = 1", with(&[], &["m"]));
         assert!(config(keyed).models.len() > 1);
-        assert_eq!(told(keyed, &own), "", "the first models of its own");
-        assert!(told(&own, keyed).starts_with("1 of 1 models are gone (m): without [models]"));
-        assert!(told(keyed, "[race]\nretries = 1").contains(" models are gone ("));
-        assert_eq!(told(keyed, "# keyed\n"), "the file is empty");
+        assert_eq!(refusal(keyed, &own), "", "the first models of its own");
+        assert!(refusal(&own, keyed).starts_with("1 of 1 models are gone (m): without [models]"));
+        assert!(refusal(keyed, "[race]\nretries = 1").contains(" models are gone ("));
+        assert_eq!(refusal(keyed, "# keyed\n"), "the file is empty");
     }
     /// Users, models, limits and budgets.
     fn held(config: &Config) -> String {

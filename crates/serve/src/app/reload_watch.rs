@@ -36,7 +36,7 @@ pub struct ReloadWatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SeenFiles {
     text: SeenText,
-    beside: BTreeMap<PathBuf, Option<FileStamp>>,
+    others: BTreeMap<PathBuf, Option<FileStamp>>,
 }
 
 /// What a look found.
@@ -139,15 +139,15 @@ fn find(live: &LiveConfig) -> (Option<ConfigText>, FilesLook) {
         }
         Some(Err(error)) => (None, SeenText::Unread(error.to_string())),
     };
-    let beside = config.watched.keys().map(|path| (path.clone(), FileStamp::at(path, limits))).collect();
+    let others = config.watched.keys().map(|path| (path.clone(), FileStamp::at(path, limits))).collect();
     let version = text.as_ref().and_then(ConfigText::version);
-    (text, FilesLook { files: SeenFiles { text: seen, beside }, version })
+    (text, FilesLook { files: SeenFiles { text: seen, others }, version })
 }
 
 impl SeenFiles {
     /// What a look finds while nothing changes.
     fn in_force(config: &Config) -> SeenFiles {
-        SeenFiles { text: config.text.map_or(SeenText::Unwatched, SeenText::Read), beside: config.watched.clone() }
+        SeenFiles { text: config.text.map_or(SeenText::Unwatched, SeenText::Read), others: config.watched.clone() }
     }
 }
 
@@ -165,9 +165,9 @@ impl FilesLook {
             return LookResult::InForce;
         }
         // A person asked for it and got the answer.
-        let is_told = files.beside == in_force.beside
+        let is_known = files.others == in_force.others
             && refused.and_then(|refused| refused.text).is_some_and(|text| files.text == SeenText::Read(text));
-        match last == Some(self) && tried != Some(files) && !is_told {
+        match last == Some(self) && tried != Some(files) && !is_known {
             true => LookResult::Reload,
             false => LookResult::Wait,
         }

@@ -1,5 +1,5 @@
-//! What a gateway does with others on the same database: twice a second it tells what it uses of limits and upstreams, and takes over what
-//! they told and recorded since. With a file there are no others, and no such task.
+//! What a gateway does with others on its database: twice a second it reports what it uses of limits and upstreams, and takes over what
+//! they reported and recorded since. With a file there are no others, and no such task.
 //!
 //! No request waits for it. While the database is away, limits go on by the last parts, and budgets by what was known and a small allowance.
 
@@ -46,11 +46,11 @@ pub(super) struct ReplicaTask {
     name: String,
     /// How far the own clock is ahead, µs.
     clock_us: i64,
-    /// What was told last.
-    told: HashMap<LevelName, SubjectUse>,
+    /// The last report.
+    reported: HashMap<LevelName, SubjectUse>,
     /// None: nothing was heard yet.
     heard_at: Option<Instant>,
-    /// When the others were read last, by the clock of the store. The others are told.
+    /// When the others were read last, by the clock of the store. It is reported to the others.
     read_us: Option<i64>,
     is_away: bool,
     /// The last exchange failed.
@@ -58,7 +58,7 @@ pub(super) struct ReplicaTask {
     hinted: HeardHints,
     /// The configuration in force, and its digest.
     configuration: (Arc<LiveConfig>, String),
-    /// What the log was told: gateways whose configuration differs, and whether the clock does.
+    /// What was logged: gateways whose configuration differs, and whether the clock does.
     differing: BTreeSet<i64>,
     clock_differs: bool,
 }
@@ -76,7 +76,7 @@ impl ReplicaTask {
             replicas,
             name: machine::host_name(),
             clock_us: 0,
-            told: HashMap::new(),
+            reported: HashMap::new(),
             heard_at: None,
             read_us: None,
             is_away: false,
@@ -93,14 +93,14 @@ impl ReplicaTask {
         let _ = shutdown.run_blocking(move || locked(&task).replicas.leave()).await;
     }
 
-    /// Tells and hears once. Blocks.
+    /// Exchanges reports once. Blocks.
     pub fn after_a_turn(mut self) -> ReplicaTask {
         self.turn();
         self
     }
 
     fn turn(&mut self) {
-        let report = self.tell();
+        let report = self.make_report();
         let begin = Instant::now();
         match self.replicas.exchange(&report) {
             Ok(heard) => {
@@ -137,14 +137,14 @@ impl ReplicaTask {
         LimitClock { us: self.gateway.learning().now_us(), wall_us: wall_micros() }
     }
 
-    fn tell(&mut self) -> ReplicaReport {
+    fn make_report(&mut self) -> ReplicaReport {
         let live = self.gateway.live();
         if !Arc::ptr_eq(&live, &self.configuration.0) {
             let digest = digest_of(&live.config);
             self.configuration = (live, digest);
         }
-        self.told = self.gateway.usage().tell().into_iter().collect();
-        let limits = self.told.iter().map(|(level, of)| {
+        self.reported = self.gateway.usage().report().into_iter().collect();
+        let limits = self.reported.iter().map(|(level, of)| {
             json!([
                 budgets::subject(level),
                 of.counted[0],
@@ -179,14 +179,14 @@ impl ReplicaTask {
         }
     }
 
-    /// `took`: the exchange, at the end of which the others can read what was told.
+    /// `took`: the exchange, at the end of which the others can read this gateway's report.
     fn hear(&mut self, heard: HeardReplicas, took: Duration) {
         self.heard_at = Some(Instant::now());
         self.gateway.set_keys_away(false);
         if std::mem::take(&mut self.is_away) {
             tracing::info!("the other gateways are heard again");
         }
-        let told: Vec<(i64, Value)> = heard
+        let reported: Vec<(i64, Value)> = heard
             .others
             .iter()
             .map(|other| (other.number, serde_json::from_str(&other.report.uses).unwrap_or_default()))
@@ -200,18 +200,18 @@ impl ReplicaTask {
         if std::mem::take(&mut self.has_failed) || heard.is_older {
             self.gateway.usage().tell_all_budgets();
         }
-        let uses = heard.others.iter().zip(&told);
+        let uses = heard.others.iter().zip(&reported);
         let limits = Heard {
             own: heard.number,
-            own_use: self.told.clone(),
-            others: uses.map(|(other, (_, told))| replica_use(other, told)).collect(),
+            own_use: self.reported.clone(),
+            others: uses.map(|(other, (_, reported))| replica_use(other, reported)).collect(),
             budgets: heard.budgets.iter().filter_map(budgets::change).collect(),
             store_us: heard.store_us + took.as_micros() as i64,
         };
         self.read_us = Some(heard.store_us);
         self.gateway.usage().hear(limits, self.clock());
-        self.hear_load(&told);
-        self.hear_hints(&told);
+        self.hear_load(&reported);
+        self.hear_hints(&reported);
         if !heard.requests.is_empty() {
             let clock_us = self.clock_us;
             let own_time = |request: Recorded| Recorded { started_at: request.started_at + clock_us, ..request };
@@ -225,9 +225,9 @@ impl ReplicaTask {
     }
 
     /// What runs at each upstream elsewhere.
-    fn hear_load(&self, told: &[(i64, Value)]) {
+    fn hear_load(&self, reported: &[(i64, Value)]) {
         let mut running: HashMap<&str, u64> = HashMap::new();
-        for (name, count) in told.iter().filter_map(|(_, told)| told["upstreams"].as_object()).flatten() {
+        for (name, count) in reported.iter().filter_map(|(_, reported)| reported["upstreams"].as_object()).flatten() {
             *running.entry(name).or_default() += count.as_u64().unwrap_or(0);
         }
         for known in self.gateway.learning().upstreams() {
@@ -237,15 +237,15 @@ impl ReplicaTask {
     }
 
     /// What they found out about upstreams, each once.
-    fn hear_hints(&mut self, told: &[(i64, Value)]) {
-        for (id, told) in told {
-            let hints = told["hints"].as_array().into_iter().flatten().filter_map(hint);
+    fn hear_hints(&mut self, reported: &[(i64, Value)]) {
+        for (id, reported) in reported {
+            let hints = reported["hints"].as_array().into_iter().flatten().filter_map(hint);
             self.hinted.new_of(*id, hints.collect()).iter().for_each(|hint| self.gateway.hear_hint(hint));
         }
         self.hinted.forget();
     }
 
-    /// Tells the operator what should be the same everywhere and is not.
+    /// Logs what should be the same everywhere and is not.
     fn compare(&mut self, others: &[ReplicaRow]) {
         for other in others {
             let differs = other.report.configuration != self.configuration.1;
@@ -277,7 +277,7 @@ impl ReplicaTask {
 struct HeardHints(HashMap<i64, (u64, Instant)>);
 
 impl HeardHints {
-    /// Those that the gateway had not told before.
+    /// Those that the gateway had not sent before.
     fn new_of(&mut self, id: i64, mut hints: Vec<HealthHint>) -> Vec<HealthHint> {
         let last = self.0.get(&id).map_or(0, |(last, _)| *last);
         hints.retain(|hint| hint.number > last);
@@ -311,24 +311,24 @@ fn locked<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a gateway told of itself.
-fn replica_use(other: &ReplicaRow, told: &Value) -> ReplicaUse {
-    let heard_at = told["heard"].as_i64().unwrap_or(i64::MIN);
-    ReplicaUse { id: other.number, beat_at: other.beat_at, heard_at, subjects: subjects(told) }
+/// What a gateway reported of itself.
+fn replica_use(other: &ReplicaRow, reported: &Value) -> ReplicaUse {
+    let heard_at = reported["heard"].as_i64().unwrap_or(i64::MIN);
+    ReplicaUse { id: other.number, beat_at: other.beat_at, heard_at, subjects: subjects(reported) }
 }
 
-/// What a gateway told of limits.
-fn subjects(told: &Value) -> HashMap<LevelName, SubjectUse> {
+/// What a gateway reported of limits.
+fn subjects(reported: &Value) -> HashMap<LevelName, SubjectUse> {
     let of = |entry: &Value| {
         let whole = |at: usize| entry[at].as_i64().unwrap_or(0);
         let streams = u32::try_from(whole(4)).unwrap_or(0);
         let demand = entry[3].as_f64().filter(|demand| demand.is_finite()).unwrap_or(0.0).max(0.0);
         let per_minute = [7, 8].map(|at| entry[at].as_u64().unwrap_or(0));
-        let told =
+        let reported =
             SubjectUse { counted: [whole(1), whole(2)], lately: [whole(5), whole(6)], per_minute, demand, streams };
-        Some((budgets::level(entry[0].as_str()?)?, told))
+        Some((budgets::level(entry[0].as_str()?)?, reported))
     };
-    told["limits"].as_array().into_iter().flatten().filter_map(of).collect()
+    reported["limits"].as_array().into_iter().flatten().filter_map(of).collect()
 }
 
 fn told_hint(hint: &HealthHint) -> Value {
@@ -339,19 +339,19 @@ fn told_hint(hint: &HealthHint) -> Value {
 }
 
 /// The reverse of [`told_hint`]. None: of another version.
-fn hint(told: &Value) -> Option<HealthHint> {
-    let surface = Surface::ALL.into_iter().find(|surface| told[3] == surface.as_str())?;
-    let cooldown: Option<(CooldownReason, u64)> = serde_json::from_value(told[5].clone()).ok()?;
+fn hint(reported: &Value) -> Option<HealthHint> {
+    let surface = Surface::ALL.into_iter().find(|surface| reported[3] == surface.as_str())?;
+    let cooldown: Option<(CooldownReason, u64)> = serde_json::from_value(reported[5].clone()).ok()?;
     let target = CooldownTarget {
-        provider: told[1].as_str()?.to_owned(),
-        model: told[2].as_str()?.to_owned(),
+        provider: reported[1].as_str()?.to_owned(),
+        model: reported[2].as_str()?.to_owned(),
         surface,
-        key_id: told[4].as_str().map(str::to_owned),
+        key_id: reported[4].as_str().map(str::to_owned),
         own_key: false,
         named: false,
     };
     let cooldown = cooldown.map(|(why, wait)| CooldownPeriod { wait: Duration::from_millis(wait), why });
-    Some(HealthHint { number: told[0].as_u64()?, target, cooldown })
+    Some(HealthHint { number: reported[0].as_u64()?, target, cooldown })
 }
 
 /// Twelve hexadecimal digits.
@@ -383,12 +383,12 @@ mod tests {
     async fn a_gateway_tells_when_it_heard_the_others() {
         let mut task = task();
         let heard_at = |report: ReplicaReport| {
-            let told = serde_json::from_str(&report.uses).unwrap();
-            replica_use(&ReplicaRow { number: 2, started_at: 0, beat_at: 9, report }, &told).heard_at
+            let reported = serde_json::from_str(&report.uses).unwrap();
+            replica_use(&ReplicaRow { number: 2, started_at: 0, beat_at: 9, report }, &reported).heard_at
         };
-        assert_eq!(heard_at(task.tell()), i64::MIN, "it has heard nothing yet");
+        assert_eq!(heard_at(task.make_report()), i64::MIN, "it has heard nothing yet");
         task.hear(HeardReplicas { store_us: 5, ..HeardReplicas::default() }, Duration::ZERO);
-        assert_eq!(heard_at(task.tell()), 5);
+        assert_eq!(heard_at(task.make_report()), 5);
     }
 
     #[tokio::test(start_paused = true)]
@@ -450,8 +450,8 @@ mod tests {
         };
         let cooldown = CooldownPeriod { wait: Duration::from_millis(1_500), why: CooldownReason::AccountRateLimited };
         for cooldown in [Some(cooldown), None] {
-            let told = HealthHint { number: 7, target: target.clone(), cooldown };
-            assert_eq!(hint(&told_hint(&told)), Some(told));
+            let reported = HealthHint { number: 7, target: target.clone(), cooldown };
+            assert_eq!(hint(&told_hint(&reported)), Some(reported));
         }
         assert_eq!(hint(&json!([1, "groq", "a", "telepathy", null, null])), None);
     }

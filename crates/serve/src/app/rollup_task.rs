@@ -37,7 +37,7 @@ pub(super) struct RollupTask {
     pages: u64,
     /// Whole hours of rows older than this are removed; microseconds since 1970, UTC.
     older_than: i64,
-    told: Option<Instant>,
+    logged: Option<Instant>,
     complained: Option<Instant>,
     clocks: ClockCheck,
     doubted: Option<Instant>,
@@ -60,7 +60,7 @@ impl RollupTask {
             races: 0,
             pages: 0,
             older_than: 0,
-            told: None,
+            logged: None,
             complained: None,
             clocks: ClockCheck::default(),
             doubted: None,
@@ -80,7 +80,7 @@ impl RollupTask {
             }
             wait = match self.step().await {
                 Ok(RollupStep::Nothing) => {
-                    self.tell();
+                    self.log_progress();
                     EVERY
                 }
                 Ok(step) => {
@@ -96,7 +96,7 @@ impl RollupTask {
                     if error.is_postponed {
                         PAUSE
                     } else {
-                        self.tell();
+                        self.log_progress();
                         EVERY
                     }
                 }
@@ -147,7 +147,7 @@ impl RollupTask {
         }
     }
 
-    fn tell(&mut self) {
+    fn log_progress(&mut self) {
         if self.races > 0 {
             let older_than = time(self.older_than);
             tracing::info!(races = self.races, older_than, "removed old rows of the history; their figures stay");
@@ -157,14 +157,14 @@ impl RollupTask {
             tracing::info!(pages = self.pages, "gave space of removed rows back to the disk");
             self.pages = 0;
         }
-        if self.attempts > 0 && self.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
+        if self.attempts > 0 && self.logged.is_none_or(|logged| logged.elapsed() >= TOLD_EVERY) {
             tracing::info!(attempts = self.attempts, "rolled up the history");
-            (self.attempts, self.told) = (0, Some(Instant::now()));
+            (self.attempts, self.logged) = (0, Some(Instant::now()));
         }
     }
 
     fn doubt(&mut self, doubted: bool) {
-        if doubted && self.doubted.is_none_or(|told| told.elapsed() >= QUIET) {
+        if doubted && self.doubted.is_none_or(|logged| logged.elapsed() >= QUIET) {
             let (now, older_than) = (time(wall_micros()), time(self.older_than));
             tracing::warn!(
                 now,

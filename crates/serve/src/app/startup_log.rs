@@ -33,7 +33,7 @@ pub(super) fn configuration(config: &Config) {
     for model in config.models.values().filter(|_| !config.serves_catalogue) {
         tracing::info!("model {}: {}, {}", model.name, model.race.policy.as_str(), config.upstreams_on_text(model));
     }
-    // What a server lists is told once it has answered.
+    // What a server lists is logged once it has answered.
     if config.models.is_empty() && !config.providers.values().any(|provider| provider.serves_its_list()) {
         tracing::info!("models: none; callers may name upstreams as provider/model");
     }

@@ -45,8 +45,8 @@ pub(super) async fn follow_facts(gateway: Arc<Gateway>, recorder: Recorder, stor
             () = gateway.shutdown().draining() => return,
             () = tokio::time::sleep(FACTS_EVERY) => {}
         }
-        let (told, recorder, store) = (gateway.clone(), recorder.clone(), store.clone());
-        if gateway.shutdown().run_blocking(move || read_facts(&told, &recorder, &store)).await.is_err() {
+        let (reader_gateway, recorder, store) = (gateway.clone(), recorder.clone(), store.clone());
+        if gateway.shutdown().run_blocking(move || read_facts(&reader_gateway, &recorder, &store)).await.is_err() {
             return;
         }
     }

@@ -1,6 +1,6 @@
-//! Tells the address of `[incidents] webhook` of each incident as it begins and as it ends, and of budgets that come near their ends.
+//! Posts each incident to the address of `[incidents] webhook` as it begins and as it ends, and budgets that come near their ends.
 //!
-//! Nothing waits for it: what cannot be told is in the log all the same. Not for what an incident is: see `incident_watch`.
+//! Nothing waits for it: what cannot be posted is in the log all the same. Not for what an incident is: see `incident_watch`.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use photofinish_transport::upstream::{Endpoint, GetLimits, UpstreamClient};
 
 /// Calls of webhooks that wait; further ones are not made.
 const WAITING_MAX: usize = 64;
-/// What one call may take. Nobody reads the answer.
+/// What one call may take. The answer is not read.
 const LIMITS: GetLimits = GetLimits { time: Duration::from_secs(5), bytes: 64 << 10 };
 /// From a call that failed to the only other try.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// Takes what is to be told.
+/// Takes what is to be posted.
 pub(super) struct Webhook(mpsc::Sender<Bytes>);
 
 /// What [`run`] reads.
@@ -36,7 +36,7 @@ pub(super) fn new() -> (Webhook, mpsc::Receiver<Bytes>) {
 
 impl Webhook {
     /// `event`: `begun` or `ended`.
-    pub fn tell(&self, event: &str, incident: &IncidentRecord, now_us: i64) {
+    pub fn enqueue(&self, event: &str, incident: &IncidentRecord, now_us: i64) {
         // `text` is what Slack and those like it show.
         let text = format!("{}: {}", name(incident), words(incident, now_us));
         self.send(&json!({ "text": text, "event": event, "incident": object(incident, now_us) }));
@@ -54,7 +54,7 @@ impl Webhook {
 
     fn send(&self, body: &Value) {
         if self.0.try_send(body.to_string().into()).is_err() {
-            tracing::warn!("the webhook is not told: {WAITING_MAX} calls wait already");
+            tracing::warn!("a call of the webhook was dropped: {WAITING_MAX} calls wait already");
         }
     }
 }
@@ -63,14 +63,14 @@ impl Webhook {
 pub(super) async fn run(mut waiting: mpsc::Receiver<Bytes>, gateway: &Gateway) {
     while let Some(body) = waiting.recv().await {
         let Some(address) = gateway.live().config.webhook.clone() else { continue };
-        let mut told = post(gateway.client(), &address, body.clone()).await;
-        if told.is_err() {
+        let mut result = post(gateway.client(), &address, body.clone()).await;
+        if result.is_err() {
             tokio::time::sleep(AGAIN_AFTER).await;
-            told = post(gateway.client(), &address, body).await;
+            result = post(gateway.client(), &address, body).await;
         }
-        if let Err(why) = told {
+        if let Err(why) = result {
             // The path may be a secret.
-            tracing::warn!("the webhook at {} was not told: {why}", address.origin());
+            tracing::warn!("the call of the webhook at {} failed: {why}", address.origin());
         }
     }
 }
@@ -120,43 +120,43 @@ mod tests {
             (String::from_utf8(read).unwrap(), stream)
         };
         let (webhook, mut waiting) = new();
-        webhook.tell("begun", &sample::incident(0), sample::STARTED_AT);
+        webhook.enqueue("begun", &sample::incident(0), sample::STARTED_AT);
         let client = UpstreamClient::new(Shutdown::new()).unwrap();
         let (address, body) = (HttpAddress::parse(&address).unwrap(), waiting.recv().await.unwrap());
         // The connection stays open until the call has ended.
-        let (told, (read, _stream)) = tokio::join!(post(&client, &address, body), server);
-        (told, read)
+        let (result, (read, _stream)) = tokio::join!(post(&client, &address, body), server);
+        (result, read)
     }
 
     #[tokio::test]
     async fn an_incident_is_told_and_only_success_counts() {
-        let (told, read) = called(Some("HTTP/1.1 204 No Content\r\n\r\n")).await;
+        let (result, read) = called(Some("HTTP/1.1 204 No Content\r\n\r\n")).await;
         let (head, body) = read.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("POST /services/planted?token=planted HTTP/1.1\r\n"), "{head}");
         assert!(head.contains("content-type: application/json"), "{head}");
         let body: serde_json::Value = serde_json::from_str(body).unwrap();
         assert!(body["text"].as_str().unwrap().contains("first tokens took 2.2 times as long"), "{body}");
         assert_eq!((&body["event"], &body["incident"]["kind"]), (&json!("begun"), &json!("slower")));
-        assert_eq!(told, Ok(()));
+        assert_eq!(result, Ok(()));
         for (answer, why) in [
             ("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", "is not followed"),
             ("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", "with the status 404"),
         ] {
-            let told = called(Some(answer)).await.0.unwrap_err();
-            assert!(told.contains(why) && !told.contains("planted"), "{told}");
+            let result = called(Some(answer)).await.0.unwrap_err();
+            assert!(result.contains(why) && !result.contains("planted"), "{result}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_hangs_is_left() {
-        let told = called(None).await.0.unwrap_err();
-        assert!(told.contains("within 5s"), "{told}");
+        let result = called(None).await.0.unwrap_err();
+        assert!(result.contains("within 5s"), "{result}");
     }
 
     #[test]
     fn so_many_wait() {
         let (webhook, mut waiting) = new();
-        (0..WAITING_MAX + 9).for_each(|n| webhook.tell("ended", &sample::incident(n as i64), 0));
+        (0..WAITING_MAX + 9).for_each(|n| webhook.enqueue("ended", &sample::incident(n as i64), 0));
         assert_eq!(std::iter::from_fn(|| waiting.try_recv().ok()).count(), WAITING_MAX);
     }
 }

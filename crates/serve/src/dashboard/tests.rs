@@ -55,7 +55,7 @@ fn every_address_is_relative() {
         text.matches("\"../assets/").count() >= 3 && !text.contains("\"/") && !text.contains("\"assets/"),
         "{text}"
     );
-    // Scripts ask for paths of the gateway only through the functions that know where the page stands.
+    // Scripts ask for paths of the gateway only through the functions that know the path of the page.
     for (name, file) in FILES.iter().filter(|(name, _)| name.ends_with(".js") && !name.starts_with("vendor/")) {
         let text = String::from_utf8_lossy(&file.plain);
         for bad in ["EventSource(\"", "fetch(\"", "href=\"/", "action=\"/", "src = \"/", "href = \"/"] {

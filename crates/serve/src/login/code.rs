@@ -82,7 +82,7 @@ impl Logins {
     /// Whose browser it is that came back. `kept`: what it kept.
     ///
     /// # Errors
-    /// Nobody is logged in.
+    /// The user is not logged in.
     pub async fn end(&self, returned: Returned, kept: Option<&str>) -> Result<Arc<User>, LoginRefusal> {
         let oidc = self.offered()?;
         let _place = place(&self.running)?;

@@ -1,5 +1,5 @@
 //! Whether users who logged in are still there, and in which groups: the issuer is asked again about each within a minute, by one of the
-//! gateways on a database. Where it is away, nobody loses anything.
+//! gateways on a database. Where it is away, no user loses anything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl Logins {
         let rounds = async {
             loop {
                 let began = Instant::now();
-                // Without such users nobody is asked, nor the store.
+                // Without such users neither the issuer nor the store is asked.
                 if self.gateway.live().callers.has_logins() && self.is_ours().await {
                     self.round(self.offered().ok()).await;
                 }
@@ -44,7 +44,7 @@ impl Logins {
         }
     }
 
-    /// A database that does not answer asks nobody.
+    /// Not where the database does not answer.
     async fn is_ours(&self) -> bool {
         let address = self.gateway.live().config.store.address.clone();
         let held = self
@@ -66,7 +66,7 @@ impl Logins {
                 if self.accounts.take_word_aside(now, AskAgain::Later, by).await.is_ok() {
                     tracing::warn!(
                         user = name,
-                        "nobody can be asked about a login any more: it counts for another day"
+                        "no issuer can be asked about a login any more: it counts for another day"
                     );
                 }
             }
@@ -87,7 +87,7 @@ impl Logins {
         }
     }
 
-    /// False: nobody knows.
+    /// False: that is unknown.
     async fn confirm_one(&self, oidc: &Arc<Oidc>, before: KnownLogin) -> bool {
         let KnownLogin { word: before, sealed, ends } = before;
         let now = IssuerWord { issued_at_us: wall_micros(), ..before };
@@ -100,7 +100,7 @@ impl Logins {
                 Ok(fresh) => {
                     let is_silent = claimed(&fresh.claims, &oidc.user_claim).is_none();
                     let said = match word(oidc, &fresh.claims) {
-                        // The issuer tells a user once, at the login, and then only that they are still there.
+                        // The issuer describes a user once, at the login, and then only that they are still there.
                         _ if is_silent => now.clone(),
                         Ok(said) if said.name == now.name && said.subject == now.subject => {
                             IssuerWord { issued_at_us: now.issued_at_us, ..said }

@@ -40,10 +40,10 @@ pub struct DeviceLogin {
     expires: Option<String>,
 }
 
-/// What it is told.
+/// The answer.
 pub enum LoginAnswer {
     Begun(Map<String, Value>),
-    /// Nobody has confirmed it yet.
+    /// It is not confirmed yet.
     Waiting,
     /// The new key, as of `POST /api/keys`.
     Key(Value),

@@ -29,7 +29,7 @@ use photofinish_gateway::proxy::{Gateway, Unsettled, unsettled};
 use photofinish_routing::callers::{Claims, word};
 use photofinish_routing::callers::{IssuerWord, LoggedIn};
 
-/// Logins of browsers that ask the issuer at the same time, and logins of commands that begin; further ones are told to come again.
+/// Logins of browsers that ask the issuer at the same time, and logins of commands that begin; further ones get an error.
 const LOGINS_MAX: usize = 64;
 /// Commands that wait until a browser has confirmed their login; likewise.
 const WAITING_MAX: usize = 512;
@@ -45,7 +45,7 @@ pub struct Logins {
     waiting: Semaphore,
 }
 
-/// Why nobody is logged in, for whoever tried.
+/// Why the login failed, for whoever tried.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum LoginRefusal {
     /// The gateway has no issuer, or no client secret.
@@ -80,7 +80,7 @@ impl Logins {
         })
     }
 
-    /// Does what comes before the gateway can tell whose token of the issuer these headers have.
+    /// Does what comes before the gateway knows whose token of the issuer these headers have.
     pub async fn settle(&self, headers: &HeaderMap) {
         if let Some(Unsettled::Keys | Unsettled::UnknownKey) = unsettled(&self.gateway, headers) {
             // Late keys make this token unknown, and no other request late.

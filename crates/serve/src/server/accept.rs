@@ -1,7 +1,7 @@
 //! The loop that accepts connections, and its end: how a listener is closed so that no request is lost.
 //!
-//! A closed listener resets the connections that wait to be accepted, with the requests that were sent over them. And nobody
-//! else serves new clients before this gateway has ended. So the listener goes on while the gateway drains, until the
+//! A closed listener resets the connections that wait to be accepted, with the requests that were sent over them. And no other
+//! gateway serves new clients before this one has ended. So the listener goes on while the gateway drains, until the
 //! connections that were there have their answers. It then lets no new client in, accepts all that wait, and closes. If
 //! another gateway serves new clients, it does so at once.
 

@@ -269,7 +269,7 @@ where
     true
 }
 
-/// Tells a client of HTTP/1.1 to send its next request over another connection. hyper closes this one after the answer.
+/// Makes a client of HTTP/1.1 send its next request over another connection. hyper closes this one after the answer.
 fn last_if_draining(mut response: Response<WatchedBody>, shutdown: &Shutdown) -> Response<WatchedBody> {
     if shutdown.is_draining() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -328,7 +328,7 @@ async fn until_over<C: Future>(
             }
             () = &mut draining, if !is_draining => {
                 is_draining = true;
-                // HTTP/2 tells the client which of its requests will still be answered. HTTP/1.1 cannot: a request that is
+                // HTTP/2 names the last request that will still be answered. HTTP/1.1 cannot: a request that is
                 // on its way to a connection that closes is lost, so this one waits until its client is quiet.
                 if version == HttpVersion::Http2 {
                     end(connection.as_mut());

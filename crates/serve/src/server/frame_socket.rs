@@ -142,7 +142,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FrameSocket<S> {
             four.iter_mut().zip(frame.mask).for_each(|(byte, mask)| *byte ^= mask);
         }
         frame.mask.rotate_left(length % 4);
-        // Of a message in pieces nobody knows how long it will be.
+        // The length of a message in pieces is unknown.
         let announced = if frame.head.is_final { frame.left } else { 0 };
         frame.left -= length;
         let (is_end, is_final, opcode) = (frame.left == 0, frame.head.is_final, frame.head.opcode);

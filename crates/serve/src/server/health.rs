@@ -161,7 +161,7 @@ fn counts(gateway: &Gateway, recorder: &Recorder, text: &mut MetricsText) {
     text.single("invariant_violations_total", "counter", help, recorder.violations());
 }
 
-/// What all programs tell, by the names of Prometheus' client libraries.
+/// What all programs report, by the names of Prometheus' client libraries.
 fn process(text: &mut MetricsText) {
     text.family("build_info", "gauge", "1, with the version of the gateway.");
     text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);

@@ -1,5 +1,5 @@
 //! A listening socket: TCP, or a socket file, which is removed when its listener is dropped. This process opens it, alone or
-//! beside an older gateway, or the service manager has opened it.
+//! next to an older gateway, or the service manager has opened it.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -120,7 +120,7 @@ impl Listener {
         }
     }
 
-    /// Whether new clients are served once this listener is closed: another gateway listens beside it, or the service
+    /// Whether new clients are served once this listener is closed: another gateway listens too, or the service
     /// manager keeps the socket for the next one.
     pub(super) fn has_successor(&self) -> bool {
         match (&self.owner, &self.kind) {

@@ -64,10 +64,10 @@ pub(super) fn is_guarded(path: &str) -> bool {
     path != UNKNOWN && !asks_models(path)
 }
 
-/// The path of [`edge`](super::routes::edge) that stands for all that the router does not have.
+/// The path of [`edge`](super::routes::edge) of all that the router does not have.
 pub(super) const UNKNOWN: &str = "unknown";
 
-/// Refuses who does not have the right, and tells the handler who asks.
+/// Refuses who does not have the right, and passes the caller to the handler.
 pub(super) async fn guard(
     State((gateway, path)): State<(Arc<Gateway>, &'static str)>,
     client: Client,

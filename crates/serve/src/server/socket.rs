@@ -189,7 +189,7 @@ fn read_at_once(stream: &TcpStream, buffer: &mut ReadBuf<'_>) -> io::Result<usiz
     read
 }
 
-/// Whether the system tells of each arrival once.
+/// Whether the system reports each arrival once.
 const EDGE_TRIGGERED: bool = cfg!(any(target_os = "linux", target_os = "macos"));
 
 impl AsyncRead for Socket {

@@ -222,7 +222,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
             };
             let (body, generates) = match read(&frame) {
                 ClientFrame::Create(create) => (self.body(&create, frame.len()), create.generates),
-                ClientFrame::Cancel | ClientFrame::Told => continue,
+                ClientFrame::Cancel | ClientFrame::Acknowledged => continue,
                 ClientFrame::Invalid(message) => {
                     self.send(frames::misuse(message)).await?;
                     continue;
@@ -239,10 +239,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
         }
     }
 
-    /// The request of a frame of so many bytes.
+    /// The request of a frame of `length` bytes.
     ///
     /// # Errors
-    /// There is no memory for it beside its frame.
+    /// There is no memory for it in addition to its frame.
     fn body(&self, create: &CreateFrame<'_>, length: usize) -> Result<Bytes, Rejection> {
         let memory = self.accepted.gateway.memory();
         let mut room = memory.lease();
@@ -388,7 +388,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketSession<'_, S> {
     async fn is_cancelled(&mut self, frame: &[u8]) -> Result<bool, SocketEnd> {
         match read(frame) {
             ClientFrame::Cancel => return Ok(true),
-            ClientFrame::Told => {}
+            ClientFrame::Acknowledged => {}
             ClientFrame::Create { .. } => {
                 let message = "a response is under way, and a socket has one at a time: wait for its end, or send response.cancel";
                 self.send(frames::misuse(message)).await?;

@@ -1,4 +1,4 @@
-//! Sends the figures of `/metrics` to a collector, as they stand: cumulative, so one that is lost is in the next.
+//! Sends the figures of `/metrics` to a collector as they are: cumulative, so one that is lost is in the next.
 //!
 //! Not for counting: the page is written a second time, into OpenTelemetry's form.
 

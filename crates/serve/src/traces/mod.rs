@@ -106,7 +106,7 @@ impl Traces {
     pub fn start(gateway: &Arc<Gateway>, figures: Figures) -> Traces {
         let (tasks, queue) = (Shutdown::new(), Arc::new(SpanQueue::default()));
         gateway.send_spans_to(queue.clone());
-        // Tells one run of the gateway from another.
+        // Distinguishes runs of the gateway.
         let instance = uuid::Uuid::now_v7().to_string();
         let metering =
             MetricsExporter { gateway: gateway.clone(), figures, instance: instance.clone(), begin: wall_micros() };

@@ -81,7 +81,7 @@ fn spans_of(request: &ExportTraceServiceRequest) -> &[Span] {
 }
 
 /// The attributes as text, by name.
-fn told(attributes: &[KeyValue]) -> Vec<String> {
+fn shown(attributes: &[KeyValue]) -> Vec<String> {
     let value = |value: &Option<AnyValue>| match value.as_ref().unwrap().value.as_ref().unwrap() {
         Value::StringValue(text) => text.clone(),
         Value::BoolValue(flag) => flag.to_string(),
@@ -124,7 +124,7 @@ fn a_race_is_a_server_span_with_a_client_span_for_each_attempt() {
     let codes = [server, won, lost, failed].map(|span| span.status.as_ref().unwrap().code);
     assert_eq!(codes, [0, 0, 0, 2], "a loser is no error");
     let text = [server, won, lost, failed]
-        .map(|span| format!("{}\n{}", span.name, told(&span.attributes).join("\n")))
+        .map(|span| format!("{}\n{}", span.name, shown(&span.attributes).join("\n")))
         .join("\n\n");
     assert!(!text.contains("planted") && !text.contains("k1") && !text.contains("k3yAbcd9"), "{text}");
     // Names are for other programs: they change on purpose only.
@@ -137,7 +137,7 @@ fn the_gateway_names_itself() {
     let request = exported(sample::race(1), vec![], &[]);
     let resource = request.resource_spans[0].resource.as_ref().unwrap();
     let version = concat!("service.version = ", env!("CARGO_PKG_VERSION"));
-    let mut all = told(&resource.attributes);
+    let mut all = shown(&resource.attributes);
     all.sort_unstable();
     let expected = ["deployment.environment.name = test", "service.instance.id = one", "service.name = edge", version];
     assert_eq!(all, expected);
@@ -162,18 +162,19 @@ fn a_request_is_an_error_if_the_gateway_failed() {
     ] {
         let request = exported(RaceRecord { outcome, http_status: status, ..sample::race(1) }, vec![], &[]);
         let span = &spans_of(&request)[0];
-        let errors: Vec<_> = told(&span.attributes).into_iter().filter(|pair| pair.starts_with("error.type")).collect();
-        let told: Vec<_> = expected.into_iter().map(|error| format!("error.type = {error}")).collect();
+        let errors: Vec<_> =
+            shown(&span.attributes).into_iter().filter(|pair| pair.starts_with("error.type")).collect();
+        let shown: Vec<_> = expected.into_iter().map(|error| format!("error.type = {error}")).collect();
         let is_error = span.status.as_ref().unwrap().code == 2;
-        assert_eq!((errors, is_error), (told, expected.is_some()), "{outcome:?} {status:?}");
+        assert_eq!((errors, is_error), (shown, expected.is_some()), "{outcome:?} {status:?}");
     }
 }
 
 #[test]
 fn a_long_text_is_cut() {
     let request = exported(RaceRecord { model: "ü".repeat(9_999), ..sample::race(1) }, vec![], &[]);
-    let told = told(&spans_of(&request)[0].attributes);
-    let model = told.iter().find_map(|pair| pair.strip_prefix("photofinish.model = "));
+    let shown = shown(&spans_of(&request)[0].attributes);
+    let model = shown.iter().find_map(|pair| pair.strip_prefix("photofinish.model = "));
     assert_eq!(model.map(str::len), Some(1024));
 }
 

@@ -61,7 +61,7 @@ pub struct RefusedRequest<'a> {
     pub betas: Vec<&'a str>,
     /// Of the refusal.
     pub status: u16,
-    /// Its provider has chats beside the Responses API, and this is one of the two.
+    /// Its provider has chats and the Responses API, and this is one of the two.
     pub has_other_path: bool,
     /// Of the opening of its conversation.
     pub conversation: u64,
@@ -102,7 +102,7 @@ pub fn lesson(request: &RefusedRequest<'_>, body: &[u8]) -> Option<Lesson> {
         .or_else(|| looked.some_type())
 }
 
-/// A request beside the words of its refusal.
+/// A request and the words of its refusal.
 struct Looked<'a> {
     request: &'a RefusedRequest<'a>,
     value: &'a Value,
@@ -407,7 +407,7 @@ impl<'a> Looked<'a> {
     }
 }
 
-/// Words and places of a text, and whether they are in quotes, or stand before or behind a colon.
+/// Words and places of a text, and whether they are in quotes, or before or after a colon.
 fn words(text: &str) -> impl Iterator<Item = (&str, bool)> {
     let is_of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '[' | ']');
     let starts = text.char_indices().filter(move |(at, c)| is_of_word(*c) && !text[..*at].ends_with(is_of_word));

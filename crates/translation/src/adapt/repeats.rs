@@ -1,4 +1,4 @@
-//! Results of tools that stand twice in a request of Gemini's, as Gemini CLI sends them when it resumes a session. Google refuses more
+//! Results of tools that occur twice in a request of Gemini's, as Gemini CLI sends them when it resumes a session. Google refuses more
 //! results than calls. Not for translations: see `Conversation::add_result`.
 
 use serde_json::Value;

@@ -174,8 +174,8 @@ fn an_id_of_a_user_has_the_characters_that_the_vendor_takes() {
     let deepseek = Quirks { plain_user_ids: true, ..Quirks::default() };
     for (id, sent) in [("{\"session_id\":\"a_1\"}", "--session_id---a_1--"), ("user_1-a", "user_1-a")] {
         let (its, lost) = changed(Surface::Messages, &body(id), deepseek, &RequestChanges::default());
-        let told = if id == sent { "" } else { "metadata.user_id" };
-        assert_eq!((its, lost.join(" ")), (body(sent), told.to_owned()));
+        let loss = if id == sent { "" } else { "metadata.user_id" };
+        assert_eq!((its, lost.join(" ")), (body(sent), loss.to_owned()));
     }
 }
 

@@ -29,7 +29,7 @@ enum AskedKind {
     #[default]
     Any,
     Vectors(AskedVectors),
-    /// At most so many of the documents.
+    /// At most this number of the documents.
     Ranking {
         documents: usize,
         most: usize,
@@ -39,7 +39,7 @@ enum AskedKind {
         inputs: usize,
         joined: bool,
     },
-    /// At most so many images, each in this member.
+    /// At most this number of images, each in this member.
     Images {
         most: usize,
         member: Option<&'static str>,

@@ -62,15 +62,15 @@ mod tests {
         let of =
             |surface, body: &str| ApiRequest::parse(surface, Bytes::copy_from_slice(body.as_bytes())).unwrap().session;
         let (chat, messages) = (Surface::Chat, Surface::Messages);
-        let told = Some(session_hash("s1"));
+        let named = Some(session_hash("s1"));
         assert_eq!(
             of(chat, r#"{"model":"m","messages":[{"role":"user","content":"q"}],"prompt_cache_key":"s1"}"#),
-            told
+            named
         );
-        assert_eq!(of(Surface::Responses, r#"{"model":"m","input":"x","prompt_cache_key":"s1"}"#), told);
+        assert_eq!(of(Surface::Responses, r#"{"model":"m","input":"x","prompt_cache_key":"s1"}"#), named);
         let user =
             r#"{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"}],"metadata":{"user_id":"s1"}}"#;
-        assert_eq!(of(messages, user), told);
+        assert_eq!(of(messages, user), named);
         for none in [
             r#"{"model":"m","messages":[{"role":"user","content":"q"}],"metadata":{"user_id":"s1"}}"#,
             r#"{"model":"m","messages":[{"role":"user","content":"q"}],"prompt_cache_key":""}"#,

@@ -1,4 +1,4 @@
-//! What a request asks of the model beside its prompt, for its span: numbers, words and ids.
+//! What a request asks of the model apart from its prompt, for its span: numbers, words and ids.
 //!
 //! Not for content: stop sequences are text of the user and are left out, and so is every word that is no plain one.
 

@@ -111,7 +111,7 @@ pub fn add(items: &mut Vec<u8>, more: &[u8]) {
 /// Items of one answer that are compared with those of a request.
 const FOLDED_MAX: usize = 10_000;
 
-/// A list without brackets, without the items that earlier lists have: some clients send the last answer's once more beside
+/// A list without brackets, without the items that earlier lists have: some clients send the last answer's once more together with
 /// `previous_response_id`. None: it has none of them.
 pub fn without_repeated<'a>(own: &[u8], earlier: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let walk = |items: &[u8], each: &mut dyn FnMut(&str)| {
@@ -135,7 +135,7 @@ pub fn without_repeated<'a>(own: &[u8], earlier: impl Iterator<Item = &'a [u8]>)
     folds.then_some(kept)
 }
 
-/// What tells an item of an answer from others: the call that it makes or answers, or its id.
+/// What distinguishes an item of an answer: the call that it makes or answers, or its id.
 fn name_of(item: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Named {

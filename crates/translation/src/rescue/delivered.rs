@@ -38,7 +38,7 @@ pub struct DeliveredAnswer {
     tokens: i64,
     /// Usage of the upstreams that broke off.
     usage: Usage,
-    /// An event came, beside comments.
+    /// An event came that is no comment.
     began: bool,
     /// The answer contains something that no other upstream can continue.
     barred: bool,
@@ -74,7 +74,7 @@ impl DeliveredAnswer {
         }
     }
 
-    /// Reads what was added. What it tells without changing is of what was read.
+    /// Reads what was added. What it returns is of what was read.
     pub fn read_up(&mut self) {
         self.unread_bytes = 0;
         let unread = std::mem::take(&mut self.unread);
@@ -153,7 +153,7 @@ impl DeliveredAnswer {
         self.usage
     }
 
-    /// Adds the usage of an upstream that broke off, as far as it told any.
+    /// Adds the usage of an upstream that broke off, as far as it reported any.
     pub fn spent(&mut self, usage: Usage) {
         self.usage = self.usage.plus(usage);
     }

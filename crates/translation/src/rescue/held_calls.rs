@@ -1,4 +1,4 @@
-//! Holds back the events of a tool call until all its arguments are there and something else follows: nobody can use half a call, and
+//! Holds back the events of a tool call until all its arguments are there and something else follows: half a call is useless, and
 //! what the client never saw can come from another upstream. Not for the text before and after.
 
 use photofinish_dialects::DialectFormat as _;

@@ -181,7 +181,7 @@ impl RequestTranslation {
         Ok(RequestTranslation { surface, dialect, embedding, ..RequestTranslation::passed(request, losses) })
     }
 
-    /// The request to continue the text `said` of its answer, on which so many tokens were `spent`, and how many bytes of it
+    /// The request to continue the text `said` of its answer, on which `spent` tokens went, and how many bytes of it
     /// are included. None if the dialect or the model does not support that.
     pub fn continued(
         &self,

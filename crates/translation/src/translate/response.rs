@@ -279,8 +279,8 @@ impl ResponseTranslation {
     pub fn end_calls(&mut self) {
         if let Some(CallReader { reader, pieces }) = self.calls.as_deref_mut() {
             reader.calls().end(pieces);
-            let told = pieces.drain(..);
-            told.for_each(|piece| self.said.iter_mut().for_each(|said| said.add(&piece)));
+            let drained = pieces.drain(..);
+            drained.for_each(|piece| self.said.iter_mut().for_each(|said| said.add(&piece)));
         }
         if let Some(translation) = &mut self.translation {
             translation.reader.calls().end(&mut translation.pieces);
@@ -293,7 +293,7 @@ impl ResponseTranslation {
         items > 0 || self.calls.is_some() || self.read_calls().is_some_and(|calls| !calls.is_empty())
     }
 
-    /// A call cannot be told for sure, or has arguments that are not a JSON object, and no token limit explains it.
+    /// A call cannot be separated for sure, or has arguments that are not a JSON object, and no token limit explains it.
     pub fn is_broken(&mut self) -> bool {
         self.read_calls().is_some_and(|calls| calls.is_broken())
     }

@@ -9,22 +9,22 @@ use photofinish_config::Config;
 pub(super) const ENDING: &str = ".minisig";
 /// Bytes of the file with the catalogue's signature; it has about 300.
 pub(super) const SIGNATURE_MAX: u16 = 4 << 10;
-/// The word for catalogues that nobody has to sign.
-const NOBODY: &str = "none";
+/// The word for catalogues that need no signature.
+const UNSIGNED: &str = "none";
 
 /// Whose catalogues are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogueSigner {
     Key(PublicKey),
     /// The user said that it needs no signature.
-    Nobody,
+    Unsigned,
 }
 
 impl CatalogueSigner {
     /// Who the configuration says.
     ///
     /// # Errors
-    /// It names nobody, or no key.
+    /// It names no signer, or no key.
     pub fn of(config: &Config) -> Result<CatalogueSigner, UpdateError> {
         let key = config.catalogue_public_key.as_deref().ok_or_else(|| {
             UpdateError("`public_key` under [catalogue] has to say who signs it, or \"none\"".to_owned())
@@ -37,8 +37,8 @@ impl CatalogueSigner {
     /// # Errors
     /// It is neither: a whole sentence.
     pub fn parse(text: &str) -> Result<CatalogueSigner, UpdateError> {
-        if text == NOBODY {
-            return Ok(CatalogueSigner::Nobody);
+        if text == UNSIGNED {
+            return Ok(CatalogueSigner::Unsigned);
         }
         PublicKey::from_base64(text).map(CatalogueSigner::Key).map_err(|_| {
             UpdateError(

@@ -13,7 +13,7 @@ use photofinish_config::{CataloguePlace, ConfigSource, load};
 const BUILT_IN: &[u8] = include_bytes!("../../../../data/catalogue.json");
 const IN_USE: (&str, &str) = ("groq", "openai/gpt-oss-120b");
 
-/// A directory with a configuration that uses one upstream of Groq, and a store beside it.
+/// A directory with a configuration that uses one upstream of Groq, and a store.
 struct Place {
     folder: TempDir,
 }
@@ -187,7 +187,7 @@ async fn what_is_no_file_is_not_opened() {
     let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let client = UpstreamClient::new(photofinish_base::shutdown::Shutdown::new()).unwrap();
     let received =
-        receive(&UpdateOrigin::File(path.clone()), &CatalogueSigner::Nobody, &place.target(), &client, LIMITS).await;
+        receive(&UpdateOrigin::File(path.clone()), &CatalogueSigner::Unsigned, &place.target(), &client, LIMITS).await;
     let error = received.err().unwrap().to_string();
     assert!(error.contains("it is no file"), "{error}");
     std::fs::rename(path, place.target()).unwrap();
@@ -219,7 +219,8 @@ async fn a_file_that_cannot_be_read_or_is_too_large_is_refused() {
         [("large.json", "larger than 16 MiB"), ("folder", "it is no file"), ("gone.json", "No such file")]
     {
         let received =
-            receive(&UpdateOrigin::File(path(name)), &CatalogueSigner::Nobody, &place.target(), &client, LIMITS).await;
+            receive(&UpdateOrigin::File(path(name)), &CatalogueSigner::Unsigned, &place.target(), &client, LIMITS)
+                .await;
         let error = received.err().unwrap().to_string();
         assert!(error.contains(why) && error.contains(name), "{error}");
     }

@@ -355,9 +355,9 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = listener.local_addr().unwrap();
         // No listener on this port of the other family.
-        let nobody: SocketAddr = "[::1]:1".parse().unwrap();
+        let unreachable: SocketAddr = "[::1]:1".parse().unwrap();
         let descriptors = Descriptors::new(machine::descriptors());
-        let stream = dial(vec![nobody, nobody, nobody, there], &descriptors).await.unwrap();
+        let stream = dial(vec![unreachable, unreachable, unreachable, there], &descriptors).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), there);
         assert!(SockRef::from(&stream).keepalive().unwrap(), "it is probed");
         assert_eq!(dial(Vec::new(), &descriptors).await.unwrap_err().kind, FailureKind::Dns);

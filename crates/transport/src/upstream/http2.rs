@@ -70,8 +70,8 @@ impl Http2 {
     }
 
     pub fn streams_max(&self) -> usize {
-        let told = self.streams_max.load(Ordering::Relaxed);
-        let allowed = if told == NOT_ANNOUNCED { self.streams_expected } else { told };
+        let announced = self.streams_max.load(Ordering::Relaxed);
+        let allowed = if announced == NOT_ANNOUNCED { self.streams_expected } else { announced };
         allowed.clamp(1, STREAMS_MAX)
     }
 
@@ -228,7 +228,7 @@ mod stream_choice_tests {
             super::step(std::iter::empty(), ConnectionQueue { waiting, dials, young_dials, unknown, ..QUIET })
         };
         assert_eq!(step(1, 0, 0, true), StreamStep::Dial);
-        assert_eq!(step(150, 1, 1, true), StreamStep::Wait, "the first dial tells what the origin speaks");
+        assert_eq!(step(150, 1, 1, true), StreamStep::Wait, "the first dial shows what the origin speaks");
         assert_eq!(step(150, 1, 0, true), StreamStep::Dial, "but not for ever");
         assert_eq!(step(64, 1, 1, false), StreamStep::Wait);
         assert_eq!(step(65, 1, 1, false), StreamStep::Dial);

@@ -18,7 +18,7 @@ pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 /// What a connection sends.
 pub(super) type RequestBody = Either<Held, Upload>;
 
-/// A body that tells when the connection has taken all of it.
+/// A body that notifies when the connection has taken all of it.
 pub(super) struct SentBody {
     body: RequestBody,
     is_taken: Arc<AtomicBool>,

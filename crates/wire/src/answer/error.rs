@@ -647,7 +647,7 @@ pub fn limits_account(words: &[String], message: &str) -> bool {
 }
 
 // Web pages in the place of an error: a proxy or CDN before the provider answered, not the provider. Their text is
-// markup that tells a client nothing, so a few words replace it.
+// markup of no use to a client, so a few words replace it.
 
 /// Longer titles, and names of servers, are left out.
 const TITLE_MAX: usize = 80;

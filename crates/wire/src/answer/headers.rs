@@ -52,12 +52,12 @@ pub fn is_about_rate_limits(name: &str) -> bool {
     let is_limit = |word: &str| matches!(word, "ratelimit" | "ratelimitbysize" | "tokenlimit");
     let is_known = |word: &str| {
         let counted = ["requests", "req", "tokens", "input", "output", "prompt", "generated", "query", "cost"];
-        let told = ["limit", "remaining", "reset", "policy", "status", "unified", "fallback", "overage", "in", "use"];
+        let known = ["limit", "remaining", "reset", "policy", "status", "unified", "fallback", "overage", "in", "use"];
         let span = ["per", "second", "minute", "hour", "day", "month", "5h", "7d"];
         is_limit(word)
             || matches!(word, "x" | "anthropic")
             || counted.contains(&word)
-            || told.contains(&word)
+            || known.contains(&word)
             || span.contains(&word)
     };
     name.split('-').any(is_limit) && name.split('-').all(is_known)

@@ -26,7 +26,7 @@ photofinish_base::named! {
     }
 }
 
-/// What an answer is, beside what was asked for. None: this was not asked for.
+/// What an answer is, compared with what was asked for. None: this was not asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Judgement {
     pub calls: Option<CallsVerdict>,

@@ -125,13 +125,13 @@ pub fn reset(value: &Value, error: &Value, message: &str) -> Option<Reset> {
     let inner: Vec<Value> = details.clone().chain([error]).filter_map(metadata).collect();
     let headers = inner.iter().filter_map(|inner| inner.get("headers"));
     let objects = [value, error].into_iter().chain(details).chain(&inner).chain(headers);
-    let told = objects.filter_map(Value::as_object).flatten().filter_map(|(name, value)| of_member(name, value));
+    let found = objects.filter_map(Value::as_object).flatten().filter_map(|(name, value)| of_member(name, value));
     // Their order only matters within one kind: no vendor mixes them.
     let length = |reset: &Reset| match *reset {
         Reset::After(wait) => i64::try_from(wait.as_millis()).unwrap_or(i64::MAX),
         Reset::At(at) | Reset::AtSomewhere(at) => at,
     };
-    told.max_by_key(length).or_else(|| of_message(message))
+    found.max_by_key(length).or_else(|| of_message(message))
 }
 
 fn of_member(name: &str, value: &Value) -> Option<Reset> {

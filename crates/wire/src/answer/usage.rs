@@ -19,7 +19,7 @@ pub struct Usage {
     pub cached_input_tokens: Option<i64>,
     /// Input tokens that were written into a cache, if counted.
     pub cache_creation_tokens: Option<i64>,
-    /// Those of them that are kept for an hour, if told.
+    /// Those of them that are kept for an hour, if reported.
     pub cache_hour_tokens: Option<i64>,
     /// Reasoning included, whatever the provider does.
     pub output_tokens: Option<i64>,
@@ -120,8 +120,8 @@ impl Usage {
 
     /// What an object leaves out stays. So does everything if it only says 0, as some servers do in their last event.
     fn add_input(&mut self, now: &Counts) {
-        let told = [now.input, now.cached, now.created].into_iter().flatten().sum::<i64>();
-        if told == 0 && self.input_tokens.is_some_and(|tokens| tokens > 0) {
+        let counted = [now.input, now.cached, now.created].into_iter().flatten().sum::<i64>();
+        if counted == 0 && self.input_tokens.is_some_and(|tokens| tokens > 0) {
             return;
         }
         let kept = self.cached_input_tokens.unwrap_or(0) + self.cache_creation_tokens.unwrap_or(0);
@@ -148,8 +148,8 @@ impl Usage {
 
     /// The same for the answer.
     fn add_output(&mut self, now: &Counts) {
-        let told = [now.output, now.reasoning].into_iter().flatten().reduce(|one, other| one + other);
-        if told.is_none_or(|told| told == 0 && self.output_tokens.is_some_and(|tokens| tokens > 0)) {
+        let counted = [now.output, now.reasoning].into_iter().flatten().reduce(|one, other| one + other);
+        if counted.is_none_or(|counted| counted == 0 && self.output_tokens.is_some_and(|tokens| tokens > 0)) {
             return;
         }
         let before = self.output_tokens.map(|all| all - self.reasoning_tokens.unwrap_or(0));
@@ -427,14 +427,14 @@ impl WireUsage {
     }
 
     /// US dollars. With a key of one's own OpenRouter's price is only its fee; what the vendor bills is added. If that is
-    /// not told, the price is unknown.
+    /// not reported, the price is unknown.
     fn price(&self) -> Option<f64> {
         // xAI counts in ticks of 1e-10 USD.
-        let told = self.cost.or(self.cost_in_usd_ticks.scaled(1e-10)).0;
+        let counted = self.cost.or(self.cost_in_usd_ticks.scaled(1e-10)).0;
         if self.is_byok != true {
-            return told;
+            return counted;
         }
-        number(self.cost_details.get("upstream_inference_cost")?).map(|billed| billed + told.unwrap_or(0.0))
+        number(self.cost_details.get("upstream_inference_cost")?).map(|billed| billed + counted.unwrap_or(0.0))
     }
 }
 

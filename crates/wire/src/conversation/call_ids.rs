@@ -99,7 +99,7 @@ pub fn suffixed(base: &str, number: u64, most: usize) -> String {
     format!("{kept}_{number}")
 }
 
-/// At most so many letters, digits, `_` and `-`: the end of what is cut is told apart by a checksum.
+/// At most this number of letters, digits, `_` and `-`: a checksum replaces the end of what is cut.
 pub fn fitted(name: &str, most: usize) -> String {
     let plain: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect();

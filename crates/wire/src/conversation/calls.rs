@@ -1,8 +1,8 @@
 //! Which fragment of an answer belongs to which of its calls: decided here alone, from number, id, name and position. And whether each
 //! call is whole. Not for how a dialect writes fragments, nor for what follows from a broken call.
 //!
-//! Vendors number calls, or identify them only by id, or send each whole; fragments of several calls may alternate. A call is told once
-//! its name is whole and its id has come, and at the end at the latest, always in the order in which calls began. What cannot be told
+//! Vendors number calls, or identify them only by id, or send each whole; fragments of several calls may alternate. A call is passed on
+//! when its name is whole and its id has come, and at the end at the latest, always in the order in which calls began. What cannot be separated
 //! for sure breaks the answer: it is never guessed.
 
 use std::collections::{HashMap, HashSet};
@@ -29,7 +29,7 @@ pub struct AnswerCalls {
     by_id: HashMap<(u32, String), usize>,
     /// The call that grew last.
     last: Option<usize>,
-    /// Calls from here on may not be told yet.
+    /// Calls from here on may not be passed on yet.
     untold: usize,
     /// Functions whose arguments may be a free text.
     take_text: HashSet<String>,
@@ -67,12 +67,12 @@ struct GrowingCall {
     name: String,
     is_named: bool,
     is_numbered: bool,
-    /// Arguments that came before the call was told.
+    /// Arguments that came before the call was passed on.
     held: String,
     custom: bool,
     signature: Option<String>,
     scan: ArgumentScan,
-    told: bool,
+    passed_on: bool,
     ended: bool,
     /// A limit of tokens cut it: the finish reason says so.
     is_cut: bool,
@@ -98,7 +98,7 @@ impl GrowingCall {
         is_over && is_named && (fragment.says() || fragment.name != self.name)
     }
 
-    fn may_be_told(&self) -> bool {
+    fn may_pass_on(&self) -> bool {
         self.ended || !self.name.is_empty() && !self.id.is_empty() && (self.is_named || !self.held.is_empty())
     }
 
@@ -130,7 +130,7 @@ impl AnswerCalls {
         AnswerCalls { take_any_value: true, ..AnswerCalls::default() }
     }
 
-    /// These functions stand for free-form tools, so a text that does not begin as an object is complete.
+    /// These functions replace free-form tools, so a text that does not begin as an object is complete.
     pub fn taking_text(functions: HashSet<String>, names: Arc<ToolNames>) -> AnswerCalls {
         AnswerCalls { take_text: functions, names, ..AnswerCalls::default() }
     }
@@ -173,11 +173,11 @@ impl AnswerCalls {
         call.is_named |= fragment.is_named;
         if !fragment.name.is_empty() && fragment.name != call.name {
             // The arguments follow the whole name, if it came at all.
-            self.broken |= !call.name.is_empty() && (call.told || call.scan.begins().is_some());
+            self.broken |= !call.name.is_empty() && (call.passed_on || call.scan.begins().is_some());
             call.name.push_str(&fragment.name);
         }
         self.lengthen(at, fragment.arguments, pieces);
-        self.tell(choice, false, pieces);
+        self.pass_on(choice, false, pieces);
     }
 
     /// Adds a call that came whole.
@@ -191,7 +191,7 @@ impl AnswerCalls {
             let Fragment { id, name, arguments: held, custom, signature, .. } = fragment;
             (call.id, call.name, call.held, call.custom, call.signature) = (id, name, held, custom, signature);
             call.ended = true;
-            self.tell(choice, false, pieces);
+            self.pass_on(choice, false, pieces);
         }
     }
 
@@ -211,7 +211,7 @@ impl AnswerCalls {
             if self.keeps {
                 call.arguments.push_str(&text);
             }
-            match call.told {
+            match call.passed_on {
                 true => pieces.push(AnswerPiece::Arguments { index: call.choice, call: call.call, text }),
                 false => call.held.push_str(&text),
             }
@@ -219,17 +219,17 @@ impl AnswerCalls {
         }
     }
 
-    /// Tells the calls of a choice in their order, as far as each is known well enough, or all that have a name.
-    fn tell(&mut self, choice: u32, all: bool, pieces: &mut Vec<AnswerPiece>) {
+    /// Passes on the calls of a choice in their order, as far as each is known well enough, or all that have a name.
+    fn pass_on(&mut self, choice: u32, all: bool, pieces: &mut Vec<AnswerPiece>) {
         for at in self.untold..self.calls.len() {
             let call = &mut self.calls[at];
-            if call.told || call.choice != choice {
+            if call.passed_on || call.choice != choice {
                 continue;
             }
-            if !all && !call.may_be_told() {
+            if !all && !call.may_pass_on() {
                 break;
             }
-            call.told = true;
+            call.passed_on = true;
             if call.name.is_empty() {
                 self.broken = true;
                 continue;
@@ -245,14 +245,14 @@ impl AnswerCalls {
                 false => self.end_if_whole(at, pieces),
             }
         }
-        while self.calls.get(self.untold).is_some_and(|call| call.told) {
+        while self.calls.get(self.untold).is_some_and(|call| call.passed_on) {
             self.untold += 1;
         }
     }
 
     fn end_if_whole(&mut self, at: usize, pieces: &mut Vec<AnswerPiece>) {
         let call = &mut self.calls[at];
-        if call.told && !call.custom && call.scan.is_object() {
+        if call.passed_on && !call.custom && call.scan.is_object() {
             call.ended = true;
             pieces.push(AnswerPiece::CallEnd { index: call.choice, call: call.call });
         }
@@ -263,20 +263,20 @@ impl AnswerCalls {
         let Some(at) = self.by_number.remove(&(choice, number)) else { return };
         self.lengthen(at, rest, pieces);
         self.end_call(at, pieces);
-        self.tell(choice, false, pieces);
+        self.pass_on(choice, false, pieces);
     }
 
     fn end_call(&mut self, at: usize, pieces: &mut Vec<AnswerPiece>) {
         let call = &mut self.calls[at];
-        if !std::mem::replace(&mut call.ended, true) && call.told && !call.name.is_empty() {
+        if !std::mem::replace(&mut call.ended, true) && call.passed_on && !call.name.is_empty() {
             pieces.push(AnswerPiece::CallEnd { index: call.choice, call: call.call });
         }
     }
 
-    /// The choice ends, for this reason: tells the calls that wait, and looks whether each is whole.
+    /// The choice ends, for this reason: passes on the calls that wait, and checks whether each is whole.
     pub fn finish(&mut self, choice: u32, finish: &FinishReason, pieces: &mut Vec<AnswerPiece>) {
         let is_cut = *finish == FinishReason::Length;
-        self.tell(choice, true, pieces);
+        self.pass_on(choice, true, pieces);
         for at in 0..self.calls.len() {
             if self.calls[at].choice == choice {
                 self.calls[at].is_cut |= is_cut;
@@ -299,18 +299,18 @@ impl AnswerCalls {
         self.by_number.clear();
     }
 
-    /// Adds arguments to the call that grew last, and returns its choice and number if it is told. `inner` is the text between the quotes
-    /// of a JSON string.
+    /// Adds arguments to the call that grew last, and returns its choice and number if it is passed on. `inner` is the text between
+    /// the quotes of a JSON string.
     pub fn add_quoted(&mut self, inner: &str) -> Option<(u32, u32)> {
         let call = self.calls.get_mut(self.last?)?;
         call.scan.add_quoted(inner);
         if self.keeps {
             call.arguments.push_str(&unescape(inner).unwrap_or_default());
         }
-        if !call.told {
+        if !call.passed_on {
             call.held.push_str(&unescape(inner).unwrap_or_default());
         }
-        call.told.then_some((call.choice, call.call))
+        call.passed_on.then_some((call.choice, call.call))
     }
 
     /// The place of the call that grew last, among all.

@@ -335,7 +335,7 @@ pub fn class_of(name: &str) -> LossClass {
 
 /// What a request keeps after a refusal: how long and in which form its answer is, and what is called.
 const KEPT: [&str; 6] = ["max_tokens", "n", "options", "response_format", "tool_choice", "tools"];
-/// Members of some servers without which a request is still what the client asks; beside numbers and flags that nobody knows.
+/// Members of some servers without which a request is still what the client asks; as are unknown numbers and flags.
 const EXTRAS: [&str; 3] = ["betas", "chat_template_kwargs", "stream_options.include_obfuscation"];
 /// Flags that say what the rest is.
 const FLAGS: [&str; 2] = ["stream", ".thought"];

@@ -112,7 +112,7 @@ impl AnswerPiece {
     }
 }
 
-/// What stands between two messages of one text.
+/// What separates two messages of one text.
 pub const PARAGRAPH: &str = "\n\n";
 
 /// Why an answer ended.

@@ -95,7 +95,7 @@ impl SaidAnswer {
         }
     }
 
-    /// Adds to the arguments of this call what stands between the quotes of a JSON string.
+    /// Adds the text between the quotes of a JSON string to the arguments of this call.
     pub fn add_quoted_arguments(&mut self, (index, call): (u32, u32), inner: &str) {
         match unescape(inner) {
             Some(text) => self.add(&AnswerPiece::Arguments { index, call, text: text.into_owned() }),

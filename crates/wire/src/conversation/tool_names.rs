@@ -22,7 +22,7 @@ pub struct ToolNames {
     asked: HashMap<String, String>,
 }
 
-/// Whether a vendor that takes names of so many bytes takes this one.
+/// Whether a vendor that takes names of at most this number of bytes takes this one.
 pub fn fits(name: &str, most: usize) -> bool {
     let is_taken = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     name.len() <= most && name.bytes().all(is_taken)
@@ -172,7 +172,7 @@ impl NameRestorer {
     }
 }
 
-/// Where the texts of members called `name` or `namespace` stand in JSON, between their quotes. Within a text its quotes would be
+/// Where the texts of members called `name` or `namespace` are in JSON, between their quotes. Within a text its quotes would be
 /// escaped.
 fn names_in(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     const NAME: &[u8] = b"\"name";

@@ -163,7 +163,7 @@ fn text_spans(json: &str) -> Result<Vec<TextSpan>, InvalidJson> {
 struct Walk<'a> {
     whole: &'a str,
     texts: Vec<TextSpan>,
-    /// Everything that tells events apart: of a choice, a block, an item, a call.
+    /// Everything that distinguishes events: of a choice, a block, an item, a call.
     kind: DefaultHasher,
 }
 

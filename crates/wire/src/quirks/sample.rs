@@ -17,7 +17,7 @@ pub static MODEL_RULES: LazyLock<ModelRules> = LazyLock::new(|| {
 });
 
 impl TranslationOptions {
-    /// For a model of which only the rules tell anything.
+    /// For a model that only the rules know.
     pub fn of_model(dialect: Dialect, model: impl Into<String>) -> TranslationOptions {
         let model = model.into();
         TranslationOptions { quirks: MODEL_RULES.of(&model, dialect).settled(), model }

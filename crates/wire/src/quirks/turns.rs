@@ -73,7 +73,7 @@ pub fn fit_turns(messages: &mut Value, quirks: &Quirks, losses: &mut Losses) -> 
     changed
 }
 
-/// What results of tools have beside text goes into a user turn behind them. Returns whether there was any.
+/// What results of tools have apart from text goes into a user turn after them. Returns whether there was any.
 fn attach(list: &mut Vec<Value>) -> bool {
     let (mut changed, mut held, mut ordered) = (false, Vec::new(), Vec::with_capacity(list.len()));
     for mut message in list.drain(..) {

@@ -106,7 +106,8 @@ const MESSAGES: [&str; 6] = ["message", "Message", "msg", "error_msg", "error_me
 const CODES: [&str; 6] = ["code", "status_code", "statusCode", "error_code", "errorCode", "errorType"];
 const GOOD: [&str; 6] = ["", "null", "0", "ok", "success", "true"];
 /// Members that may accompany a message without other members.
-const BESIDE: [&str; 8] = ["request_id", "requestId", "requestid", "trace_id", "traceId", "timestamp", "path", "param"];
+const ACCOMPANYING: [&str; 8] =
+    ["request_id", "requestId", "requestid", "trace_id", "traceId", "timestamp", "path", "param"];
 
 /// What the members of an object say.
 #[derive(Default)]
@@ -156,7 +157,7 @@ impl ObjectSays {
                 let is_good = GOOD.contains(&word.to_ascii_lowercase().as_str());
                 self.code |= !is_good && !word.parse().is_ok_and(|status: u16| (200..300).contains(&status));
             }
-            name if BESIDE.contains(&name) => {}
+            name if ACCOMPANYING.contains(&name) => {}
             _ => self.more = true,
         }
     }
@@ -240,7 +241,7 @@ pub fn or_foreign<'a>(own: Dialect, text: &'a str, chunk: Chunk<'a>) -> Frame<'a
 }
 
 /// Whether the object is an answer of its dialect that is not streamed. In the other dialects the members of an event
-/// tell it.
+/// show it.
 fn is_whole(own: Dialect, text: &str) -> bool {
     let (member, word) = match own {
         Dialect::Anthropic => ("type", "message"),

@@ -192,10 +192,10 @@ fn the_users_that_are_held_are_one_line() {
     };
     let what = "first token under 500 ms and 20 tok/s for 90 %";
     assert_eq!(line(Some(4), Some(8), 8), format!("a/m: holds 4 users: {what}; 8 users are too many"));
-    assert_eq!(line(Some(4), None, 8), format!("a/m: holds 4 users: {what}; more cannot be told"));
+    assert_eq!(line(Some(4), None, 8), format!("a/m: holds 4 users: {what}; whether more is unknown"));
     assert_eq!(line(Some(8), None, 8), format!("a/m: holds 8 users: {what}; more were not tried"));
     assert_eq!(line(None, Some(1), 1), format!("a/m: does not hold 1 user: {what}"));
-    assert_eq!(line(None, None, 1), format!("a/m: cannot be told how many users it holds: {what}"));
+    assert_eq!(line(None, None, 1), format!("a/m: it is unknown how many users it holds: {what}"));
     let whole = LoadSlo { e2e_us: Some(10_000_000), ..LoadSlo::default() };
     let curve = Curve { held_users: Some(1), most_users: Some(1), ..Curve::default() };
     assert!(held(&curve, whole).contains("holds 1 user: whole answer under 10 s for 90 %"));

@@ -1,4 +1,4 @@
-//! What is typed wrongly is told, and what is right becomes a request.
+//! What is typed wrongly gives an error, and what is right becomes a request.
 
 use std::path::Path;
 

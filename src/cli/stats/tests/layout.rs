@@ -154,9 +154,9 @@ async fn sizes_that_differ_are_told() {
     });
     let (_directory, path, _store) = store_with(races.collect()).await;
     let text = shown(&path, "", Some(80)).await;
-    let told =
+    let note =
         "Requests of 8k-32k tokens are 100 % of those to cerebras/llama-70b, 10 % of\nthose to groq/llama-70b.\n";
-    assert!(text.contains(told), "{text}");
+    assert!(text.contains(note), "{text}");
     let alone = shown(&path, "--provider groq", Some(80)).await;
     assert!(!alone.contains("Requests of") && !alone.contains("as asked"), "{alone}");
 }

@@ -169,10 +169,10 @@ fn pieces_are_written_as_blocks_one_behind_another() {
         finish(FinishReason::ToolCalls),
         usage(25, 20, 7),
     ]);
-    let mut told = data(&out);
-    let id = told[0]["message"]["id"].take();
+    let mut spoken = data(&out);
+    let id = spoken[0]["message"]["id"].take();
     assert!(id.as_str().is_some_and(|id| id.starts_with("msg_")));
-    let made = told[13]["content_block"]["id"].take();
+    let made = spoken[13]["content_block"]["id"].take();
     assert!(made.as_str().is_some_and(|id| id.starts_with("toolu_")));
     let delta = |index: u32, delta: Value| json!({ "type": "content_block_delta", "index": index, "delta": delta });
     let start =
@@ -202,7 +202,7 @@ fn pieces_are_written_as_blocks_one_behind_another() {
             "usage": { "input_tokens": 5, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 20, "output_tokens": 7 } }),
         json!({ "type": "message_stop" }),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(spoken, expected);
 }
 
 #[test]
@@ -365,24 +365,24 @@ proptest::proptest! {
         inputs in proptest::collection::vec("[a-z\"}{\\\\,]{0,6}", 0..4),
         cuts in proptest::collection::vec(0usize..100, 0..8),
     ) {
-        let mut told = before;
+        let mut spoken = before;
         let arguments_of: Vec<String> = inputs.iter().map(|text| json!({ "k": text }).to_string()).collect();
         (0..).zip(&arguments_of).for_each(|(at, _)| {
             let signature = (at % 2 == 1).then(|| "photofinish.gemini.s".to_owned());
-            told.push(AnswerPiece::Call { index: 0, call: at, id: format!("c{at}"), name: format!("f{at}"), custom: false, signature });
+            spoken.push(AnswerPiece::Call { index: 0, call: at, id: format!("c{at}"), name: format!("f{at}"), custom: false, signature });
         });
         // Arguments arrive in pieces, of one call and then of another.
         let mut rest: Vec<&str> = arguments_of.iter().map(String::as_str).collect();
         for cut in cuts.iter().filter(|_| !inputs.is_empty()) {
             let at = cut % rest.len();
             let (head, tail) = rest[at].split_at(rest[at].floor_char_boundary(cut % (rest[at].len() + 1)));
-            told.push(arguments(at as u32, head));
+            spoken.push(arguments(at as u32, head));
             rest[at] = tail;
         }
-        (0..).zip(&rest).for_each(|(at, tail)| told.push(arguments(at, tail)));
-        let out = written(&told);
+        (0..).zip(&rest).for_each(|(at, tail)| spoken.push(arguments(at, tail)));
+        let out = written(&spoken);
         let again = pieces(&events(&out));
-        proptest::prop_assert_eq!(said(&again), said(&told));
+        proptest::prop_assert_eq!(said(&again), said(&spoken));
         let whole = assembled(&events(&out));
         let found: Vec<String> = whole["content"].as_array().unwrap().iter().filter_map(|block| block.get("input")).map(Value::to_string).collect();
         proptest::prop_assert_eq!(found, arguments_of);

@@ -170,33 +170,33 @@ fn what_thinking_excludes_gives_way_to_it_or_it_to_that() {
             change(c);
         })
     };
-    let told = |conversation: &Conversation| {
+    let outcome = |conversation: &Conversation| {
         let (request, losses, keeps) = request_for(OLD, conversation);
         (request.get("thinking").is_some(), losses.join(" "), keeps)
     };
-    assert_eq!(told(&thinks(&|_| {})), (true, String::new(), true));
+    assert_eq!(outcome(&thinks(&|_| {})), (true, String::new(), true));
     assert_eq!(
-        told(&thinks(&|c| c.tool_choice = Some(ToolChoice::Required))),
+        outcome(&thinks(&|c| c.tool_choice = Some(ToolChoice::Required))),
         (false, "reasoning_effort".to_owned(), true)
     );
-    assert_eq!(told(&thinks(&|c| c.sampling.temperature = Some(0.2))), (true, "temperature".to_owned(), false));
-    assert_eq!(told(&thinks(&|c| c.sampling.top_p = Some(0.96))), (true, String::new(), true));
+    assert_eq!(outcome(&thinks(&|c| c.sampling.temperature = Some(0.2))), (true, "temperature".to_owned(), false));
+    assert_eq!(outcome(&thinks(&|c| c.sampling.top_p = Some(0.96))), (true, String::new(), true));
     // Tool results without a signed thought before the call.
     let called = |parts: Vec<MessagePart>| {
         move |c: &mut Conversation| {
             c.turns.extend([turn(Role::Assistant, parts.clone()), turn(Role::User, vec![result("a", vec![])])]);
         }
     };
-    assert_eq!(told(&thinks(&called(vec![call("a", "{}")]))), (false, "reasoning_effort".to_owned(), true));
+    assert_eq!(outcome(&thinks(&called(vec![call("a", "{}")]))), (false, "reasoning_effort".to_owned(), true));
     let signed = MessagePart::Thinking(ReasoningPart {
         signature: Some("photofinish.anthropic.EqQB".to_owned()),
         ..ReasoningPart::default()
     });
-    assert_eq!(told(&thinks(&called(vec![signed, call("a", "{}")]))), (true, String::new(), true));
-    assert_eq!(told(&thinks(&called(vec![text("done")]))), (true, String::new(), true));
+    assert_eq!(outcome(&thinks(&called(vec![signed, call("a", "{}")]))), (true, String::new(), true));
+    assert_eq!(outcome(&thinks(&called(vec![text("done")]))), (true, String::new(), true));
     // An answer that the caller began.
     let begun = |c: &mut Conversation| c.turns.push(turn(Role::Assistant, vec![text("{")]));
-    assert_eq!(told(&thinks(&begun)), (false, "reasoning_effort".to_owned(), true));
+    assert_eq!(outcome(&thinks(&begun)), (false, "reasoning_effort".to_owned(), true));
 }
 
 #[test]

@@ -21,14 +21,14 @@ const SLOTS: usize = (MINUTE_US / SLOT_US) as usize;
 /// First tokens and TPOTs of one minute that are kept; all count for what is seen and expected.
 const SAMPLES_MAX: usize = 16;
 
-/// ln 10⁶: failures open an incident once they are so many times as likely with `FAILING` as with the usual share.
+/// ln 10⁶: failures open an incident once they are a million times as likely with `FAILING` as with the usual share.
 const OPENS_AT: f64 = 13.815_510_557_964_274;
 /// The shares of failures that are compared. One and a half times the usual share replaces the latter, where that is more.
 const FAILING: f64 = 0.25;
 const WELL: f64 = 0.02;
 /// Slots without an attempt after which earlier failures are forgotten: an hour.
 const FORGOTTEN_AFTER: usize = 360;
-/// Failures have ended after so many minutes and attempts without more of them than usual.
+/// Failures have ended after this number of minutes and of attempts without more of them than usual.
 const CALM_MINUTES: i64 = 5;
 const CALM_ATTEMPTS: u64 = 10;
 
@@ -41,21 +41,21 @@ const NAMES_MAX: usize = 16;
 
 /// Windows in minutes; the shortest with enough attempts counts.
 const WINDOWS: [i64; 3] = [10, 30, 60];
-/// Slowness opens an incident after so many minutes below `SLOW` and below so many times its usual spread.
+/// Slowness opens an incident after this number of minutes below `SLOW` and below this multiple of its usual spread.
 const SLOW_MINUTES: i64 = 5;
 const SLOW: f64 = 0.55;
 const SPREADS: f64 = 3.5;
 /// And only if that is not chance: e¹² times as likely at the rate that was seen as at the usual one (Poisson). Windows of few requests
 /// often fall that low.
 const SHOWN_AT: f64 = 12.0;
-/// It opens one at once if of the first tokens that were expected in three minutes hardly any came, and this was seen in so many stretches
+/// It opens one at once if of the first tokens that were expected in three minutes hardly any came, and this was seen in as many stretches
 /// of 10 s: a burst that was slow once fills one or two.
 const STALLED_MINUTES: i64 = 3;
 const STALLED: f64 = 0.15;
 const STALLED_SLOTS: u32 = 4;
 /// A wait this long, in first tokens that would usually have come meanwhile, shows a stall.
 const STALLED_WAIT: f64 = 1.0;
-/// It has ended after so many minutes above this.
+/// It has ended after this number of minutes above this.
 const WELL_MINUTES: i64 = 15;
 const WELL_RATIO: f64 = 0.75;
 

@@ -87,13 +87,14 @@ impl Scene {
     }
 
     fn steps(changes: &[IncidentChange]) -> Vec<(IncidentStep, &str, IncidentKind, IncidentState)> {
-        let told = changes.iter().filter(|change| change.step != IncidentStep::GoesOn);
+        let reported = changes.iter().filter(|change| change.step != IncidentStep::GoesOn);
         let of = |change: &'_ IncidentChange| (change.step, change.incident.kind, change.incident.state);
-        told.map(|change| {
-            let (step, kind, state) = of(change);
-            (step, change.incident.upstream.as_deref().unwrap_or("gateway"), kind, state)
-        })
-        .collect()
+        reported
+            .map(|change| {
+                let (step, kind, state) = of(change);
+                (step, change.incident.upstream.as_deref().unwrap_or("gateway"), kind, state)
+            })
+            .collect()
     }
 }
 
@@ -144,13 +145,13 @@ fn the_failures_of_one_caller_are_no_illness_of_the_upstream() {
         changes.first().map(|change| change.incident.clone())
     };
     assert_eq!(begun(&[other; 6], &[broken, other, broken, other, broken, other]), None);
-    // Nobody else asks, or the others fail too: it is the upstream.
+    // No other caller asks, or the others fail too: it is the upstream.
     let alone: fn(i64) -> IncidentAttempt = |at_us| of(1, attempt(at_us));
     assert!(begun(&[alone; 6], &[broken; 6]).is_some());
     assert!(begun(&[alone; 6], &[broken, alone, broken, alone]).is_some());
     let all = begun(&[other; 6], &[broken, ill, broken, ill, broken, ill]).unwrap();
     assert!(all.callers > 1, "{all:?}");
-    // Without known callers it is told as before.
+    // Without known callers it is reported as before.
     assert_eq!(begun(&WELL, &[failed, attempt, failed, attempt]).unwrap().callers, 0);
     // An illness that begins while one caller's requests are broken is found, and where it began.
     let mut scene = Scene::new(&["a/m"]);
@@ -354,7 +355,7 @@ fn what_was_known_before_a_restart_goes_on() {
     assert_eq!(Scene::steps(&after.minutes(2, "a/m", &FAILING)), []);
     let ended = after.minutes(10, "a/m", &WELL);
     assert_eq!(ended[0].incident.incident_id, known.incident_id);
-    // One that nobody was asked for since has no end.
+    // One whose upstream was not asked since has no end.
     let mut late = Scene::new(&["a/m"]);
     late.now_us = scene.now_us + 90 * MINUTE_US;
     late.watch.resume(known);
@@ -413,9 +414,9 @@ fn a_quarter_of_four_hundred_answers_in_half_a_minute_is_told() {
         }
         scene.minutes(1, "a/m", &[])
     };
-    let told = run(|n| n % 4 == 0);
-    assert_eq!((told[0].step, told[0].incident.failures), (IncidentStep::Begun, 100), "{told:?}");
-    assert_eq!((told[0].incident.broke, told[0].incident.saved), (50, 50));
+    let reported = run(|n| n % 4 == 0);
+    assert_eq!((reported[0].step, reported[0].incident.failures), (IncidentStep::Begun, 100), "{reported:?}");
+    assert_eq!((reported[0].incident.broke, reported[0].incident.saved), (50, 50));
     assert_eq!(run(|n| (100..200).contains(&n)), [], "9 s in which all failed");
 }
 
@@ -439,8 +440,8 @@ fn a_share_of_failures_that_trebles_is_told() {
         changes
     };
     assert_eq!(minutes(&mut scene, 0.1, 600), [], "ten hours as usual");
-    let told = minutes(&mut scene, 0.3, 60);
-    assert!(told.first().is_some_and(|change| change.step == IncidentStep::Begun), "{told:?}");
+    let reported = minutes(&mut scene, 0.3, 60);
+    assert!(reported.first().is_some_and(|change| change.step == IncidentStep::Begun), "{reported:?}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ const WATCHED_SHARE: f64 = 0.95;
 const SEEN_LEAST: u64 = 20;
 /// First tokens that a window must be expected to have.
 pub const EXPECTED_LEAST: f64 = 20.0;
-/// Hours with so many before an upstream is watched for slowness: a spread of fewer means little.
+/// Hours with samples that it takes before an upstream is watched for slowness: a spread of fewer means little.
 const HOURS_LEAST: usize = 12;
 /// Attempts that a share of failures needs.
 const JUDGED_LEAST: u64 = 100;
@@ -41,7 +41,7 @@ pub struct IncidentAttempt {
     pub refused: bool,
     /// Of one that failed: whether its request was answered all the same. None: it did not fail, or that is not known yet.
     pub saved: Option<bool>,
-    /// It failed, or its first token or plain answer came. Of others nobody knows whether they would have failed.
+    /// It failed, or its first token or plain answer came. Whether others would have failed is unknown.
     pub outcome_known: bool,
     pub ttft: Option<Observation>,
     /// Microseconds for each token after the first.
@@ -264,7 +264,7 @@ pub struct Usual {
     classes: [Option<UsualTimes>; Input::COUNT],
     /// The share of attempts that fail.
     pub failed: f64,
-    /// The spread of ln(seen / expected) over its hours. None: there are too few hours to tell what is slow.
+    /// The spread of ln(seen / expected) over its hours. None: there are too few hours to know what is slow.
     pub ttft_spread: Option<f64>,
     /// Microseconds for each token after the first, and the spread of its logarithm over the hours.
     pub tpot: Option<(f64, f64)>,

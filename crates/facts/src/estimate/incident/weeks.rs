@@ -52,7 +52,7 @@ impl Weeks {
         usual.with_hours(&hours)
     }
 
-    /// The changes of so many hours, each with its hour from 1 on. Only days are looked at: the minutes are of an hour ago.
+    /// The changes of `hours`, each with its hour from 1 on. Only days are looked at: the minutes are of an hour ago.
     fn run(&mut self, hours: i64) -> Vec<(i64, IncidentChange)> {
         let mut changes = Vec::new();
         for hour in 1..=hours {
@@ -68,8 +68,8 @@ impl Weeks {
     }
 }
 
-/// When an incident of this kind began, how, and how it was last told.
-fn told(changes: &[(i64, IncidentChange)], kind: IncidentKind) -> Option<(i64, &IncidentRecord)> {
+/// When an incident of this kind began, how, and its last report.
+fn reported(changes: &[(i64, IncidentChange)], kind: IncidentKind) -> Option<(i64, &IncidentRecord)> {
     let of_kind = |(_, change): &&(i64, IncidentChange)| change.incident.kind == kind;
     let begun = changes.iter().filter(of_kind).find(|(_, change)| change.step == IncidentStep::Begun)?;
     Some((begun.0, &changes.iter().rev().find(of_kind)?.1.incident))
@@ -89,7 +89,8 @@ fn what_is_slower_than_last_week_is_found_within_a_day_and_ends() {
         (weeks.world.slower, weeks.world.tokens_slower) = (1.5, 1.5);
         let changes = weeks.run(36);
         for kind in KINDS {
-            let (hours, incident) = told(&changes, kind).unwrap_or_else(|| panic!("{seed}: {kind:?} in {changes:?}"));
+            let (hours, incident) =
+                reported(&changes, kind).unwrap_or_else(|| panic!("{seed}: {kind:?} in {changes:?}"));
             assert!(hours <= 24, "{kind:?} after {hours} h");
             assert!((incident.began_at - began_us).abs() <= 3 * HOUR_US, "{incident:?}");
             let factor = incident.factor.unwrap();
@@ -112,7 +113,7 @@ fn what_has_become_usual_ends() {
     let mut weeks = Weeks::new(World::new(3, 1.0, 0.0));
     weeks.world.slower = 1.5;
     let changes = weeks.run(7 * 24);
-    let (_, incident) = told(&changes, IncidentKind::WeekSlower).unwrap();
+    let (_, incident) = reported(&changes, IncidentKind::WeekSlower).unwrap();
     assert_eq!((begun(&changes), incident.state), (1, IncidentState::Ended));
 }
 
@@ -166,8 +167,8 @@ fn one_that_is_told_already_does_not_begin_and_one_that_is_not_asked_has_no_end(
         weeks.watch.resume(IncidentRecord { upstream, kind, began_at, last_at, ..IncidentRecord::default() });
         changes.extend(weeks.run(1));
     }
-    assert_eq!(told(&changes, IncidentKind::WeekSlower), None);
-    assert!(told(&changes, IncidentKind::WeekTokS).is_some());
+    assert_eq!(reported(&changes, IncidentKind::WeekSlower), None);
+    assert!(reported(&changes, IncidentKind::WeekTokS).is_some());
     weeks.world.per_minute = 0.001;
     let (_, last) = weeks.run(24).pop().unwrap();
     assert_eq!((last.incident.state, last.incident.ended_at), (IncidentState::EndUnknown, None));
@@ -183,7 +184,7 @@ fn weeks_measured() {
             let mut weeks = Weeks::new(World { cut, ..World::new(seed, 2.0, moves) });
             (weeks.world.slower, weeks.world.tokens_slower) = (slower, slower);
             let changes = weeks.run(36);
-            KINDS.map(|kind| told(&changes, kind).map(|(hours, incident)| (hours, incident.factor.unwrap())))
+            KINDS.map(|kind| reported(&changes, kind).map(|(hours, incident)| (hours, incident.factor.unwrap())))
         };
         let found: Vec<_> = (0..40).map(|seed| found(100 + seed)).collect();
         for (place, name) in ["first tokens", "tokens after"].iter().enumerate() {

@@ -108,7 +108,7 @@ pub fn check_token(gateway: &Gateway, request: &mut Request<Body>) -> Option<Slo
     if let Identity::Wrong(identity) = &mut identity {
         let wrong = gateway.door().wrong_tokens.count(address, Instant::now());
         gateway.totals().wrong_token();
-        tell(&wrong, address);
+        log_wrong(&wrong, address);
         identity.refused_for = wrong.refused_for;
         slowed = wrong.slowed;
     }
@@ -116,10 +116,10 @@ pub fn check_token(gateway: &Gateway, request: &mut Request<Body>) -> Option<Slo
     slowed
 }
 
-fn tell(wrong: &WrongToken, address: IpAddr) {
+fn log_wrong(wrong: &WrongToken, address: IpAddr) {
     let WrongToken { times, refused_for, .. } = wrong;
     match refused_for {
-        _ if !wrong.is_told() => {}
+        _ if !wrong.is_logged() => {}
         None => tracing::warn!(%address, times, "a wrong token"),
         Some(wait) => {
             let seconds = wait.as_secs();
@@ -255,7 +255,7 @@ fn identify(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Identi
     }
 }
 
-/// What is to be done before [`check_token`] can tell whose token of the issuer it is.
+/// What is to be done before [`check_token`] knows whose token of the issuer it is.
 #[derive(Clone, Debug)]
 pub enum Unsettled {
     /// Reading the issuer's keys.
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_token_is_found_in_each_of_its_headers_and_only_if_it_is_right() {
-        let (nobody, live) =
+        let (open_door, live) =
             (live(""), live("[users.ada]\ntoken = \"token-of-ada\"\n[users.bob]\ntoken = \"token-of-bob\""));
         for (header, value, expected) in [
             ("authorization", "Bearer token-of-ada", Some("ada")),
@@ -403,7 +403,7 @@ mod tests {
             let found = if let Some(FoundCaller::User(user)) = found { Some(user.name.clone()) } else { None };
             assert_eq!(found.as_deref(), expected, "{header}: {value}");
             assert_eq!(has_token(&live, &headers), expected.is_some(), "{header}: {value}");
-            assert!(has_token(&nobody, &headers), "nobody needs one");
+            assert!(has_token(&open_door, &headers), "none is needed");
         }
         assert!(!has_token(&live, &HeaderMap::new()));
     }

@@ -63,7 +63,7 @@ const UP: [&str; 14] = [
 ];
 /// The same with the caller's own key.
 const UP_WITH_OWN_KEY: [&str; 2] = ["openai-organization", "openai-project"];
-/// Headers of an answer about its body, beside those of every answer.
+/// Headers of an answer about its body, in addition to those of every answer.
 const DOWN: [&str; 9] = [
     "accept-ranges",
     "allow",
@@ -112,7 +112,7 @@ pub async fn pass(gateway: Arc<Gateway>, client: Client, request: Request<Body>)
     }
 }
 
-/// Reads a body that nobody wants for a moment, so that its client sees the answer.
+/// Reads and drops a body for a moment, so that its client sees the answer.
 async fn drop_body(live: &LiveConfig, headers: &HeaderMap, body: Body) {
     if is_awaited(headers, &body) {
         discard(body, live.config.server.body_max).await;
@@ -185,7 +185,7 @@ impl Passing {
         }
         let mut up = going_up(headers, provider, key.as_ref(), &target.word);
         if let Some(trace) = guard.trace() {
-            trace.tell(0, &mut up);
+            trace.write_headers(0, &mut up);
         }
         let outgoing = Outgoing {
             endpoint: target.endpoint,
@@ -364,7 +364,7 @@ struct PassedBody {
     progress: UploadProgress,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
     is_over: bool,
-    /// How it broke. Told in the poll after that, so that the server first sends what was there.
+    /// How it broke. Returned by the poll after that, so that the server first sends what was there.
     broken: Option<&'static str>,
 }
 

@@ -164,7 +164,7 @@ codes! {
     /// the store of [keys](keys.md) cannot be read yet
     KEYS_UNAVAILABLE = SERVICE_UNAVAILABLE, SERVER, "photofinish_keys_unavailable";
 
-    /// nobody can log in now: the issuer or the store does not answer, or too many log in
+    /// no user can log in now: the issuer or the store does not answer, or too many log in
     LOGIN_UNAVAILABLE = SERVICE_UNAVAILABLE, SERVER, "photofinish_login_unavailable";
 
     /// four `/api` requests are running, and none ended within 5 s; or a replay is running

@@ -1,4 +1,4 @@
-//! What an answer tells a limited caller of its limits. Not for refusals: see `refusals::limited`.
+//! The headers with which an answer reports a caller's limits. Not for refusals: see `refusals::limited`.
 
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
@@ -10,8 +10,8 @@ use photofinish_wire::{Dialect, Surface};
 
 const SECOND_US: i64 = 1_000_000;
 
-/// Tells a limited caller what is left, as its vendor does. What a provider said of its own limits is not for it.
-pub fn tell(headers: &mut HeaderMap, left: LimitsLeft, surface: Surface) {
+/// Adds the headers that say what is left, as the vendor of this surface does. What a provider said of its own limits is not for it.
+pub fn add(headers: &mut HeaderMap, left: LimitsLeft, surface: Surface) {
     let theirs: Vec<HeaderName> = headers.keys().filter(|name| is_about_rate_limits(name.as_str())).cloned().collect();
     theirs.into_iter().for_each(|name| {
         headers.remove(name);
@@ -41,14 +41,14 @@ pub fn tell(headers: &mut HeaderMap, left: LimitsLeft, surface: Surface) {
     }
 }
 
-/// As Anthropic tells it: `2026-11-27T07:40:00Z`, rounded up.
+/// As Anthropic writes it: `2026-11-27T07:40:00Z`, rounded up.
 fn instant(after_us: i64) -> String {
     let at_us = Timestamp::now().as_microsecond().saturating_add(after_us);
     let seconds = at_us.div_euclid(SECOND_US) + i64::from(at_us.rem_euclid(SECOND_US) > 0);
     Timestamp::from_second(seconds).map_or_else(|_| String::new(), |at| at.to_string())
 }
 
-/// As OpenAI tells it: `6m0s`, `1.5s`, `20ms`.
+/// As OpenAI writes it: `6m0s`, `1.5s`, `20ms`.
 fn pause(us: i64) -> String {
     let ms = us / 1_000 + i64::from(us % 1_000 > 0);
     let (minutes, ms) = (ms / 60_000, ms % 60_000);
@@ -94,7 +94,7 @@ mod tests {
             headers.insert("x-ratelimit-remaining-tokens", HeaderValue::from_static("7"));
             headers.insert("anthropic-ratelimit-tokens-limit", HeaderValue::from_static("7"));
             headers.insert("x-request-id", HeaderValue::from_static("7"));
-            tell(&mut headers, left, surface);
+            add(&mut headers, left, surface);
             let mut names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
             names.sort_unstable();
             let mut expected = expected.to_vec();

@@ -59,7 +59,7 @@ impl Rejection {
                 Rejection::new(code::UNPRICED, message)
             }
         };
-        rejection.telling(refusal.left)
+        rejection.with_limits(refusal.left)
     }
 
     /// All that ran have failed, and a budget did not have what these others may cost. `is_held`: not while others' answers run. Those

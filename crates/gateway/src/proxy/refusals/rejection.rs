@@ -95,8 +95,8 @@ impl Rejection {
         self
     }
 
-    /// Tells what is left, as an answer to the same caller does.
-    pub(super) fn telling(mut self, left: LimitsLeft) -> Rejection {
+    /// With the headers that say what is left, as an answer to the same caller has them.
+    pub(super) fn with_limits(mut self, left: LimitsLeft) -> Rejection {
         self.0.limits_left = Some(left);
         self
     }
@@ -129,7 +129,7 @@ impl Rejection {
         Rejection::new(crate::proxy::refusals::code::KEYS_UNAVAILABLE, message).after(Duration::from_secs(1))
     }
 
-    /// Nobody can log in now.
+    /// No user can log in now.
     pub fn login_unavailable(why: &str) -> Rejection {
         Rejection::new(code::LOGIN_UNAVAILABLE, cut(why)).after(Duration::from_secs(5))
     }
@@ -392,7 +392,7 @@ impl Rejection {
             headers.insert(name.clone(), HeaderValue::from_static(value));
         }
         if let Some(left) = self.0.limits_left {
-            limit_headers::tell(headers, left, surface);
+            limit_headers::add(headers, left, surface);
         }
         if let Some(wait) = self.0.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
@@ -602,7 +602,7 @@ impl Rejection {
     /// in vain.
     pub fn refused(failed: &[FailedUpstream], wait: Option<Duration>) -> Rejection {
         // These messages are the gateway's own.
-        let told: Vec<String> = failed
+        let reasons: Vec<String> = failed
             .iter()
             .take(TOLD_MAX)
             .map(|failed| format!("{} is {}", failed.upstream, failed.failure.message))
@@ -610,7 +610,7 @@ impl Rejection {
         let message = format!(
             "no upstream can be asked: {}. Look at its key, its model and its account; one request in {ASK_AGAIN_FOR:?} \
              is let through to it meanwhile",
-            told.join(", ")
+            reasons.join(", ")
         );
         let rejection = Rejection::new(code::UPSTREAM_REFUSED, message).with(failed);
         match wait {
@@ -826,8 +826,8 @@ mod cooling_tests {
                 ("a/m".to_owned(), CooldownState { wait: Duration::from_secs(*seconds), why: *why })
             });
             let answer = all_cooling_down(cooling.collect()).into_response();
-            let told = answer.headers().get("retry-after").map(|value| value.to_str().unwrap());
-            assert_eq!((answer.status(), told), (*status, *retry_after), "{cooling_upstreams:?}");
+            let sent = answer.headers().get("retry-after").map(|value| value.to_str().unwrap());
+            assert_eq!((answer.status(), sent), (*status, *retry_after), "{cooling_upstreams:?}");
         }
     }
 }

@@ -106,9 +106,9 @@ impl CandidateSet {
 
     /// Upstreams that are not asked because they, or their dialects, cannot take all of the request, or no longer have the model.
     pub fn passed_over(&self) -> Vec<&str> {
-        let is_told =
+        let is_reported =
             |reason| matches!(reason, LeftOutReason::Capability | LeftOutReason::TooLong | LeftOutReason::Unlisted);
-        let unable = self.unable.iter().filter(|left_out| is_told(left_out.reason));
+        let unable = self.unable.iter().filter(|left_out| is_reported(left_out.reason));
         unable.map(|left_out| left_out.upstream.as_str()).collect()
     }
 
@@ -425,7 +425,7 @@ fn asked_for<'l>(
     Ok((upstreams, one_after_the_other(settings), allowed))
 }
 
-/// A provider may list by now what nobody knows.
+/// By now a provider may list what no configuration names.
 fn tell_unknown(gateway: &Gateway, rejection: &Rejection) {
     if rejection.code() == UNKNOWN_MODEL.code {
         gateway.unknown_model().notify_one();

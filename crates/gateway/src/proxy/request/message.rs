@@ -58,7 +58,7 @@ impl SocketMessage {
         Ok(())
     }
 
-    /// Its length with so many bytes more.
+    /// Its length with `more` bytes added.
     ///
     /// # Errors
     /// 413 above `body_max`.

@@ -317,7 +317,7 @@ impl Demands {
     }
 }
 
-/// Tells conversations apart: a hash of its opening.
+/// Identifies a conversation: a hash of its opening.
 pub fn conversation_of(request: &ApiRequest) -> u64 {
     let mut hasher = DefaultHasher::new();
     opening(request).hash(&mut hasher);

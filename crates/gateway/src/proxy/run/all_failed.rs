@@ -55,8 +55,8 @@ pub fn all_failed(
             let upstream = candidates.name(candidate);
             let is_translated = candidates.list[candidate].upload.is_translated();
             let is_only = race.failures().len() == 1;
-            let is_told = |answer: &&RawAnswer| !is_translated && tells_overflow(request.surface, answer, is_only);
-            match (answer.filter(is_told), of(candidate, &is_overflow)) {
+            let is_shown = |answer: &&RawAnswer| !is_translated && shows_overflow(request.surface, answer, is_only);
+            match (answer.filter(is_shown), of(candidate, &is_overflow)) {
                 (Some(answer), _) => Ok(as_it_came(answer, upstream, request)),
                 (None, Some(failure)) => Ok(in_the_callers_words(&overflow(answer), failure, upstream, request)),
                 (None, None) => Err(Rejection::all_failed(&failed)),
@@ -73,7 +73,7 @@ pub fn all_failed(
 enum FailureChoice<'a> {
     /// The answer of this candidate.
     AsItCame(usize, &'a RawAnswer),
-    /// The prompt is too long for this candidate. An agent that is told so compacts; after another error it would send the same
+    /// The prompt is too long for this candidate. An agent that gets this error compacts; after another error it would send the same
     /// again.
     TooLong(usize, Option<&'a RawAnswer>),
     RateLimited,
@@ -104,7 +104,7 @@ fn choose(
     let own_answer = if let Some(refused) = first(&stops) {
         Some(refused)
     } else if all(is_the_requests_fault) {
-        most_telling(&counted)
+        most_informative(&counted)
     } else if let Some(long) = first(&is_overflow) {
         Some(long)
     } else if all(|kind| kind == FailureKind::Empty) {
@@ -141,7 +141,7 @@ fn is_about_what_was_added(failure: &Failure) -> bool {
 }
 
 /// Of several answers that blame the request, the most specific.
-fn most_telling<'a>(failures: &[&'a (usize, Failure)]) -> Option<&'a (usize, Failure)> {
+fn most_informative<'a>(failures: &[&'a (usize, Failure)]) -> Option<&'a (usize, Failure)> {
     let rank = |failure: &Failure| match failure.kind {
         FailureKind::ContextLength => 3,
         FailureKind::BadRequest => 2,
@@ -158,7 +158,7 @@ fn is_overflow(failure: &Failure) -> bool {
 
 /// Whether clients of this surface see in this answer that the prompt is too long. Those of chat read the only answer as its server
 /// words it; agents of the others look for one type or code.
-fn tells_overflow(surface: Surface, answer: &RawAnswer, is_only: bool) -> bool {
+fn shows_overflow(surface: Surface, answer: &RawAnswer, is_only: bool) -> bool {
     let says = |words| String::from_utf8_lossy(&answer.body).contains(words);
     answer.status == StatusCode::BAD_REQUEST.as_u16()
         && match surface.dialect() {

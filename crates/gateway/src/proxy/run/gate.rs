@@ -25,7 +25,7 @@ use photofinish_translation::ApiRequest;
 const LONGEST: f64 = 128_000.0;
 /// Of the `max_tokens` that a request sends, at least this part is reserved.
 const PART_OF_ASKED: f64 = 10.0;
-/// Answers that become so many times longer than usual still cost no more than half a budget too much.
+/// Answers that become this many times longer than usual still cost no more than half a budget too much.
 const FAR_LONGER: f64 = 15.0;
 
 /// Whose answers, and how many of them one request asks for.
@@ -154,7 +154,7 @@ impl Gate {
         &self.admission
     }
 
-    /// The right to start an attempt with a request of so many bytes. None: a budget does not have that much left.
+    /// The right to start an attempt with a request of this number of bytes. None: a budget does not have that much left.
     pub fn reserve(
         &self,
         learning: &Learning,
@@ -186,7 +186,7 @@ async fn enter_in_turn(
         let now = LimitClock { us: gateway.learning().now_us(), wall_us: wall_micros() };
         admit(levels.clone(), tokens, costs, now)
     };
-    // What costs nothing waits for nobody.
+    // What costs nothing does not wait.
     let asks_free = levels.iter().any(|level| level.limits().unpriced == Unpriced::Free);
     let is_paid = costs.iter().all(|cost| cost.max > 0 && !cost.own_key && !(cost.unpriced && asks_free));
     let lines = gateway.budget_lines();

@@ -67,7 +67,7 @@ pub struct Launcher {
     learns: bool,
 }
 
-/// Where the attempts of the race are told.
+/// Where the attempts of the race are recorded.
 struct AttemptBook {
     race_id: String,
     trace: Option<Arc<RaceTrace>>,
@@ -116,7 +116,7 @@ impl JudgedBy {
     }
 }
 
-/// What the race knows of one candidate beside the reporter, at the same place.
+/// What the race knows of one candidate apart from the reporter, at the same place.
 pub(super) struct LaunchCandidate {
     /// The request to it. A refusal may change it.
     pub upload: Arc<RequestTranslation>,
@@ -260,12 +260,12 @@ impl Launcher {
         let is_trial = self.candidates[starting.candidate].trial.is_some();
         let is_watched = is_trial || self.policy.driver.runs_on(starting.candidate);
         // The times of token counts and of rescues are not comparable with those of answers.
-        let tells = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
+        let watch = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
         let mut upstream = candidate.upstream.clone();
         let asks_hour = upstream.price.is_some_and(Price::keeps_dearer) && self.request.asks_hour();
         upstream.timeouts = upstream.timeouts.in_race(self.settings.timeouts, self.wants_whole());
         let mut headers = self.client_headers.of_attempt(candidate, request_translation, key.as_ref(), &lessons);
-        self.book.trace.iter().for_each(|trace| trace.tell(starting.ordinal, &mut headers));
+        self.book.trace.iter().for_each(|trace| trace.write_headers(starting.ordinal, &mut headers));
         let spec = AttemptSpec {
             exchange: self.exchange(context, key),
             starting,
@@ -286,9 +286,9 @@ impl Launcher {
             p_audit: if is_watched { 1.0 } else { self.settings.audit },
             slot: Some(InFlightGuard::enter(observer_spec.known.running())),
             per_byte: observer_spec.per_byte(),
-            attempt_observer: tells.then(|| AttemptObserver::start(observer_spec)),
+            attempt_observer: watch.then(|| AttemptObserver::start(observer_spec)),
             // Another request than the client's has only a part of the answer.
-            tape: self.judging.as_ref().filter(|_| given.is_none() && tells).map(|judging| judging.tape(gateway)),
+            tape: self.judging.as_ref().filter(|_| given.is_none() && watch).map(|judging| judging.tape(gateway)),
         };
         attempt::start(spec, reservation)
     }
@@ -402,7 +402,7 @@ impl Launch for Launcher {
 
 impl Launcher {
     /// A lost trial runs on: its upstream may be healthy although it is slower than the winner. So does a refusal: one that always comes
-    /// late would never be told.
+    /// late would never be reported.
     fn lost_asking(&mut self, candidate: usize, mut attempt: Attempt) {
         let trial = self.candidates[candidate].trial.take();
         let is_billed = self.is_billed_anyway(candidate);

@@ -248,10 +248,10 @@ impl RaceGuard {
         }
     }
 
-    /// Tells a limited caller what is left.
+    /// Adds the headers that say what is left of the caller's limits.
     pub fn tell_limits(&self, headers: &mut HeaderMap) {
         if let Some(hold) = &self.hold {
-            limit_headers::tell(headers, hold.left(), self.surface);
+            limit_headers::add(headers, hold.left(), self.surface);
         }
     }
 
@@ -344,7 +344,7 @@ impl RaceGuard {
         self.read_at
     }
 
-    /// So many bytes of its body went up.
+    /// This number of bytes of its body went up.
     pub fn sent_up(&mut self, bytes: usize) {
         self.record.input_bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.record.input_tokens_estimate = self.record.input_bytes / 4;

@@ -33,12 +33,12 @@ impl ConfigurationInForce {
         self.live.load_full()
     }
 
-    /// `tell` hears of the one before and of the new one, which is in force after it.
-    pub fn replace(&self, make: impl FnOnce(&LiveConfig) -> LiveConfig, tell: impl FnOnce(&LiveConfig, &LiveConfig)) {
+    /// `notify` gets the one before and the new one, which is in force after it.
+    pub fn replace(&self, make: impl FnOnce(&LiveConfig) -> LiveConfig, notify: impl FnOnce(&LiveConfig, &LiveConfig)) {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.live();
         let live = make(&before);
-        tell(&before, &live);
+        notify(&before, &live);
         self.live.store(Arc::new(live));
     }
 

@@ -1,4 +1,4 @@
-//! Places for what runs beside the answers of clients. Not for clients' requests: see `places`.
+//! Places for what runs in addition to the answers of clients. Not for clients' requests: see `places`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;

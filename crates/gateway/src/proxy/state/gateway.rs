@@ -58,7 +58,7 @@ pub struct Gateway {
 /// Whether the gateway goes on.
 struct Departure {
     shutdown: Shutdown,
-    /// It is told to leave, and does not drain yet.
+    /// It was ordered to leave, and does not drain yet.
     is_announced: AtomicBool,
 }
 
@@ -329,7 +329,7 @@ impl Gateway {
         self.health.hints()
     }
 
-    /// Another gateway on the same database told this.
+    /// Another gateway on the same database reported this.
     pub fn hear_hint(&self, hint: &HealthHint) {
         self.health.hear_hint(hint, &self.live());
     }

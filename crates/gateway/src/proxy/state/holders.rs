@@ -8,7 +8,7 @@ use photofinish_config::keyring::HashedKey;
 use photofinish_routing::health::LiveConfig;
 use photofinish_wire::{Dialect, Surface};
 
-/// Upstreams that are asked for an id that nobody knows.
+/// Upstreams that are asked for an unknown id.
 const ASKED_MAX: usize = 8;
 
 /// The upstreams that hold what a request names. It goes to them alone, one after the other.
@@ -63,7 +63,7 @@ impl Holders {
         Ok(Holders { owners, missing, job: None })
     }
 
-    /// The same for a call that asks for it: it is paid for already, unless it is a job whose end nobody has seen.
+    /// The same for a call that asks for it: it is paid for already, unless it is a job whose end was not seen.
     pub fn asked(mut self) -> Holders {
         let job = self.owners.first().and_then(|owner| owner.job.clone());
         self.job = Some(job.unwrap_or_else(JobCost::booked));
@@ -106,7 +106,7 @@ impl Holders {
         self.owners.first().map(|owner| owner.model.as_str()).filter(|model| !model.is_empty())
     }
 
-    /// Nobody knows who made what the request names.
+    /// Unknown: no upstream is recorded as the maker of what the request names.
     pub fn are_unknown(&self) -> bool {
         self.owners.is_empty() && !matches!(self.missing, Missing::Job)
     }

@@ -96,7 +96,7 @@ impl KeptConversation {
         self.items.iter().find(|item| text_of(item).and_then(item_id).is_some_and(|own| own == id))
     }
 
-    /// There is no place for so many more.
+    /// There is no place for this number more.
     pub fn is_full(&self, more: usize) -> bool {
         self.items.len() + more > ITEMS_MAX
     }

@@ -347,8 +347,8 @@ mod fair_share_tests {
 
     #[test]
     fn a_caller_holds_at_most_half_of_what_the_others_leave_while_they_wait() {
-        for (all, others, alone, beside) in [
-            // Nobody else: all but the reserve, and half while another waits.
+        for (all, others, alone, contended) in [
+            // No other caller: all but the reserve, and half while another waits.
             (1_000, 0, 875, 500),
             // Of the rest half again, and so on: who comes next always finds a place.
             (1_000, 500, 375, 250),
@@ -366,7 +366,7 @@ mod fair_share_tests {
             (2, 1, 1, 1),
             (1, 0, 1, 1),
         ] {
-            assert_eq!((most(all, others, false), most(all, others, true)), (alone, beside), "{others} of {all}");
+            assert_eq!((most(all, others, false), most(all, others, true)), (alone, contended), "{others} of {all}");
         }
     }
 

@@ -88,7 +88,7 @@ impl StoredState {
         fits && self.here(|table| table.put((caller, key(caller, id)), kept, bytes, self.limits(), Instant::now()))
     }
 
-    /// Changes an entry, if it is there, while nobody else does. None: there is no room for what became of it, or `change` has none.
+    /// Changes an entry, if it is there, exclusively. None: there is no room for what became of it, or `change` has none.
     pub fn change<T>(
         &self,
         caller: u64,
@@ -97,8 +97,8 @@ impl StoredState {
     ) -> Option<T> {
         let (key, limits, now) = (key(caller, id), self.limits(), Instant::now());
         self.here(|table| {
-            let (kept, bytes, told) = table.get(&key, limits, now).and_then(change)?;
-            (self.memory.has_room(bytes) && table.put((caller, key), kept, bytes, limits, now)).then_some(told)
+            let (kept, bytes, result) = table.get(&key, limits, now).and_then(change)?;
+            (self.memory.has_room(bytes) && table.put((caller, key), kept, bytes, limits, now)).then_some(result)
         })
     }
 

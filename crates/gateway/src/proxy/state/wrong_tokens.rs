@@ -42,8 +42,8 @@ pub struct WrongToken {
 }
 
 impl WrongToken {
-    /// Whether the log tells of it: each until the refusals begin, then the powers of ten.
-    pub fn is_told(&self) -> bool {
+    /// Whether it is logged: each until the refusals begin, then the powers of ten.
+    pub fn is_logged(&self) -> bool {
         self.times <= WRONG_MAX + 1 || 10_u32.pow(self.times.ilog10()) == self.times
     }
 }
@@ -103,8 +103,8 @@ mod tests {
             (1, 60, false, None),
         ] {
             let answer = count(HERE, seconds);
-            let told = (answer.times, answer.slowed.is_some(), answer.refused_for.map(|wait| wait.as_secs()));
-            assert_eq!(told, (times, slowed, refused_for), "{times} at {seconds} s");
+            let logged = (answer.times, answer.slowed.is_some(), answer.refused_for.map(|wait| wait.as_secs()));
+            assert_eq!(logged, (times, slowed, refused_for), "{times} at {seconds} s");
         }
         let other = count([192, 0, 2, 2].into(), 59);
         assert_eq!((other.times, other.refused_for), (1, None), "another address");
@@ -132,8 +132,8 @@ mod tests {
 
     #[test]
     fn the_log_tells_of_few() {
-        let told = |times: u32| WrongToken { times, refused_for: None, slowed: None }.is_told();
-        let told: Vec<u32> = (1..=100_000).filter(|times| told(*times)).collect();
-        assert_eq!(told, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 100, 1_000, 10_000, 100_000]);
+        let logged = |times: u32| WrongToken { times, refused_for: None, slowed: None }.is_logged();
+        let logged: Vec<u32> = (1..=100_000).filter(|times| logged(*times)).collect();
+        assert_eq!(logged, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 100, 1_000, 10_000, 100_000]);
     }
 }

@@ -35,9 +35,9 @@ impl StoredState {
         self.change(caller, id, |kept| {
             let Kept::Conversation(conversation) = kept else { return None };
             let mut conversation = conversation.clone();
-            let told = change(&mut conversation);
+            let result = change(&mut conversation);
             let bytes = conversation.bytes(id);
-            Some((Kept::Conversation(conversation), bytes, told))
+            Some((Kept::Conversation(conversation), bytes, result))
         })
     }
 

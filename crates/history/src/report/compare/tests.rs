@@ -37,7 +37,7 @@ fn normal(draws: &mut fastrand::Rng) -> f64 {
 
 impl Week {
     /// The policy asks the one that it expects to be quickest, by prompt size and present speed, and hedges after 1.5 times that.
-    /// `hedges`: else it asks nobody else.
+    /// `hedges`: else it asks no other.
     fn new(seed: u64, hedges: bool) -> Week {
         let draws = fastrand::Rng::with_seed(seed);
         let mut week = Week { draws, truth: Default::default(), clients: Vec::new(), rows: Vec::new() };
@@ -148,25 +148,25 @@ fn weeks() -> u64 {
 
 #[test]
 fn a_gain_of_fifteen_per_cent_is_mostly_told_and_never_called_a_loss() {
-    let (mut told, mut wrong) = (0, 0);
+    let (mut found_gains, mut wrong) = (0, 0);
     for seed in 1_001..=1_000 + weeks() {
         let mut week = Week::new(seed, true);
         week.with_clients_at(0.85);
         match week.compared().verdict(0) {
-            GainVerdict::Gained => told += 1,
+            GainVerdict::Gained => found_gains += 1,
             GainVerdict::Lost => wrong += 1,
             GainVerdict::Unknown => {}
         }
     }
-    eprintln!("a gain of 15 % is told in {told} of {} weeks, and called a loss in {wrong}", weeks());
-    assert!(told * 2 >= weeks() && wrong == 0, "{told} {wrong}");
+    eprintln!("a gain of 15 % is found in {found_gains} of {} weeks, and called a loss in {wrong}", weeks());
+    assert!(found_gains * 2 >= weeks() && wrong == 0, "{found_gains} {wrong}");
 }
 
 #[test]
 fn looks_find_what_each_upstream_alone_takes() {
     let weeks = weeks();
     let (mut held, mut intervals) = (0, 0);
-    let (mut errors, mut told, mut wrong, mut asked_wrong) = ([vec![], vec![]], 0, 0, 0);
+    let (mut errors, mut found_gains, mut wrong, mut asked_wrong) = ([vec![], vec![]], 0, 0, 0);
     for seed in 1..=weeks {
         let week = Week::new(seed, true);
         let compared = week.compared();
@@ -190,7 +190,7 @@ fn looks_find_what_each_upstream_alone_takes() {
         asked_wrong += usize::from(quantile_of(&asked.collect::<Vec<_>>(), 0.5) < 0.9 * week.true_us("a", 0.5));
         let truth = week.true_us(&compared.best().unwrap().upstream, 0.5) - 1e3 * quantile_of(&week.clients, 0.5);
         match compared.verdict(0) {
-            GainVerdict::Gained => told += 1,
+            GainVerdict::Gained => found_gains += 1,
             GainVerdict::Lost => wrong += usize::from(truth > 0.0),
             GainVerdict::Unknown => {}
         }
@@ -199,13 +199,16 @@ fn looks_find_what_each_upstream_alone_takes() {
     let mean = errors[0].iter().sum::<f64>() / errors[0].len() as f64;
     eprintln!(
         "{held} of {intervals} intervals hold; median error {:.3} at p50, {:.3} at p95; mean error {mean:.3} at p50; \
-         gained in {told} of {weeks} weeks, wrongly lost in {wrong}; as asked wrong in {asked_wrong}",
+         gained in {found_gains} of {weeks} weeks, wrongly lost in {wrong}; as asked wrong in {asked_wrong}",
         median(&errors[0]),
         median(&errors[1])
     );
     assert!(held * 100 >= intervals * 85, "{held} of {intervals} intervals hold");
     assert!(median(&errors[0]) <= 0.08 && median(&errors[1]) <= 0.2 && mean.abs() <= 0.04, "{errors:?}");
-    assert!(told as u64 >= weeks * 7 / 10 && wrong == 0 && asked_wrong as u64 == weeks, "{told} {wrong} {asked_wrong}");
+    assert!(
+        found_gains as u64 >= weeks * 7 / 10 && wrong == 0 && asked_wrong as u64 == weeks,
+        "{found_gains} {wrong} {asked_wrong}"
+    );
 }
 
 #[test]
@@ -288,7 +291,7 @@ fn the_best_is_the_best_of_all_or_is_not_said() {
         (vec![of("b/m", 5, 0, 0)], false, [no, no]),
         (vec![of("b/m", 0, 0, 0)], false, [no, no]),
         (vec![of("b/m", 0, 2, 3)], false, [no, no]),
-        // It could not be asked: nobody could have had it alone.
+        // It could not be asked: no client could have had it alone.
         (vec![of("b/m", 0, 3, 3)], true, [yes, yes]),
         (vec![of("b/m", 0, 0, 90)], true, [yes, yes]),
         (vec![of("b/m", 1, 0, 90)], false, [no, no]),

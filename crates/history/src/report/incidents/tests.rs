@@ -19,8 +19,8 @@ fn what_clients_felt_in_words() {
         (8, 0, "; 8 requests broke"),
         (8, 97, "; 8 requests broke, 97 were saved"),
     ] {
-        let told = words(&IncidentRecord { broke, saved, ..full.clone() }, full.updated_at);
-        assert!(told.ends_with(expected), "{told}");
+        let shown = words(&IncidentRecord { broke, saved, ..full.clone() }, full.updated_at);
+        assert!(shown.ends_with(expected), "{shown}");
     }
 }
 
@@ -158,11 +158,11 @@ fn a_watch_begins_with_what_the_history_knows() {
     resume(&reader, &mut watch, now_us).unwrap();
     watch.advance(now_us + 15 * SECOND_US);
     let changes = watch.check(&BTreeSet::new());
-    let told: Vec<_> =
+    let shown: Vec<_> =
         changes.iter().map(|change| (change.step, name(&change.incident), change.incident.kind)).collect();
     // The failures of before the restart are found at once, and what was open long ago has no end.
     assert_eq!(
-        told,
+        shown,
         [
             (IncidentStep::Begun, "a/m", IncidentKind::Failures),
             (IncidentStep::Ended, "groq/llama-70b", IncidentKind::Slower)

@@ -223,7 +223,7 @@ impl<'s> CursorRows<'s> {
     }
 }
 
-/// Connections that nobody uses now. A page of the dashboard asks several questions, each over its own; making one takes ten milliseconds.
+/// Idle connections. A page of the dashboard asks several questions, each over its own; making one takes ten milliseconds.
 static IDLE: Mutex<VecDeque<IdleSession>> = Mutex::new(VecDeque::new());
 
 struct IdleSession {
@@ -307,7 +307,7 @@ pub(in crate::store) fn without_nul(text: &str) -> std::borrow::Cow<'_, str> {
     if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() }
 }
 
-/// The id that a text stands for where ids are compared: the smallest that begins so, or for [`crate::store::races::BEHIND_ALL`] the largest.
+/// The id that a text means where ids are compared: the smallest that begins so, or for [`crate::store::races::BEHIND_ALL`] the largest.
 fn bound(text: &str) -> [u8; 16] {
     let mut id = [0; 16];
     if text.starts_with('~') {

@@ -72,12 +72,15 @@ async fn a_change_and_its_line_of_the_audit_are_one() {
     assert_eq!(reader.accounts(AccountKind::Team).unwrap(), []);
 
     let audit = reader.audit(None, None, 9).unwrap();
-    let told: Vec<_> = audit
+    let entries: Vec<_> = audit
         .iter()
         .map(|line| (line.at, line.subject.as_str(), line.before.is_some(), line.after.is_some()))
         .collect();
     let ann = "user:ann";
-    assert_eq!(told, [(10, ann, true, false), (8, ann, true, true), (7, "key:k1", false, true), (7, ann, false, true)]);
+    assert_eq!(
+        entries,
+        [(10, ann, true, false), (8, ann, true, true), (7, "key:k1", false, true), (7, ann, false, true)]
+    );
     assert_eq!(reader.audit(Some(ann), Some(audit[1].id), 9).unwrap().len(), 1);
     let text = format!("{audit:?}");
     assert!(!text.contains("sha256") && !text.contains("0202"), "{text}");

@@ -30,7 +30,7 @@ async fn a_reported_model_is_that_which_was_sent_from_the_first_row_on() {
     assert_eq!(reported, [Some("llama-70b"), Some("llama-70b"), Some("other"), None]);
 }
 
-/// A value that may stand in a column, and the usual ones.
+/// A value that a column may have, and the usual ones.
 fn cell(column: &'static photofinish_facts::record::table::Column) -> BoxedStrategy<Cell> {
     use photofinish_facts::record::table::SqlType;
     let value = match column.sql_type {

@@ -108,9 +108,9 @@ async fn a_row_is_told_as_it_is_read_back() {
 
 /// The facts of each attempt, as text.
 #[derive(Default)]
-struct Told(Vec<String>);
+struct GatheredRaces(Vec<String>);
 
-impl Gather for Told {
+impl Gather for GatheredRaces {
     fn attempt(&mut self, facts: &AttemptFacts<'_>) {
         self.0.push(format!("{:?}", AttemptFacts { race: 0, ..*facts }));
     }
@@ -121,7 +121,7 @@ impl Gather for Told {
         Ok(())
     }
 
-    fn merge(&mut self, other: Told) {
+    fn merge(&mut self, other: GatheredRaces) {
         self.0.extend(other.0);
     }
 }
@@ -150,7 +150,7 @@ async fn the_facts_of_rows_at_hand_are_those_of_the_database() {
     let batch: Vec<Record> = [race(sample::race(1))].into_iter().chain(attempts.clone().map(attempt)).collect();
     store.write(&batch).unwrap();
     let selection = Selection { now_us: wall_micros(), ..Selection::default() };
-    let read = StoreReader::open(&path).unwrap().gather(&selection, Told::default).unwrap().0.0;
+    let read = StoreReader::open(&path).unwrap().gather(&selection, GatheredRaces::default).unwrap().0.0;
     let (of_race, started_at) = (RequestRow::of(&sample::race(1)), sample::race(1).started_at);
     let attempts = attempts.each_ref().map(MeasuredAttempt::of);
     let mut made = Vec::new();

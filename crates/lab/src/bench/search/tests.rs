@@ -158,7 +158,7 @@ fn a_verdict_stands_where_the_error_of_the_client_could_not_change_it() {
     };
     let ended: Vec<MeasuredRequest> = times.iter().map(request).collect();
     let (pass, fail) = (Some(TrialVerdict::Pass), Some(TrialVerdict::Fail));
-    for (limit_us, error_us, stands) in [
+    for (limit_us, error_us, holds) in [
         (10_000_000, 12_000.0, pass),
         (10_000_000, 9_000_000.0, pass),
         (161_000, 12_000.0, pass),
@@ -167,7 +167,7 @@ fn a_verdict_stands_where_the_error_of_the_client_could_not_change_it() {
         (135_000, 12_000.0, fail),
     ] {
         let of = |question: &TrialQuestion| verdict(question, &ended, &times, 70_000_000, true);
-        assert_eq!(despite(error_us, &question(limit_us, 1_000_000), of), stands, "{limit_us} ± {error_us}");
+        assert_eq!(despite(error_us, &question(limit_us, 1_000_000), of), holds, "{limit_us} ± {error_us}");
     }
     let of = |_: &TrialQuestion| Some(TrialVerdict::Undecided);
     assert_eq!(despite(0.0, &question(1, 1), of), None);

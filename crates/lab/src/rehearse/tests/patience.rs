@@ -32,7 +32,7 @@ fn about(dispatch: &Dispatch, ms: f64) -> SimulatedResponse {
 }
 
 /// One race, as these tests look at it.
-struct Told {
+struct PatientRace {
     at_us: i64,
     ttft_us: Option<i64>,
     /// The upstream of the answer.
@@ -47,14 +47,14 @@ fn played(
     count: usize,
     (requests, every_us): (usize, i64),
     truth: &dyn Fn(&Dispatch) -> SimulatedResponse,
-) -> Vec<Told> {
+) -> Vec<PatientRace> {
     let mut world = Scripted { upstreams: upstreams(count), truth };
     world.upstreams.iter_mut().for_each(|upstream| upstream.first_token = Duration::from_secs(30));
     let requests =
         (0..requests).map(|id| SimulatedRequest { id, at_us: id as i64 * every_us, output_tokens: 20, whole: false });
-    let mut told = Vec::new();
+    let mut played_races = Vec::new();
     Rehearsal::new(settings(lines), 1).run(requests, &mut world, &mut |race: &PlayedRace<'_>| {
-        told.push(Told {
+        played_races.push(PatientRace {
             at_us: race.request.at_us,
             ttft_us: race.ttft_us,
             winner: race.winner.map(|winner| race.attempts[winner].upstream),
@@ -62,12 +62,12 @@ fn played(
             chosen: race.attempts.iter().filter(|attempt| attempt.after_us == 0).count(),
         });
     });
-    told.sort_by_key(|race| race.at_us);
-    told
+    played_races.sort_by_key(|race| race.at_us);
+    played_races
 }
 
-fn quantile_ms(told: &[Told], q: f64) -> i64 {
-    let mut all: Vec<i64> = told.iter().map(|race| race.ttft_us.unwrap_or(i64::MAX) / MS).collect();
+fn quantile_ms(played_races: &[PatientRace], q: f64) -> i64 {
+    let mut all: Vec<i64> = played_races.iter().map(|race| race.ttft_us.unwrap_or(i64::MAX) / MS).collect();
     all.sort_unstable();
     all[((all.len() as f64 * q) as usize).min(all.len() - 1)]
 }
@@ -86,11 +86,11 @@ fn a_fresh_gateway_waits_three_seconds_for_a_provider_that_hangs_and_two_once_on
             let truth = |dispatch: &Dispatch| {
                 if dispatch.upstream == hung { SimulatedResponse::Hangs } else { about(dispatch, 300.0) }
             };
-            let told = played(lines, 5, (40, SECOND_US), &truth);
-            let longest_ms = |told: &[Told]| quantile_ms(told, 1.0);
-            assert!(longest_ms(&told) <= 3_000, "{lines}, {hung}: {}", longest_ms(&told));
+            let played_races = played(lines, 5, (40, SECOND_US), &truth);
+            let longest_ms = |played_races: &[PatientRace]| quantile_ms(played_races, 1.0);
+            assert!(longest_ms(&played_races) <= 3_000, "{lines}, {hung}: {}", longest_ms(&played_races));
             // A few first tokens make one known.
-            assert!(longest_ms(&told[3..]) <= 2_000, "{lines}, {hung}: {}", longest_ms(&told[3..]));
+            assert!(longest_ms(&played_races[3..]) <= 2_000, "{lines}, {hung}: {}", longest_ms(&played_races[3..]));
         }
     }
 }
@@ -114,8 +114,8 @@ fn the_healthy_one_answers_whatever_may_run_at_once() {
                     (false, _) => about(dispatch, 300.0),
                 };
                 let lines = format!("{lines}\nmax_attempts = {max_attempts}\nbreaker.failures = 0");
-                let told = played(&lines, 5, (3, 200 * SECOND_US), &truth);
-                assert!(told.iter().all(|race| race.winner == Some(4)), "{lines}, hangs: {hangs}");
+                let played_races = played(&lines, 5, (3, 200 * SECOND_US), &truth);
+                assert!(played_races.iter().all(|race| race.winner == Some(4)), "{lines}, hangs: {hangs}");
             }
         }
     }
@@ -129,13 +129,14 @@ fn no_more_upstreams_are_asked_than_failovers_allow() {
         _ => about(dispatch, 300.0),
     };
     for (failovers, starts, answered) in [(0, 1, false), (1, 2, false), (2, 3, false), (3, 4, true)] {
-        let told = played(&format!("policy = \"fallback\"\nfailovers = {failovers}"), 5, (1, SECOND_US), &truth);
-        assert_eq!((told[0].starts, told[0].winner.is_some()), (starts, answered), "{failovers}");
+        let played_races =
+            played(&format!("policy = \"fallback\"\nfailovers = {failovers}"), 5, (1, SECOND_US), &truth);
+        assert_eq!((played_races[0].starts, played_races[0].winner.is_some()), (starts, answered), "{failovers}");
     }
-    let told = played("policy = \"fallback\"\npatience = 0", 3, (1, SECOND_US), &|dispatch| {
+    let played_races = played("policy = \"fallback\"\npatience = 0", 3, (1, SECOND_US), &|dispatch| {
         if dispatch.upstream == 0 { SimulatedResponse::Hangs } else { about(dispatch, 300.0) }
     });
-    assert!(told[0].ttft_us.unwrap() > 30_000 * MS, "without patience the timeout decides");
+    assert!(played_races[0].ttft_us.unwrap() > 30_000 * MS, "without patience the timeout decides");
 }
 
 #[test]
@@ -147,14 +148,15 @@ fn a_healed_favourite_is_found_again() {
         _ => about(dispatch, 300.0),
     };
     for (budget, within_s) in [(0.1, 10), (0.02, 30), (0.0, 60)] {
-        let told = played(&format!("policy = \"adaptive\"\nbudget = {budget:?}"), 3, (8 * 400, SECOND_US / 8), &truth);
+        let played_races =
+            played(&format!("policy = \"adaptive\"\nbudget = {budget:?}"), 3, (8 * 400, SECOND_US / 8), &truth);
         // Ten answers in a row.
-        let back = told
+        let back = played_races
             .windows(10)
             .find(|races| races[0].at_us >= hangs.end && races.iter().all(|race| race.winner == Some(0)));
         let after_s = back.map(|races| (races[0].at_us - hangs.end) / SECOND_US);
         assert!(after_s.is_some_and(|after_s| after_s <= within_s), "{budget}: {after_s:?}");
-        let during: Vec<&Told> = told.iter().filter(|race| hangs.contains(&race.at_us)).collect();
+        let during: Vec<&PatientRace> = played_races.iter().filter(|race| hangs.contains(&race.at_us)).collect();
         let late = during.iter().filter(|race| race.ttft_us.unwrap() > 1_500 * MS).count();
         assert!(late <= during.len() / 50, "{budget}: {late} of {}", during.len());
     }
@@ -176,9 +178,10 @@ fn back_after_s(lines: &str, per_s: i64, ill: Illness) -> Vec<i64> {
                 _ => about(&drawn, 760.0),
             }
         };
-        let told = played(lines, 2, (per_s as usize * 330, SECOND_US / per_s), &truth);
-        let is_half = |races: &[Told]| races.iter().filter(|race| race.winner == Some(0)).count() >= races.len() / 2;
-        let back = told.windows(20).find(|races| races[0].at_us >= ill_until && is_half(races));
+        let played_races = played(lines, 2, (per_s as usize * 330, SECOND_US / per_s), &truth);
+        let is_half =
+            |races: &[PatientRace]| races.iter().filter(|race| race.winner == Some(0)).count() >= races.len() / 2;
+        let back = played_races.windows(20).find(|races| races[0].at_us >= ill_until && is_half(races));
         back.map_or(i64::MAX, |races| (races[0].at_us - ill_until) / SECOND_US)
     };
     let mut all: Vec<i64> = (1..7).map(after_s).collect();
@@ -212,8 +215,8 @@ fn no_request_waits_for_hung_upstreams_at_any_budget() {
         if hung { SimulatedResponse::Hangs } else { about(dispatch, 300.0 + 10.0 * dispatch.upstream as f64) }
     };
     for lines in ["budget = 0.02", "budget = 0.1", "budget = 0.0"] {
-        let told = played(lines, 5, (400, 43 * SECOND_US), &truth);
-        let longest = quantile_ms(&told[100..], 1.0);
+        let played_races = played(lines, 5, (400, 43 * SECOND_US), &truth);
+        let longest = quantile_ms(&played_races[100..], 1.0);
         assert!(longest <= 3_400, "{lines}: {longest}");
     }
 }
@@ -229,12 +232,12 @@ fn a_stall_of_all_starts_no_storm_and_is_over_when_it_is_over() {
         usual => usual,
     };
     for lines in POLICIES {
-        let told = played(lines, 5, (450 * 10, SECOND_US / 10), &truth);
-        let during: Vec<&Told> = told.iter().filter(|race| stalls.contains(&race.at_us)).collect();
+        let played_races = played(lines, 5, (450 * 10, SECOND_US / 10), &truth);
+        let during: Vec<&PatientRace> = played_races.iter().filter(|race| stalls.contains(&race.at_us)).collect();
         let rescues: usize = during.iter().map(|race| race.starts - race.chosen).sum();
         // Ten, and half of the requests, in each ten seconds.
         assert!(rescues <= 3 * 60, "{lines}: {rescues} rescues of {} requests", during.len());
-        let after: Vec<i64> = told
+        let after: Vec<i64> = played_races
             .iter()
             .filter(|race| race.at_us >= stalls.end + 10 * SECOND_US)
             .map(|race| race.ttft_us.unwrap())
@@ -310,8 +313,8 @@ fn a_second_tier_is_asked_when_the_first_is_not_usable() {
 fn a_slow_model_before_a_quick_one_is_not_raced_every_time() {
     let truth = |dispatch: &Dispatch| about(dispatch, if dispatch.upstream == 0 { 9_000.0 } else { 300.0 });
     for every_s in [1, 10, 40] {
-        let told = played("policy = \"fallback\"", 2, (1_100, every_s * SECOND_US), &truth);
-        let beside = told[100..].iter().filter(|race| race.starts > 1).count();
-        assert!(beside <= 10, "every {every_s} s: {beside} of 1,000");
+        let played_races = played("policy = \"fallback\"", 2, (1_100, every_s * SECOND_US), &truth);
+        let hedged = played_races[100..].iter().filter(|race| race.starts > 1).count();
+        assert!(hedged <= 10, "every {every_s} s: {hedged} of 1,000");
     }
 }

@@ -65,12 +65,12 @@ fn one_request_in_five_seconds_is_let_through_to_what_was_refused() {
         cooldowns.cool_down(reason, &gone, None, at(30), 0.0);
         assert!(!cooldowns.let_through(&gone, at(34)), "it refused again");
         cooldowns.cool_down(CooldownReason::RateLimited, &gone, Some(SECOND * 60), at(34), 0.0);
-        assert!(!cooldowns.let_through(&gone, at(40)), "it was told to wait as well");
+        assert!(!cooldowns.let_through(&gone, at(40)), "it has to wait as well");
     }
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
     for reason in [CooldownReason::RateLimited, CooldownReason::AccountRateLimited] {
         cooldowns.cool_down(reason, &target("busy", "k"), Some(SECOND * 60), now, 0.0);
-        assert!(!cooldowns.let_through(&target("busy", "k"), now + SECOND * 30), "{reason:?}: its Retry-After stands");
+        assert!(!cooldowns.let_through(&target("busy", "k"), now + SECOND * 30), "{reason:?}: its Retry-After holds");
     }
 }
 
@@ -183,7 +183,7 @@ fn a_refusal_is_short_at_first_and_longer_each_time() {
     let waits: Vec<u64> = (0..8)
         .map(|_| {
             let wait = refused(at);
-            assert_eq!(refused(at + SECOND), wait - 1, "one that was sent before tells nothing new");
+            assert_eq!(refused(at + SECOND), wait - 1, "one that was sent before shows nothing new");
             at += SECOND * u32::try_from(wait).unwrap();
             wait
         })

@@ -324,8 +324,8 @@ fn the_drawn_one_starts_beside_the_leader_and_the_leader_alone() {
             // A hedge that starts at once would be no look.
             learning.cost_budget("m", 0.1, false).lock().unwrap().charge(0.1 * 900.0);
             let plan = driver.plan(learning.now_us());
-            let beside = |entry: &&PlannedStart| entry.trial && entry.start == StartRule::At(Duration::ZERO);
-            let extra: Vec<usize> = plan.entries.iter().filter(beside).map(|entry| entry.candidate).collect();
+            let is_extra = |entry: &&PlannedStart| entry.trial && entry.start == StartRule::At(Duration::ZERO);
+            let extra: Vec<usize> = plan.entries.iter().filter(is_extra).map(|entry| entry.candidate).collect();
             let what = format!("{policy} {look:?} {pinned:?}");
             assert_eq!(plan.entries[0].candidate, 0, "{what}");
             assert_eq!(extra, look.filter(|look| *look == 1).into_iter().collect::<Vec<_>>(), "{what}");
@@ -370,11 +370,11 @@ fn a_look_at_a_plain_request_only_shows_its_first_token() {
         let plan = driver.plan_whole(learning.now_us());
         (driver, plan)
     };
-    let (mut beside, plan) = planned(0.75, false);
+    let (mut driver, plan) = planned(0.75, false);
     let shown: Vec<bool> = plan.entries.iter().map(|entry| entry.only_shows).collect();
-    assert_eq!((shown, beside.look().unwrap().drawn), (vec![false, true], Some(1)));
-    assert_eq!([0, 1].map(|candidate| beside.is_plain(candidate)), [true, false]);
-    assert_eq!([0, 1, 1].map(|candidate| beside.only_shows(candidate)), [false, true, false], "asked again it serves");
+    assert_eq!((shown, driver.look().unwrap().drawn), (vec![false, true], Some(1)));
+    assert_eq!([0, 1].map(|candidate| driver.is_plain(candidate)), [true, false]);
+    assert_eq!([0, 1, 1].map(|candidate| driver.only_shows(candidate)), [false, true, false], "asked again it serves");
     let (mut leader, plan) = planned(0.25, false);
     assert!(plan.entries.iter().all(|entry| !entry.only_shows));
     assert_eq!([0, 1].map(|candidate| leader.is_plain(candidate)), [false, true], "the leader streams");

@@ -78,7 +78,7 @@ fn only_what_others_got_too_is_compared() {
         answers.add(1, "a/m", true, 0);
         answers.add(2, "b/m", false, 0);
     }
-    assert_eq!(answers.evidence("a/m", 0), None, "nobody else got these tools");
+    assert_eq!(answers.evidence("a/m", 0), None, "no other host got these tools");
     assert_eq!(answers.evidence("c/m", 0), None);
     // Hard tools are hard for both: the one that gets more of them is not worse.
     let mut answers = JudgedAnswers::default();

@@ -40,7 +40,7 @@ async fn failing_told(webhook: Webhook) -> (tempfile::TempDir, IncidentTask, Wri
 
 #[tokio::test]
 async fn failures_come_into_the_table_and_the_metrics_and_to_the_webhook() {
-    let (webhook, mut told) = webhook::new();
+    let (webhook, mut posted) = webhook::new();
     let (_directory, mut task, writer, began_us) = failing_told(webhook).await;
     assert!(task.read().await.is_some() && task.is_resumed);
     task.check(began_us + 300 * SECOND, &BTreeSet::new());
@@ -54,7 +54,7 @@ async fn failures_come_into_the_table_and_the_metrics_and_to_the_webhook() {
     (128..=160).for_each(|n| task.check(began_us + n * 15 * SECOND, &BTreeSet::new()));
     assert_eq!(gauge(&task).as_deref(), Some("photofinish_incidents{upstream=\"other\",kind=\"failures\"} 0"));
     let mut event = || {
-        let body: serde_json::Value = serde_json::from_slice(&told.try_recv().ok()?).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&posted.try_recv().ok()?).unwrap();
         Some((body["event"].as_str()?.to_owned(), body["text"].as_str()?.split(':').next()?.to_owned()))
     };
     let whose = "my-vllm/llama-70b".to_owned();
@@ -127,7 +127,7 @@ async fn who_takes_the_duty_goes_on_with_what_another_gateway_reported_and_all_r
 
 #[tokio::test]
 async fn a_budget_that_comes_near_its_end_is_told_once() {
-    let (webhook, mut told) = webhook::new();
+    let (webhook, mut posted) = webhook::new();
     let (_directory, task, writer, _) = failing_told(webhook).await;
     let limits = Limits { budget: Budget { day: Some(1_000_000_000), ..Budget::default() }, ..Limits::default() };
     let (book, counts) = (UsageBook::default(), LimitedCounts::default());
@@ -139,12 +139,12 @@ async fn a_budget_that_comes_near_its_end_is_told_once() {
         admission.reserve("p/m", 0, |_| cost).unwrap().book(KnownCost::Exact(nano));
         task.warn(&book, &counts);
     }
-    let body: serde_json::Value = serde_json::from_slice(&told.try_recv().unwrap()).unwrap();
+    let body: serde_json::Value = serde_json::from_slice(&posted.try_recv().unwrap()).unwrap();
     assert_eq!(body["text"], "user ann: 0.83 of 1 USD spent this day");
     assert_eq!((&body["event"], &body["budget"]["span"]), (&"budget".into(), &"day".into()));
     assert_eq!((&body["budget"]["level"], &body["budget"]["name"]), (&"user".into(), &"ann".into()));
     assert_eq!(body["budget"]["spent_nano_usd"], 830_000_000);
-    assert!(told.try_recv().is_err(), "once");
+    assert!(posted.try_recv().is_err(), "once");
     assert_eq!(counts.so_far().into_iter().collect::<Vec<_>>(), [(("user", "budget_day"), 1)]);
     drop(task);
     assert_eq!(writer.finish(Duration::from_secs(30)).await, 0);

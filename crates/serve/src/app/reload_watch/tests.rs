@@ -108,7 +108,7 @@ async fn what_drops_much_waits_for_a_person_and_goes_when_the_file_is_back() {
     let print = &print[..12];
     let other = asked(Some("0123456789ab")).await;
     assert!(other.contains("\"0123456789ab\"") && other.contains(print), "{other}");
-    assert!(watched.refused() == refused && watched.in_force().0 == 1, "what was told stays");
+    assert!(watched.refused() == refused && watched.in_force().0 == 1, "what was reported stays");
     assert_eq!(asked(Some(print)).await, "");
     assert_eq!((watched.refused().as_str(), watched.in_force()), ("", (0, 2, "adaptive")));
     watched.look().await;
@@ -224,7 +224,7 @@ fn two_equal_looks_that_differ_from_what_is_in_force_ask_for_a_reload_once() {
             "away" => SeenText::Unread("away".to_owned()),
             text => SeenText::Read(photofinish_config::parse(text, Path::new("x"), &|_| None).unwrap().text.unwrap()),
         },
-        beside: BTreeMap::new(),
+        others: BTreeMap::new(),
     };
     let look = |text: &str, seconds: u64| {
         let changed = std::time::UNIX_EPOCH + Duration::from_secs(seconds);
@@ -252,8 +252,8 @@ fn two_equal_looks_that_differ_from_what_is_in_force_ask_for_a_reload_once() {
         ("away", Some(("away", 1)), Some("away"), None, LookResult::Wait),
     ] {
         let before = last.map(|(text, seconds)| look(text, seconds));
-        let told = look(found, 1).compared(&seen(old), before.as_ref(), tried.map(seen).as_ref(), refused.as_ref());
-        assert_eq!(told, expected, "{found} after {last:?}, tried {tried:?}");
+        let result = look(found, 1).compared(&seen(old), before.as_ref(), tried.map(seen).as_ref(), refused.as_ref());
+        assert_eq!(result, expected, "{found} after {last:?}, tried {tried:?}");
     }
     assert_eq!(look("none", 1).compared(&seen("none"), None, None, None), LookResult::InForce);
 }

@@ -1,5 +1,5 @@
 //! `/api/keys`, `/api/users` and `/api/teams`, which admins change; `/api/usage` and `/api/audit`, which they read; and `/api/me`,
-//! which tells a caller about itself.
+//! which describes its caller.
 //!
 //! Not for what a change means: see `accounts`.
 

@@ -162,7 +162,7 @@ pub async fn race(
     site.of_history(answer.await)
 }
 
-/// Whether the race is of whom the asker may see. Before its own row is written nobody knows whose it is.
+/// Whether the race is of whom the asker may see. Before its own row is written its caller is unknown.
 fn is_seen(race: &Value, asker: &Asker) -> bool {
     let is = |member: &str, name: Option<&String>| name.is_some_and(|name| race["race"][member] == name.as_str());
     match (asker.reach, asker.user.as_deref()) {

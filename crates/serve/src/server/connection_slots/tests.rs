@@ -136,7 +136,7 @@ async fn what_is_not_closed_yet_is_no_room_for_those_that_hold_much() {
         let large = entered(&places, 1).await;
         let _answer = holding(&large, memory.clients_max() as u64 * percent / 100);
         let (again, small) = (entered(&places, 1).await, entered(&places, 2).await);
-        // Nobody closes what is asked to close.
+        // What is asked to close is not closed.
         assert_eq!((again.may_work(), small.may_work()), (large_begins, small_begins), "{percent} %");
     }
 }

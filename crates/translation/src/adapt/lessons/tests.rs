@@ -440,7 +440,7 @@ fn a_refusal_of_a_name_teaches_how_long_it_may_be() {
     }
 }
 
-/// A request that has no more than what is refused; how it is refused, in the words of a thread of 2025 or 2026, which stands before
+/// A request that has no more than what is refused; how it is refused, in the words of a thread of 2025 or 2026, which is named before
 /// the row; and what is done.
 type FoundRow = (Surface, Value, &'static str, &'static str);
 

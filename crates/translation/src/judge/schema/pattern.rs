@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 pub(super) const PATTERN_MAX: usize = 64 << 10;
 /// How often a match may go back.
 const BACKTRACKS_MAX: usize = 1_000;
-/// What stands in place of `pattern`.
+/// What replaces `pattern`.
 const HARD: &str = "photofinish-pattern";
 /// Members whose content is no schema.
 const NO_SCHEMAS: [&str; 4] = ["const", "enum", "default", "examples"];

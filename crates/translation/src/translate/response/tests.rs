@@ -220,12 +220,12 @@ fn delivered(surface: Surface, dialect: Dialect, stream: &Bytes) -> Bytes {
     out.freeze()
 }
 
-/// What a client of this surface can be told of the upstream's answer.
-fn told(surface: Surface, pieces: Vec<AnswerPiece>) -> Vec<AnswerPiece> {
+/// What this surface can express of the upstream's answer.
+fn expressed(surface: Surface, pieces: Vec<AnswerPiece>) -> Vec<AnswerPiece> {
     let has_choices = matches!(surface, Surface::Chat | Surface::Gemini);
     let has_audio = matches!(surface, Surface::Chat | Surface::Responses);
     let has_images = has_audio || surface == Surface::Gemini;
-    let tell = |piece| match piece {
+    let express = |piece| match piece {
         AnswerPiece::Refusal { index, text } if !has_audio => AnswerPiece::Text { index, text },
         AnswerPiece::Audio { index, transcript, .. } if !has_audio => AnswerPiece::Text { index, text: transcript },
         AnswerPiece::Image { index, media_type, data } if !has_images => {
@@ -244,7 +244,7 @@ fn told(surface: Surface, pieces: Vec<AnswerPiece>) -> Vec<AnswerPiece> {
         | AnswerPiece::Finish { index, .. } => *index,
         _ => 0,
     };
-    pieces.into_iter().map(tell).filter(|piece| has_choices || index_of(piece) == 0).collect()
+    pieces.into_iter().map(express).filter(|piece| has_choices || index_of(piece) == 0).collect()
 }
 
 /// Whether the answer ended well, was cut, or was withheld. Surfaces have different words.
@@ -279,7 +279,7 @@ fn agrees(surface: Surface, dialect: Dialect, stream: &Bytes) -> Result<(), Test
         matches!(piece, AnswerPiece::Refusal { .. } | AnswerPiece::Finish { finish: FinishReason::Refusal, .. })
     };
     let refused = upstream.iter().any(is_refusal);
-    let expected = Said::of(&told(surface, upstream));
+    let expected = Said::of(&expressed(surface, upstream));
     let tokens = |said: &Said| (said.input_tokens.unwrap_or(0), said.output_tokens.unwrap_or(0));
     prop_assert_eq!(tokens(&streamed), tokens(&expected), "{}", place);
     for (index, expected) in expected.choices {

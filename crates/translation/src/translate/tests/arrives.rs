@@ -1,7 +1,7 @@
 //! Every member of every surface, followed into every dialect: it arrives, or the request is refused, or the member is
 //! named, or it is a hint. There is no other outcome.
 //!
-//! `shapes` has the members, one request a line: those of the vendors' SDKs, and some that nobody knows. `SENT` and 7391
+//! `shapes` has the members, one request a line: those of the vendors' SDKs, and some unknown ones. `SENT` and 7391
 //! mark what has to arrive.
 
 use photofinish_dialects::SurfaceFormat as _;
@@ -153,7 +153,7 @@ fn what_nobody_knows_is_refused_or_named_wherever_it_stands() {
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.into_iter().collect::<Vec<_>>().join("\n"));
 }
 
-/// Whether what is in this place goes silently: hints, tools where none may be called, and how earlier thoughts were told.
+/// Whether what is in this place goes silently: hints, tools where none may be called, and the form of earlier thoughts.
 fn is_left_out(place: &str, request: &Value) -> bool {
     let text = request.to_string();
     let no_tools = text.contains("\"none\"") || text.contains("\"NONE\"");

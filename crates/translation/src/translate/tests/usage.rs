@@ -163,7 +163,7 @@ fn metered(dialect: Dialect, events: &[Bytes]) -> Usage {
 }
 
 /// As a client of this surface reads it.
-fn told(surface: Surface, answer: Bytes) -> Usage {
+fn usage_read(surface: Surface, answer: Bytes) -> Usage {
     let mut scanner = surface.framing().decoder(usize::MAX);
     scanner.push(answer);
     let (mut reader, mut pieces) = (surface.dialect().reader(), Vec::new());
@@ -207,9 +207,9 @@ fn the_row_and_every_client_see_the_same_usage() {
             let [input, cached, output, reasoning] = expected;
             let is_ollama = surface.dialect() == Dialect::Ollama;
             let expected = if is_ollama { [input, 0, output, 0] } else { [input, cached, output, reasoning] };
-            assert_eq!(counts(&told(surface, streamed.clone())), expected, "{answer}: {surface:?}");
+            assert_eq!(counts(&usage_read(surface, streamed.clone())), expected, "{answer}: {surface:?}");
             let whole = whole(surface, &streamed);
-            assert_eq!(counts(&told(surface, whole)), expected, "{answer}: {surface:?}, whole");
+            assert_eq!(counts(&usage_read(surface, whole)), expected, "{answer}: {surface:?}, whole");
         }
     }
 }

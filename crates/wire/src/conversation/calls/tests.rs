@@ -1,4 +1,4 @@
-//! Which call a fragment belongs to, and when a call is told, by hand. Every mixture: `translate::tests::interleaved`
+//! Which call a fragment belongs to, and when a call is passed on, by hand. Every mixture: `translate::tests::interleaved`
 //! of the crate `translation`.
 
 use super::*;
@@ -14,27 +14,27 @@ fn fragment((number, id, name, arguments): Parts) -> Fragment {
     Fragment { number, id, name, arguments, ..Fragment::default() }
 }
 
-/// What is told of the fragments: each call with its id, name and arguments. None: the answer is broken.
-fn told(fragments: &[Parts], finish: &FinishReason, mut calls: AnswerCalls) -> Option<Vec<[String; 3]>> {
+/// What is passed on of the fragments: each call with its id, name and arguments. None: the answer is broken.
+fn passed_on(fragments: &[Parts], finish: &FinishReason, mut calls: AnswerCalls) -> Option<Vec<[String; 3]>> {
     let mut pieces = Vec::new();
     fragments.iter().for_each(|parts| calls.add(0, fragment(*parts), &mut pieces));
     calls.finish(0, finish, &mut pieces);
     calls.end(&mut pieces);
-    let (mut told, mut ended) = (Vec::<[String; 3]>::new(), Vec::new());
+    let (mut passed_on, mut ended) = (Vec::<[String; 3]>::new(), Vec::new());
     for piece in pieces {
         match piece {
             AnswerPiece::Call { call, id, name, .. } => {
-                assert_eq!(call as usize, told.len(), "in the order in which they began");
-                told.push([id, name, String::new()]);
+                assert_eq!(call as usize, passed_on.len(), "in the order in which they began");
+                passed_on.push([id, name, String::new()]);
             }
-            AnswerPiece::Arguments { call, text, .. } => told[call as usize][2].push_str(&text),
+            AnswerPiece::Arguments { call, text, .. } => passed_on[call as usize][2].push_str(&text),
             AnswerPiece::CallEnd { call, .. } => ended.push(call),
             other => panic!("{other:?}"),
         }
     }
     ended.sort_unstable();
-    assert!(calls.is_broken() || ended.iter().copied().eq(0..told.len() as u32), "each ends once: {ended:?}");
-    (!calls.is_broken()).then_some(told)
+    assert!(calls.is_broken() || ended.iter().copied().eq(0..passed_on.len() as u32), "each ends once: {ended:?}");
+    (!calls.is_broken()).then_some(passed_on)
 }
 
 fn is_broken(arguments: &[&'static str], custom: bool, finish: FinishReason, mut calls: AnswerCalls) -> bool {
@@ -136,7 +136,7 @@ fn what_comes_late_or_again_belongs_to_its_call() {
 
 fn are_told(table: Vec<Row>) {
     for (what, fragments, expected) in table {
-        let got = told(&fragments, &FinishReason::ToolCalls, AnswerCalls::default());
+        let got = passed_on(&fragments, &FinishReason::ToolCalls, AnswerCalls::default());
         let expected: Vec<[String; 3]> = expected.iter().map(|call| call.map(str::to_owned)).collect();
         assert_eq!(got, Some(expected), "{what}");
     }
@@ -153,7 +153,7 @@ fn what_cannot_be_told_is_broken() {
         &[(zero, "a", "", "{}")],
         &[(none, "", "", "{}")],
     ] {
-        assert_eq!(told(fragments, &FinishReason::ToolCalls, AnswerCalls::default()), None, "{fragments:?}");
+        assert_eq!(passed_on(fragments, &FinishReason::ToolCalls, AnswerCalls::default()), None, "{fragments:?}");
     }
 }
 
@@ -166,7 +166,7 @@ fn what_a_finish_means_for_what_is_cut() {
     }
     assert!(
         !is_broken(&["{\"a\":"], false, FinishReason::Length, AnswerCalls::default()),
-        "the finish itself tells it"
+        "the finish itself shows it"
     );
     let (mut calls, mut pieces) = (AnswerCalls::default(), Vec::new());
     calls.add(0, fragment((Some(0), "c", "f", "{")), &mut pieces);

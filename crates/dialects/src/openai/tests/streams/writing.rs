@@ -221,8 +221,8 @@ proptest! {
             prop_assert!(matches!(crate::openai::read(&event), Frame::Chunk(_) | Frame::Done(_)));
             reader.read(&event, &mut read);
         }
-        let told: Vec<AnswerPiece> = stream.iter().filter(|piece| !matches!(piece, AnswerPiece::Other(_))).cloned().collect();
-        prop_assert_eq!(&photofinish_wire::conversation::sample::without_ends(read), &told);
+        let sent: Vec<AnswerPiece> = stream.iter().filter(|piece| !matches!(piece, AnswerPiece::Other(_))).cloned().collect();
+        prop_assert_eq!(&photofinish_wire::conversation::sample::without_ends(read), &sent);
         // The whole answer has the same content.
         let message = &whole(&out)["choices"][0]["message"];
         let all = |of: fn(&AnswerPiece) -> Option<&str>| stream.iter().filter_map(of).collect::<String>();

@@ -17,7 +17,7 @@ use photofinish_limits::LimitLevels;
 use photofinish_transport::upstream::{UpstreamClient, system_resolver};
 
 const UPSTREAMS: usize = 4;
-/// Facts about the upstreams, each with so many requests.
+/// Facts about the upstreams, each with this number of requests.
 const CASES: u32 = 2_000;
 const REQUESTS: usize = 50;
 

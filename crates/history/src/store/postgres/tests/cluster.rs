@@ -63,12 +63,13 @@ pub fn counted(address: &StoreAddress) -> Option<(TempDir, StoreAddress, Arc<Ato
     let file = |directory: &str| format!("{directory}/.s.PGSQL.5432");
     let listener = UnixListener::bind(file(between.path().to_str()?)).unwrap();
     let (exchanges, counts) = (Arc::<AtomicU32>::default(), Arc::<AtomicU32>::default());
-    let (through, told) = (named(&url.replace(&server, between.path().to_str()?), between.path()), exchanges.clone());
+    let (through, round_trips) =
+        (named(&url.replace(&server, between.path().to_str()?), between.path()), exchanges.clone());
     std::thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
             let up = UnixStream::connect(file(&server)).unwrap();
             let (down, to_client) = (up.try_clone().unwrap(), client.try_clone().unwrap());
-            pass_on(client, up, told.clone());
+            pass_on(client, up, round_trips.clone());
             pass_on(down, to_client, counts.clone());
         }
     });

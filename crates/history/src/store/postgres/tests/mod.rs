@@ -303,7 +303,7 @@ fn days_are_made_ahead_and_a_duty_is_held_by_one() {
 }
 
 /// The text of an error, which has no password.
-fn told(error: impl std::fmt::Display) -> String {
+fn message(error: impl std::fmt::Display) -> String {
     let text = error.to_string();
     assert!(!text.contains(cluster::PASSWORD), "{text}");
     text
@@ -315,7 +315,7 @@ fn each_bad_database_is_one_clear_line() {
     let url = cluster::url_of(&server);
     let open = |url: &str| {
         let path = cluster::named(url, directory.path());
-        told(Store::open(&path).map(drop).unwrap_err())
+        message(Store::open(&path).map(drop).unwrap_err())
     };
     let other_user = url.replace("gateway:", "nobody_here:");
     let run = |sql: &str| cluster::connect(&server).unwrap().batch(sql).unwrap();
@@ -324,16 +324,16 @@ fn each_bad_database_is_one_clear_line() {
         (open(&other_user), "the server refuses the user or the password"),
         (open(&url.replace("/pf_bad", "/pf_absent")), "Create it (`createdb`)"),
         (open("postgres://gateway@localhost/x?host=/nowhere"), "Start the server, or correct the url"),
-        (told(StoreReader::open(&server).map(drop).unwrap_err()), "there is no database at postgres://"),
+        (message(StoreReader::open(&server).map(drop).unwrap_err()), "there is no database at postgres://"),
     ];
     for (text, expected) in cases {
         assert!(text.contains(expected) && text.contains("postgres://"), "{text}");
     }
     run("CREATE TABLE orders (id bigint)");
-    assert!(told(Store::open(&server).map(drop).unwrap_err()).contains("the database of another program"));
+    assert!(message(Store::open(&server).map(drop).unwrap_err()).contains("the database of another program"));
     run("DROP TABLE orders");
     let apart = cluster::named_as(&url, directory.path(), false);
-    assert!(told(Store::open(&apart).map(drop).unwrap_err()).contains("run `photofinish migrate`"));
+    assert!(message(Store::open(&apart).map(drop).unwrap_err()).contains("run `photofinish migrate`"));
     assert_eq!(Store::migrate(&server).unwrap(), (0, 1));
     assert_eq!(Store::migrate(&server).unwrap(), (1, 1));
     let reader = format!("pf_reader_{}", std::process::id());
@@ -343,16 +343,17 @@ fn each_bad_database_is_one_clear_line() {
     ));
     let reading = cluster::named(&url.replace("gateway:", &format!("{reader}:")), directory.path());
     StoreReader::open(&reading).unwrap().runs(&RunFilter { limit: 1, ..RunFilter::default() }).unwrap();
-    assert!(told(Store::open(&reading).map(drop).unwrap_err()).contains("this user may only read"));
+    assert!(message(Store::open(&reading).map(drop).unwrap_err()).contains("this user may only read"));
     drop(cluster::connect(&server).unwrap());
     run(
         "INSERT INTO _photofinish_migrations (version, description, success, checksum, execution_time) VALUES (99, 'later', true, '', 0)",
     );
-    assert!(told(Store::open(&server).map(drop).unwrap_err()).contains("newer photofinish (its migration 99"));
+    assert!(message(Store::open(&server).map(drop).unwrap_err()).contains("newer photofinish (its migration 99"));
     run("DELETE FROM _photofinish_migrations WHERE version = 99; DROP TABLE incident");
     let reader = StoreReader::open(&server).unwrap();
     assert!(
-        told(reader.incidents(&IncidentFilter::default()).unwrap_err()).contains("A table of the history is missing")
+        message(reader.incidents(&IncidentFilter::default()).unwrap_err())
+            .contains("A table of the history is missing")
     );
     run(&format!(
         "REASSIGN OWNED BY {0} TO gateway; DROP OWNED BY {0}; DROP ROLE {0}",
@@ -378,7 +379,7 @@ fn a_database_from_before_the_first_release_is_refused_and_stays_as_it_is() {
             ];
             for error in errors {
                 assert!(!error.may_pass(), "a start ends");
-                let text = told(error);
+                let text = message(error);
                 assert!(text.contains("from before 0.1.0") && text.contains("name an empty database"), "{text}");
             }
         }
@@ -402,7 +403,7 @@ fn a_server_that_gives_one_connection_gives_the_same_answer() {
     let ask = |path: &StoreAddress| {
         let reader = StoreReader::open(path).unwrap();
         let stats = rollup::ask(&reader, "by=upstream,model");
-        assert!(stats.attempts > EXACT_MAX / 20, "so many rows are shared by two connections");
+        assert!(stats.attempts > EXACT_MAX / 20, "two connections share this number of rows");
         (rollup::counts(&stats), reader)
     };
     let (answer, reader) = ask(&limited);

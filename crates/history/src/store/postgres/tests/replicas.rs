@@ -1,4 +1,4 @@
-//! Gateways that tell each other what they use, over a real database.
+//! Gateways that report to each other what they use, over a real database.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,8 +16,8 @@ fn report(name: &str) -> ReplicaReport {
     }
 }
 
-/// A process writes its rows with one number: one test at a time tells.
-static TELLS: Mutex<()> = Mutex::new(());
+/// A process writes its rows with one number: one test at a time reports.
+static REPORTING: Mutex<()> = Mutex::new(());
 
 /// An exchange gets as far as its commit.
 const REFUSE_COMMITS: &str = "\
@@ -27,7 +27,7 @@ const REFUSE_COMMITS: &str = "\
 
 #[test]
 fn gateways_hear_what_others_tell_record_and_spend() {
-    let _alone = TELLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = REPORTING.lock().unwrap_or_else(PoisonError::into_inner);
     let Some((_directory, server)) = database("replicas") else { return };
     let store = Store::open(&server).unwrap();
     let [mut one, mut other] = [(); 2].map(|()| Replicas::of(&server).unwrap());
@@ -87,7 +87,7 @@ fn gateways_hear_what_others_tell_record_and_spend() {
 
 #[test]
 fn a_database_that_is_set_back_is_noticed() {
-    let _alone = TELLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = REPORTING.lock().unwrap_or_else(PoisonError::into_inner);
     let Some((_directory, server)) = database("set_back") else { return };
     let _store = Store::open(&server).unwrap();
     let mut one = Replicas::of(&server).unwrap();

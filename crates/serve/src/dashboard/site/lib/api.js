@@ -53,7 +53,7 @@ export async function send(url, options = {}) {
  * @property {() => void} again asks once more
  */
 
-/** Asks when the question changes, every so many seconds, and again by itself while the gateway is gone.
+/** Asks when the question changes, every `every` seconds, and again by itself while the gateway is gone.
  * @template T
  * @param {string | null} url null: nothing to ask
  * @param {number} [every] seconds; 0: once

@@ -35,7 +35,7 @@ export function cut(values) {
   return { high, beyond: sorted.filter((value) => value > high).length };
 }
 
-/** A step of 1, 2 or 5 times a power of ten, so that about so many fit between both. @param {number} most @param {number} about @param {number} [least] */
+/** A step of 1, 2 or 5 times a power of ten, so that about `about` fit between both. @param {number} most @param {number} about @param {number} [least] */
 export function ticks(most, about, least = 0) {
   if (!(most > least)) return [least];
   const rough = (most - least) / about;
@@ -108,7 +108,7 @@ export function spread(labels, gap, low, high) {
   return sorted;
 }
 
-/** Puts a label beside each point, on the side with room, and below those that it would touch; what finds no room above `bottom` is left out.
+/** Puts a label next to each point, on the side with room, and below those that it would touch; what finds no room above `bottom` is left out.
  * @template {{ px: number, y: number, text: string }} T @param {T[]} points @param {number} width of the drawing @param {number} bottom @returns {(T & { left: number })[]} */
 export function beside(points, width, bottom) {
   /** @type {(T & { left: number, right: number })[]} */

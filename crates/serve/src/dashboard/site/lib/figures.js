@@ -45,7 +45,7 @@ export function costText(least, most) {
 
 const DECIMALS = 12;
 
-/** Decimals with which an amount has so many digits. @param {number} usd @param {number} digits */
+/** Decimals with which an amount has this number of digits. @param {number} usd @param {number} digits */
 function decimalsFor(usd, digits) {
   let decimals = 0;
   // A difference of two decimal numbers may be a little less than it is.
@@ -113,9 +113,9 @@ export function Gained({ one, at }) {
   const [value, low, high] = [one[`gain_${at}_ms`], one[`gain_${at}_low_ms`], one[`gain_${at}_high_ms`]];
   if (value === null || low === null || high === null) {
     const least = [...one.upstreams].filter((upstream) => upstream[`ttft_${at}_ms`] === null).sort((a, b) => a.looks - b.looks)[0];
-    return html`<span class="quiet">cannot be told yet${least ? `: ${least.upstream} has ${least.looks} ${least.looks === 1 ? "look" : "looks"}, and ${one[`needed_${at}`]} of each are needed` : ""}</span>`;
+    return html`<span class="quiet">not known yet${least ? `: ${least.upstream} has ${least.looks} ${least.looks === 1 ? "look" : "looks"}, and ${one[`needed_${at}`]} of each are needed` : ""}</span>`;
   }
   const bounds = low < 0 === high < 0 ? `${short(Math.min(Math.abs(low), Math.abs(high)))} to ${short(Math.max(Math.abs(low), Math.abs(high)))} ms` : `between ${short(Math.abs(low))} ms lost and ${short(Math.abs(high))} ms gained`;
-  if (one[`verdict_${at}`] === "unknown") return html`<span class="quiet">cannot be told yet: ${bounds}</span>`;
+  if (one[`verdict_${at}`] === "unknown") return html`<span class="quiet">not known yet: ${bounds}</span>`;
   return html`<strong>${one[`verdict_${at}`]} <${Figure} value=${Math.abs(value)} unit="ms" /> ms</strong> <span class="quiet">(${bounds})</span>`;
 }

@@ -1,4 +1,4 @@
-// What limits allow, what is used of each and when it comes back: bars of the levels that `/api/me` and the lists of users tell.
+// What limits allow, what is used of each and when it comes back: bars of the levels that `/api/me` and the lists of users have.
 import { html } from "./html.js";
 import { dollars, short } from "./figures.js";
 import { Table } from "./table.js";

@@ -1,4 +1,4 @@
-// The names of upstreams: one colour for each on every page, and a short form that still tells them apart.
+// The names of upstreams: one colour for each on every page, and a short form that still differs from the others.
 import { html } from "./html.js";
 
 const COLOURS = 8;

@@ -17,7 +17,7 @@ import { clip, colour, shortened } from "./names.js";
  * @property {(x: number) => string} head of what is read
  * @property {(x: number) => string} [tick]
  * @property {(y: number) => string} text of a value
- * @property {"lines" | "bars" | "points"} [form] bars: the lines of a stop stand on one another; points: each line is one, its band its bounds
+ * @property {"lines" | "bars" | "points"} [form] bars: the lines of a stop are stacked; points: each line is one, its band its bounds
  * @property {boolean} [step] lines go in steps
  * @property {boolean} [logX]
  * @property {boolean} [logY]
@@ -29,7 +29,7 @@ import { clip, colour, shortened } from "./names.js";
  * @property {(from: number, to: number) => void} [onRange] of a drag
  */
 
-/** Lines of one chart: readers cannot tell more apart. */
+/** Lines of one chart: readers cannot distinguish more. */
 export const MOST = 6;
 /** Charts side by side. */
 export const MULTIPLES = 24;
@@ -82,7 +82,7 @@ export function Plot(props) {
   });
   if (form === "bars") readings.reverse();
   else readings.sort((a, b) => b.value - a.value);
-  const told = (/** @type {Line} */ line, /** @type {number} */ value) => {
+  const described = (/** @type {Line} */ line, /** @type {number} */ value) => {
     const bounds = form === "points" ? line.band?.find(([at]) => at === shown) : undefined;
     return `${shown !== null && line.rough?.has(shown) ? "~" : ""}${text(value)}${bounds ? ` (${text(bounds[1])} to ${text(bounds[2])})` : ""}`;
   };
@@ -127,7 +127,7 @@ export function Plot(props) {
     const last = line.points.findLast(([, value]) => value !== null);
     return last ? [{ line, y: y.px(Math.min(y.high, last[1] ?? 0)) }] : [];
   }), 24, 12, height - 44);
-  const said = shown === null ? "" : `${props.head(shown)}: ${readings.map(({ line, value }) => `${line.name} ${told(line, value)}`).join(", ") || "no value"}${total ? `, together ${total}` : ""}${during.map((one) => `; ${one.text}`).join("")}`;
+  const said = shown === null ? "" : `${props.head(shown)}: ${readings.map(({ line, value }) => `${line.name} ${described(line, value)}`).join(", ") || "no value"}${total ? `, together ${total}` : ""}${during.map((one) => `; ${one.text}`).join("")}`;
   const legend = lines.length > 1 && !wide && form === "lines";
   const reader = { left: `${left}px`, top: `${y.px(y.high)}px`, width: `${right - left}px`, height: `${height - 40 - y.px(y.high)}px` };
   return html`<div class="plot">
@@ -169,10 +169,10 @@ export function Plot(props) {
     ${wide && ends.map(({ line, y: up }) => html`<button type="button" key=${line.name} class=${`end ${on !== null && on !== line.name ? "dim" : ""}`} title=${line.name} style=${{ left: `${right + 6}px`, top: `${up - 12}px`, width: `${names - 6}px` }}
       onMouseEnter=${() => setOn(line.name)} onMouseLeave=${() => setOn(null)} onFocus=${() => setOn(line.name)} onBlur=${() => setOn(null)} onClick=${() => open?.(stops.at(-1) ?? 0, line.name)}><i class=${`dot b${line.hue ?? colour(line.name)}`}></i>${clip(short.get(line.name) ?? "", (names - 20) / 7)}</button>`)}
     ${shown !== null && html`<div class="tip" style=${x.px(shown) > width / 2 ? { right: `${width - x.px(shown) + 12}px`, top: "16px" } : { left: `${x.px(shown) + 12}px`, top: "16px" }}><strong>${props.head(shown)}</strong>
-      <ul>${readings.map(({ line, value }) => html`<li key=${line.name} class=${on === line.name ? "on" : ""}><span><i class=${`dot b${line.hue ?? colour(line.name)}`}></i>${clip(short.get(line.name) ?? "", 26)}</span><span>${told(line, value)}</span></li>`)}${total && html`<li><span>together</span><span>${total}</span></li>`}</ul>
+      <ul>${readings.map(({ line, value }) => html`<li key=${line.name} class=${on === line.name ? "on" : ""}><span><i class=${`dot b${line.hue ?? colour(line.name)}`}></i>${clip(short.get(line.name) ?? "", 26)}</span><span>${described(line, value)}</span></li>`)}${total && html`<li><span>together</span><span>${total}</span></li>`}</ul>
       ${readings.length === 0 && html`<div class="quiet">no value</div>`}${during.map((one) => html`<div class="warn">▲ ${one.text}</div>`)}</div>`}
     `}</div>
-    ${beyond > 0 && html`<p class="caption">The axis ends at ${text(y.high)} so that the others can be told apart: ${beyond} ${beyond === 1 ? "value lies" : "values lie"} above.</p>`}
+    ${beyond > 0 && html`<p class="caption">The axis ends at ${text(y.high)} so that the others can be distinguished: ${beyond} ${beyond === 1 ? "value lies" : "values lie"} above.</p>`}
   </div>`;
 }
 
@@ -184,7 +184,7 @@ function valueAt(line, stop, step) {
   return before && stop <= (line.points.at(-1)?.[0] ?? 0) ? before[1] : null;
 }
 
-/** What stands on one another at a stop, from below. @param {Line[]} lines @param {number} stop */
+/** What is stacked at a stop, from below. @param {Line[]} lines @param {number} stop */
 function heap(lines, stop) {
   let from = 0;
   return lines.map((line) => {

@@ -18,7 +18,7 @@ export const seesFigures = () => ["admin", "viewer"].includes(session.role);
 export const changesOthers = () => ["admin", "lead"].includes(session.role);
 /** The configuration in force. */
 export const reloads = () => session.role === "admin";
-/** Own keys. Without users nobody has any. */
+/** Own keys. Without users there are none. */
 export const changesKeys = () => session.role !== "viewer" && session.user !== null;
 
 /** The configuration, for names and colours; nothing for who may not see it. @param {number} [every] seconds; 0: once

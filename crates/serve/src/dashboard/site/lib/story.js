@@ -14,26 +14,26 @@ export function story({ race, attempts }) {
   const names = shortened(attempts.map((row) => row.upstream));
   const name = (/** @type {any} */ row) => isolated(names.get(row.upstream) ?? row.upstream);
   const winner = attempts.find((row) => row.ordinal === race.winner);
-  const told = [begin(race, winner, name)];
+  const parts = [begin(race, winner, name)];
   for (const row of attempts) {
     const before = attempts.filter((other) => other.ordinal < row.ordinal);
     const start = row.dispatch_us / 1000;
     if (row.start_reason === "hedge") {
       const late = before.filter((other) => (at(other, "first_token_us") ?? Infinity) > start && (over(other) ?? Infinity) > start);
       const predicted = late.every((other) => other.predicted_us != null) ? late.map((other) => time(other.predicted_us / 1000)).join(" and ") : "";
-      told.push(`${late.length > 0 ? `${late.map(name).join(" and ")} had no token` : "those before were late"} at ${time(start)}${predicted ? ` (predicted: after ${predicted})` : ""}, so ${name(row)} was started`);
+      parts.push(`${late.length > 0 ? `${late.map(name).join(" and ")} had no token` : "those before were late"} at ${time(start)}${predicted ? ` (predicted: after ${predicted})` : ""}, so ${name(row)} was started`);
     } else if (row.start_reason === "fallback") {
       const failed = before.filter((other) => other.failure !== null || ["failed", "timeout", "empty", "refused"].includes(other.outcome)).at(-1);
-      told.push(`${failed ? `${name(failed)} failed (${(failed.failure ?? failed.outcome).replaceAll("_", " ")})` : "one before had failed"}, so ${name(row)} was started at ${time(start)}`);
-    } else if (row.start_reason === "retry") told.push(`${name(row)} was asked again at ${time(start)}`);
-    else if (row.start_reason === "rescue") told.push(`the answer broke off, and ${name(row)} continued it from ${time(start)}`);
-    else if (race.look === row.upstream && row.ordinal > 0) told.push(`${name(row)} was asked too, so that upstreams can be compared`);
+      parts.push(`${failed ? `${name(failed)} failed (${(failed.failure ?? failed.outcome).replaceAll("_", " ")})` : "one before had failed"}, so ${name(row)} was started at ${time(start)}`);
+    } else if (row.start_reason === "retry") parts.push(`${name(row)} was asked again at ${time(start)}`);
+    else if (row.start_reason === "rescue") parts.push(`the answer broke off, and ${name(row)} continued it from ${time(start)}`);
+    else if (race.look === row.upstream && row.ordinal > 0) parts.push(`${name(row)} was asked too, so that upstreams can be compared`);
   }
-  if (winner) told.push(...saved(race, attempts, winner, name));
-  else told.push(...attempts.filter((row) => row.failure !== null).map((row) => `${name(row)} failed (${row.failure.replaceAll("_", " ")})${over(row) === null ? "" : ` at ${time(over(row) ?? 0)}`}`));
+  if (winner) parts.push(...saved(race, attempts, winner, name));
+  else parts.push(...attempts.filter((row) => row.failure !== null).map((row) => `${name(row)} failed (${row.failure.replaceAll("_", " ")})${over(row) === null ? "" : ` at ${time(over(row) ?? 0)}`}`));
   const cost = paid(attempts);
-  if (cost) told.push(cost);
-  return `${told.filter(Boolean).join("; ")}.`;
+  if (cost) parts.push(cost);
+  return `${parts.filter(Boolean).join("; ")}.`;
 }
 
 /** @param {any} race @param {any} winner @param {(row: any) => string} name */

@@ -16,7 +16,7 @@ export function Strip({ name, from, to, step, points, incidents, open }) {
   const byCell = new Map(points.map((point) => [Math.floor((point.at - from) / step), point]));
   const x = (/** @type {number} */ seconds) => ((Math.min(Math.max(seconds, from), to) - from) / (to - from)) * width;
   const wide = width / cells;
-  const told = (/** @type {number} */ cell) => {
+  const described = (/** @type {number} */ cell) => {
     const point = byCell.get(cell);
     const begin = from + cell * step;
     const during = incidents.filter((one) => one.from < begin + step && one.to > begin);
@@ -33,7 +33,7 @@ export function Strip({ name, from, to, step, points, incidents, open }) {
   };
   const cellOf = (/** @type {PointerEvent} */ event) => Math.min(cells - 1, Math.max(0, Math.floor((event.clientX - /** @type {HTMLElement} */ (event.currentTarget).getBoundingClientRect().left) / wide)));
   return html`<div class="chart" ref=${place} tabindex="0" role="slider" aria-label=${`${name}: the last 24 hours, ${Math.round(failed)} failed attempts, ${incidents.length} incidents. Arrow keys read it, Enter opens the races`}
-      aria-valuemin="0" aria-valuemax=${cells - 1} aria-valuenow=${at ?? 0} aria-valuetext=${at === null ? "not read yet" : told(at)} title=${at === null ? undefined : told(at)}
+      aria-valuemin="0" aria-valuemax=${cells - 1} aria-valuenow=${at ?? 0} aria-valuetext=${at === null ? "not read yet" : described(at)} title=${at === null ? undefined : described(at)}
       onKeyDown=${keys} onBlur=${() => setAt(null)} onPointerMove=${(/** @type {PointerEvent} */ event) => setAt(cellOf(event))} onPointerLeave=${() => setAt(null)} onClick=${(/** @type {any} */ event) => open(from + cellOf(event) * step)}>
     ${width > 0 && html`<svg width=${width} height=${HEIGHT} viewBox=${`0 0 ${width} ${HEIGHT}`} aria-hidden="true">
       ${Array.from({ length: cells }, (_, cell) => {
@@ -46,5 +46,5 @@ export function Strip({ name, from, to, step, points, incidents, open }) {
   })}
       ${incidents.map((one) => html`<rect class=${`incident ${one.slow ? "slow" : ""}`} x=${x(one.from)} y="2" width=${Math.max(4, x(one.to) - x(one.from))} height="5" rx="1"><title>${one.text}</title></rect>`)}
     </svg>`}
-    ${at !== null && html`<p class="hidden" role="status">${told(at)}</p>`}</div>`;
+    ${at !== null && html`<p class="hidden" role="status">${described(at)}</p>`}</div>`;
 }

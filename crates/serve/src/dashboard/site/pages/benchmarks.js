@@ -142,7 +142,7 @@ const VERDICTS = { better: "✓ better", worse: "✕ worse", same: "= the same" 
 
 /** @param {{ all: Comparison[] }} props */
 function Compared({ all }) {
-  const verdict = (/** @type {Comparison} */ one) => (typeof one.verdict === "string" ? (VERDICTS[one.verdict] ?? one.verdict) : `? cannot be told: about ${one.verdict.cannot_tell.more} more requests of each would`);
+  const verdict = (/** @type {Comparison} */ one) => (typeof one.verdict === "string" ? (VERDICTS[one.verdict] ?? one.verdict) : `? cannot tell: about ${one.verdict.cannot_tell.more} more requests of each would`);
   const columns = [
     { name: "what", title: "Figure", cell: (/** @type {Comparison} */ one) => FIGURES[one.figure] ?? one.figure },
     { name: "other", title: "Of", cell: (/** @type {Comparison} */ one) => html`<span class="mono">${one.other}</span>` },

@@ -24,7 +24,7 @@ export function Keys() {
   const names = (users.data?.users ?? []).filter(plain).map((/** @type {any} */ user) => user.name);
   const sort = (/** @type {string} */ name) => ({ sort: choices.get(name) ?? "", onSort: (/** @type {string} */ by) => choose({ [name]: by }) });
   return html`<h1>Keys</h1>
-    <${Answer} asked=${users}>${users.data && changesOthers() && (names.length ? html`<${NewKey} users=${names} again=${keys.again} />` : html`<p class="note">The configuration has no users, so nobody needs a key. Give it a user with <code>role = "admin"</code> first.</p>`)}<//>
+    <${Answer} asked=${users}>${users.data && changesOthers() && (names.length ? html`<${NewKey} users=${names} again=${keys.again} />` : html`<p class="note">The configuration has no users, so no key is needed. Give it a user with <code>role = "admin"</code> first.</p>`)}<//>
     <${Answer} asked=${keys}>${keys.data && html`<${Listed} keys=${keys.data.keys} groups=${used.data?.groups ?? []} again=${keys.again} range="the range below" ...${sort("sort")} /><${Pages} after=${after} next=${keys.data.next} onPage=${(/** @type {string} */ after) => choose({ after })} />`}<//>
     ${(users.data?.next || teams.data?.next) && html`<p class="note">Below are the limits of the first users and teams, by name, and of the keys above. All of them: <code>photofinish user list --json</code>.</p>`}
     <${Answer} asked=${teams}>${teams.data && users.data && html`<${Limits} levels=${[...teams.data.teams, ...users.data.users, ...(keys.data?.keys ?? [])].map((one) => one.standing).filter(Boolean)} />`}<//>

@@ -12,7 +12,7 @@ import { MOST, MULTIPLES, Plot, Plots } from "../lib/plot.js";
 import { Answer, Source } from "../lib/states.js";
 import { Folded, Table, useNumbers } from "../lib/table.js";
 
-/** A quantile may stand without a mark with ten samples beyond it, as in \`stats\`. @param {number} samples @param {number} p */
+/** A quantile needs no mark with ten samples beyond it, as in \`stats\`. @param {number} samples @param {number} p */
 const firm = (samples, p) => samples * Math.min(p, 1 - p) >= 10 - 1e-6;
 /** `mix_cost_usd`: what the model's mean request would cost there alone. @typedef {Api.UpstreamComparison & { mix_cost_usd?: number | null }} Looked */
 const SCALES = [["", "cut at 97 %"], ["log", "logarithmic"], ["whole", "whole"]];

@@ -13,7 +13,7 @@ import { Table } from "../lib/table.js";
 const DRAWN = 12;
 /** First tokens of clients that a late one is held against. */
 const FIRSTS = 300;
-/** New races a second that are drawn, after a burst that fills the page: nobody could follow more. */
+/** New races a second that are drawn, after a burst that fills the page: a reader could not follow more. */
 const NEW_MOST = 6;
 /** Seconds that the rate is counted over. */
 const RATE_OVER = 10;
@@ -142,7 +142,7 @@ export function Live() {
 
 /** @param {Feed} feed @param {boolean} paused */
 function said(feed, paused) {
-  if (paused && feed.state === "open") return "Paused: lanes stand still, counts go on.";
+  if (paused && feed.state === "open") return "Paused: lanes stop, counts go on.";
   return { connecting: "Connecting …", open: `Watching. The ${DRAWN} newest races; of more than ${NEW_MOST} a second only some are drawn. The counts have all.`, gone: "The gateway does not answer. Trying again.", refused: "Not watching." }[feed.state];
 }
 

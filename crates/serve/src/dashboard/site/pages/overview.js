@@ -134,10 +134,10 @@ function Paid({ model, group }) {
   const rest = { least: less(group.cost_usd_min, group.extra_cost_usd_min), most: less(group.cost_usd_max, group.extra_cost_usd_max) };
   const share = shareOf({ least: group.extra_cost_usd_min, most: group.extra_cost_usd_max }, rest);
   const said = (/** @type {Api.ModelComparison} */ one) => html`What racing gained at the median${one.best_upstream ? `, against ${one.best_upstream} alone` : ""}: <${Gained} one=${one} at="p50" />.`;
-  if (group.cost_usd_min === null) return html`<p>No price is known of its upstreams, so its cost cannot be told. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code>. Simulated providers cost nothing.</p>${gained && html`<p>${said(gained)}</p>`}`;
+  if (group.cost_usd_min === null) return html`<p>No price is known of its upstreams, so its cost is unknown. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code>. Simulated providers cost nothing.</p>${gained && html`<p>${said(gained)}</p>`}`;
   return html`<dl class="big"><div><dt>In all</dt><dd><${Cost} least=${group.cost_usd_min} most=${group.cost_usd_max} /><small><${Cost} least=${each(group.cost_usd_min)} most=${each(group.cost_usd_max)} /> for 1,000 requests</small></dd></div>
       <div title="attempts that were not the answer, and shadows"><dt>of it racing</dt><dd><${Cost} least=${group.extra_cost_usd_min} most=${group.extra_cost_usd_max} /><small>${share && `${share} of all`}</small></dd></div></dl>
-    <p>${gained ? said(gained) : compared.data ? "What racing gained cannot be told: no upstream was asked by chance (looks)." : ""}</p>
+    <p>${gained ? said(gained) : compared.data ? "What racing gained is unknown: no upstream was asked by chance (looks)." : ""}</p>
     <p class="caption"><a href=${link("costs", { model })}>What it paid for</a> · <a href=${link("whatif", { model })}>What if it raced less?</a></p>`;
 }
 

@@ -33,7 +33,7 @@ export function OverTime() {
   const has = ["ttft", "client_ttft", "tok_s"].includes(metric);
   const window = windowOf(choices);
   const { model, models, asked: known } = useModel(window);
-  // A day of so many attempts is read from roll-ups, which have whole hours.
+  // A day of this number of attempts is read from roll-ups, which have whole hours.
   const usual = window.since === "24h" && !window.until && manyAttempts(models) ? "1h" : coarse(window, (by === "upstream" ? (models.find((one) => one.model === model)?.requests ?? 0) : models.reduce((sum, one) => sum + one.requests, 0)));
   // Upstreams are compared within a model.
   const own = by === "upstream" ? (model ?? "") : window.model;

@@ -116,7 +116,7 @@ function Suggestions({ points, over }) {
   /** @type {[string, string, Budgeted | undefined][]} */
   const all = [["Cheapest", "no extras", first], ["Balanced", "the least budget with four fifths of the gain at p99", of(0.8)], ["Quickest", "the least budget with all of it", of(0.99)]];
   return html`<div class="suggest">${all.map(([title, about, point]) => html`<section class="card" key=${title} aria-label=${title}><strong>${title}</strong><span class="quiet">${about}</span>
-      ${over && point && title === "Balanced" && point === all[2][2] ? html`<p>The quickest, too: no smaller budget has most of the gain.</p>` : over && point ? html`<${Suggested} point=${point} />` : html`<p class="quiet">${over ? "Cannot be told." : points.length > 0 ? `${points.length} of ${BUDGETS.length} budgets are played …` : "Not played yet."}</p>`}</section>`)}</div>`;
+      ${over && point && title === "Balanced" && point === all[2][2] ? html`<p>The quickest, too: no smaller budget has most of the gain.</p>` : over && point ? html`<${Suggested} point=${point} />` : html`<p class="quiet">${over ? "Not known." : points.length > 0 ? `${points.length} of ${BUDGETS.length} budgets are played …` : "Not played yet."}</p>`}</section>`)}</div>`;
 }
 
 /** @param {{ point: Budgeted }} props */

@@ -25,7 +25,7 @@ const ACTIONS: [(AccountAction, u16, &str); 6] = [
         200,
         "Removes one and revokes its keys; running answers go on. A team must have no user that was made at run time",
     ),
-    (AccountAction::Rotate, 201, "Makes a key that replaces this one, which counts beside it for `grace`"),
+    (AccountAction::Rotate, 201, "Makes a key that replaces this one, which counts as well for `grace`"),
 ];
 
 /// The operations by path and method.

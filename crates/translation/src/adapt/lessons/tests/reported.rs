@@ -352,7 +352,7 @@ fn refused_members_of_a_second_collection_teach() {
             r#"{"message":"The model returned the following errors: `temperature` and `top_p` cannot both be specified for this model. Please use only one."}"#,
             "without inferenceConfig.temperature",
         ),
-        // RUC-NLPIR/WebThinker#7: a list that nobody knows may be content
+        // RUC-NLPIR/WebThinker#7: an unknown list may be content
         (
             Surface::Chat,
             with(json!({"bad_words": ["<|end|>"]})),

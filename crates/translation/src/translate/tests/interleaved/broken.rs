@@ -1,4 +1,4 @@
-//! Answers that cannot be told: they are broken, whatever the surface, and never end well. Not for those that a token
+//! Answers whose calls cannot be separated: they are broken, whatever the surface, and never end well. Not for those that a token
 //! limit cut.
 
 use bytes::Bytes;

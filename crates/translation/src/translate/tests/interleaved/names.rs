@@ -89,11 +89,13 @@ fn every_client_gets_the_names_that_it_asked_for() {
             assert!(ups.iter().all(|name| fits(name, 64)) && ups.contains(&"short".to_owned()), "{ups:?}");
             let others: std::collections::BTreeSet<&String> = ups.iter().collect();
             assert_eq!(others.len(), names.iter().collect::<std::collections::BTreeSet<_>>().len(), "{ups:?}");
-            let mut told = truth.clone();
-            told.calls.iter_mut().for_each(|call| request.names.send(&mut call.name));
+            let mut with_sent_names = truth.clone();
+            with_sent_names.calls.iter_mut().for_each(|call| request.names.send(&mut call.name));
             let mut rng = state.clone();
-            let (written, whole) =
-                (upstream::stream(dialect, &told, true, &mut rng), upstream::whole(dialect, &told, &mut rng));
+            let (written, whole) = (
+                upstream::stream(dialect, &with_sent_names, true, &mut rng),
+                upstream::whole(dialect, &with_sent_names, &mut rng),
+            );
             let make = || ResponseTranslation::new(&request, "m", true);
             for (way, got) in answers(surface, dialect, make, &written.bytes, Some(&whole)) {
                 if surface.dialect() == dialect && !written.plain {
@@ -125,9 +127,9 @@ fn names_that_are_alike_stay_apart_and_are_the_same_each_time() {
     assert_eq!((up(&names, &one).len(), names.asked(&up(&names, &two))), (64, two.as_str()));
     assert_eq!(up(&made(&[&two]).unwrap(), &two), up(&names, &two), "the next request may have fewer tools");
     let taken = up(&names, &one);
-    let beside = made(&[&taken, &one]).unwrap();
-    assert_ne!(up(&beside, &one), taken, "another tool has that name");
-    assert_eq!(beside.asked(&taken), taken);
+    let both = made(&[&taken, &one]).unwrap();
+    assert_ne!(up(&both, &one), taken, "another tool has that name");
+    assert_eq!(both.asked(&taken), taken);
     assert_eq!((made(&["f", "g-h_9"]), made(&["a.b"]).is_some()), (None, true));
 }
 
@@ -144,11 +146,11 @@ fn a_name_in_pieces_is_put_back_in_the_client_s_own_dialect() {
         Bytes::from(format!("data: {chunk}\n\n"))
     };
     let named = |name: &str| json!({"name": name, "arguments": ""});
-    let told = |pieces: Vec<Bytes>| {
+    let restored_text = |pieces: Vec<Bytes>| {
         let mut restorer = NameRestorer::of(&names).unwrap();
-        let told: Vec<Bytes> = pieces.iter().map(|piece| restorer.restored(piece)).collect();
+        let events: Vec<Bytes> = pieces.iter().map(|piece| restorer.restored(piece)).collect();
         let mut calls = String::new();
-        for event in told {
+        for event in events {
             let data: Value = serde_json::from_slice(event.strip_prefix(b"data: ").unwrap().trim_ascii()).unwrap();
             for call in data["choices"][0]["delta"]["tool_calls"].as_array().into_iter().flatten() {
                 assert_eq!(call["index"], 1);
@@ -163,13 +165,20 @@ fn a_name_in_pieces_is_put_back_in_the_client_s_own_dialect() {
     let end = || chunk(Value::Null, Some("tool_calls"));
     let (one, two) = sent.split_at(9);
     let (three, four) = two.split_at(30);
-    assert_eq!(told(vec![chunk(named(one), None), chunk(named(two), None), arguments(), end()]), format!("{LONG}{{}}"));
+    assert_eq!(
+        restored_text(vec![chunk(named(one), None), chunk(named(two), None), arguments(), end()]),
+        format!("{LONG}{{}}")
+    );
     let in_three =
         vec![chunk(named(one), None), chunk(named(three), None), chunk(named(four), None), arguments(), end()];
-    assert_eq!(told(in_three), format!("{LONG}{{}}"));
-    assert_eq!(told(vec![chunk(named("n"), None), arguments(), end()]), "n{}", "its own name begins the other");
-    assert_eq!(told(vec![chunk(named("n"), None), end()]), "n", "and it has no arguments");
-    assert_eq!(told(vec![chunk(named(&sent), None), arguments(), end()]), format!("{LONG}{{}}"));
+    assert_eq!(restored_text(in_three), format!("{LONG}{{}}"));
+    assert_eq!(
+        restored_text(vec![chunk(named("n"), None), arguments(), end()]),
+        "n{}",
+        "its own name begins the other"
+    );
+    assert_eq!(restored_text(vec![chunk(named("n"), None), end()]), "n", "and it has no arguments");
+    assert_eq!(restored_text(vec![chunk(named(&sent), None), arguments(), end()]), format!("{LONG}{{}}"));
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl Numbering {
         matches!(self, WholeNoIndex | WholeNoIndexNoIds | WholeAllZero | WholeAllZeroNoIds)
     }
 
-    /// A later fragment belongs to the last call: nothing else tells.
+    /// A later fragment belongs to the last call: nothing else says so.
     fn is_by_place(self) -> bool {
         matches!(self, Numbering::NoIndex | Numbering::NullIndex | Numbering::AllZero | Numbering::IndexThenPlace)
     }
@@ -173,14 +173,14 @@ impl Oddity {
 
     fn by_chance(numbering: Numbering, rng: &mut Rng) -> Oddity {
         let oddity = ODDITIES[rng.usize(..ODDITIES.len())];
-        let is_told = match oddity {
+        let is_visible = match oddity {
             // An id without a name under a known number: some servers give each fragment an id of its own.
             Oddity::LateName if numbering == Numbering::AllZeroIdRepeated => false,
             Oddity::LateName | Oddity::RepeatedName | Oddity::SplitName => !numbering.is_by_place(),
             Oddity::LateId | Oddity::VeryLateId => numbering.has_own_index(),
             _ => true,
         };
-        if is_told && !numbering.is_whole() { oddity } else { Oddity::None }
+        if is_visible && !numbering.is_whole() { oddity } else { Oddity::None }
     }
 }
 

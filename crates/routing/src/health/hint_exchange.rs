@@ -1,6 +1,6 @@
 //! When a gateway notes what others on the same database should know of upstreams, and what it makes of theirs.
 //!
-//! Each hint is taken over once. What was heard is not told again. Not for how it is told: see the server's `replicas`.
+//! Each hint is taken over once. What was heard is not passed on. Not for how hints are sent: see the server's `replicas`.
 
 use std::time::Duration;
 
@@ -48,19 +48,19 @@ impl UpstreamHealth {
             Some((why, until)) => until > now && cooldowns.cools_for(why, &kept.target, now),
             None => breakers.is_open(scope_of(&kept.target, &name_of(&kept.target))),
         });
-        // One whose wait is over may be well again, and nobody has tried it here.
-        let is_told = |kept: &&KeptHint| {
+        // One whose wait is over may be well again, and this gateway has not tried it.
+        let is_sent = |kept: &&KeptHint| {
             kept.cooldown.is_some() || breakers.is_waiting(scope_of(&kept.target, &name_of(&kept.target)), now)
         };
-        let told = |kept: &KeptHint| HealthHint {
+        let hint_of = |kept: &KeptHint| HealthHint {
             number: kept.number,
             target: kept.target.clone(),
             cooldown: kept.cooldown.map(|(why, until)| CooldownPeriod { wait: until - now, why }),
         };
-        hints.kept.iter().filter(is_told).map(told).collect()
+        hints.kept.iter().filter(is_sent).map(hint_of).collect()
     }
 
-    /// Takes over what another gateway told of an upstream that this one has too. A breaker stays closed where this gateway got an answer a
+    /// Takes over another gateway's hint of an upstream that this one has too. A breaker stays closed where this gateway got an answer a
     /// moment ago.
     pub fn hear_hint(&self, hint: &HealthHint, live: &LiveConfig) {
         let (target, upstream) = (&hint.target, name_of(&hint.target));
@@ -178,11 +178,11 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         busy.hear_hint(&hints[0], &live(2));
         assert_eq!(status(&busy), BreakerStatus::Open(Duration::from_secs(5)), "and 5 s ago");
-        assert!(idle.hints().is_empty(), "it is not told again");
+        assert!(idle.hints().is_empty(), "it is not sent again");
         let without = health();
         without.hear_hint(&hints[0], &live(0));
         assert_eq!(status(&without), BreakerStatus::Closed);
-        // Its own next answer closes it, and the one that told has no more to tell.
+        // Its own next answer closes it, and the one that reported it has nothing more to report.
         tokio::time::advance(Duration::from_secs(5)).await;
         assert_eq!(status(&idle), BreakerStatus::HalfOpen);
         idle.close_breaker(UP, Instant::now());
@@ -239,17 +239,17 @@ mod tests {
         limited(&health, key("l"), 60);
         tokio::time::advance(Duration::from_secs(1)).await;
         health.forgive(|| key("k"), Instant::now());
-        let told = |health: &UpstreamHealth| health.hints().into_iter().map(|hint| hint.target).collect::<Vec<_>>();
-        assert_eq!(told(&health), [key("l")], "it answered with the other key");
+        let targets = |health: &UpstreamHealth| health.hints().into_iter().map(|hint| hint.target).collect::<Vec<_>>();
+        assert_eq!(targets(&health), [key("l")], "it answered with the other key");
         health.clear_cooldowns();
-        assert!(told(&health).is_empty(), "the configuration was read again");
+        assert!(targets(&health).is_empty(), "the configuration was read again");
         for _ in 0..2 {
             health.charge(UP, &SETTINGS, false, None, Instant::now());
         }
-        assert_eq!(told(&health).len(), 1);
+        assert_eq!(targets(&health).len(), 1);
         tokio::time::advance(SETTINGS.open).await;
         assert_eq!(status(&health), BreakerStatus::HalfOpen);
-        assert!(told(&health).is_empty(), "nobody knows how it is now");
+        assert!(targets(&health).is_empty(), "its state is unknown now");
     }
 
     #[test]
