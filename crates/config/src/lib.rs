@@ -9,6 +9,7 @@
 pub mod catalogue;
 mod catalogue_file;
 mod certificate;
+mod configured_provider;
 mod doubts;
 mod environment;
 mod first_token;
@@ -30,6 +31,7 @@ mod prices;
 mod probes;
 mod problem;
 mod provider;
+mod provider_credential;
 mod provider_table;
 mod race;
 mod raw;

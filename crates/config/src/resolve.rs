@@ -10,11 +10,12 @@ use ipnet::IpNet;
 use secrecy::SecretString;
 
 use super::catalogue_file::ChosenCatalogue;
+use super::configured_provider;
 use super::doubts;
 use super::hosts::{self, Hosting};
 use super::problem::{LocatedProblem, shown};
 use super::provider::ResolvedNames;
-use super::provider_table::{self, RawProvider};
+use super::provider_table::RawProvider;
 use super::raw::{RawConfig, RawModel, RawUpstream};
 use super::reader::{Located, ReaderScope};
 use super::role::UserRole;
@@ -193,7 +194,7 @@ fn listen_of_environment(scope: &ReaderScope<'_>) -> Option<Listen> {
 }
 
 fn listed_providers(scope: &ReaderScope<'_>, raw: Vec<RawProvider>, env_proxies: &EnvProxies) -> ResolvedNames {
-    let listed = |raw| provider_table::listed(scope, raw, env_proxies).map(Arc::new);
+    let listed = |raw| configured_provider::listed(scope, raw, env_proxies).map(Arc::new);
     raw.into_iter().map(|raw| (raw.name.value.clone(), listed(raw))).collect()
 }
 
@@ -221,7 +222,7 @@ fn add_used_providers(
             }
             continue;
         };
-        let provider = provider_table::known(scope, entry, offset, env_proxies).map(Arc::new);
+        let provider = configured_provider::known(scope, entry, offset, env_proxies).map(Arc::new);
         providers.insert(name.clone(), provider);
     }
 }
@@ -230,7 +231,7 @@ fn add_used_providers(
 fn add_providers_with_a_key(scope: &ReaderScope<'_>, providers: &mut ResolvedNames, env_proxies: &EnvProxies) {
     for entry in catalogue::entries() {
         if !providers.contains_key(&entry.name)
-            && let Some(provider) = provider_table::unmentioned(scope, entry, env_proxies)
+            && let Some(provider) = configured_provider::unmentioned(scope, entry, env_proxies)
         {
             providers.insert(entry.name.clone(), Some(Arc::new(provider)));
         }
