@@ -1,6 +1,7 @@
 //! What the default policy lets be known of each upstream, against the truth: worlds of four upstreams with known laws and prompts of
-//! mixed sizes. How many requests until their medians are known, whether the intervals hold, who is named the fastest, and what the
-//! looks cost. `docs/records/accuracy.md` has the figures of 200 worlds.
+//! mixed sizes; also with laws that drift and with attempts that fail. How many requests until their medians
+//! are known, whether the intervals hold, who is named the fastest, and what the looks cost. `docs/records/accuracy.md` has the figures of
+//! 200 worlds.
 
 use std::path::Path;
 
@@ -19,11 +20,26 @@ const QUANTILES: [f64; 2] = [0.5, 0.95];
 /// After this number of requests the figures are read.
 const READ: [usize; 4] = [300, 1_000, 3_000, 20_000];
 /// Draws of the truth.
-const DRAWS: usize = 100_000;
+const DRAWS: usize = 50_000;
 /// A lead that must be named.
 const LEAD: f64 = 0.15;
 /// Worlds of the test that always runs.
 const WORLDS: u64 = 8;
+
+/// What happens in a world beside the laws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Steady,
+    /// The times of each upstream rise and fall by half, each in its own rhythm.
+    Drifts,
+    /// One attempt in twenty fails before its first token.
+    Fails,
+}
+
+const DRIFT: f64 = 0.4;
+/// Requests from one crest to the next, of the upstream in the first place; each further one takes a third longer.
+const CREST: f64 = 700.0;
+const FAILURES: f64 = 0.05;
 
 /// How one upstream answers: a beginning, a time for each token of the prompt, scatter, and stragglers.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +52,7 @@ struct Law {
 }
 
 struct World {
+    kind: Kind,
     laws: [Law; UPSTREAMS],
     upstreams: Vec<SimulatedUpstream>,
     sizes: Vec<f64>,
@@ -69,34 +86,40 @@ impl Law {
 }
 
 impl World {
-    fn new(seed: u64, requests: usize) -> World {
+    fn new(kind: Kind, seed: u64, requests: usize) -> World {
         let mut draws = fastrand::Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let laws = std::array::from_fn(|_| Law::new(&mut draws));
         let sizes = (0..requests).map(|_| size(&mut draws)).collect();
         let outputs = (0..requests).map(|_| (150.0 * (0.9 * normal(&mut draws)).exp()).clamp(1.0, 4_000.0) as u32);
         let outputs = outputs.collect();
-        World { laws, upstreams: upstreams(UPSTREAMS), sizes, outputs, seed }
+        World { kind, laws, upstreams: upstreams(UPSTREAMS), sizes, outputs, seed }
     }
 
-    /// What this upstream takes for this request; the same whoever asks.
-    fn ms(&self, request: usize, upstream: usize) -> f64 {
+    /// How much longer than by its law an upstream takes at this request.
+    fn times(&self, request: usize, upstream: usize) -> f64 {
+        let crests = request as f64 / (CREST * (1.0 + upstream as f64 / 3.0)) + self.seed as f64 * 0.37;
+        if self.kind == Kind::Drifts { (DRIFT * (std::f64::consts::TAU * crests).sin()).exp() } else { 1.0 }
+    }
+
+    /// What this upstream takes for this request, the same whoever asks. None: it fails.
+    fn ms(&self, request: usize, upstream: usize) -> Option<f64> {
         let mut draws = fastrand::Rng::with_seed(
             self.seed ^ ((request * UPSTREAMS + upstream) as u64).wrapping_mul(0xd134_2543_de82_ef95),
         );
         draws.u64(..);
-        self.laws[upstream].ms(self.sizes[request], &mut draws)
+        let ms = self.laws[upstream].ms(self.sizes[request], &mut draws) * self.times(request, upstream);
+        (self.kind != Kind::Fails || draws.f64() >= FAILURES).then_some(ms)
     }
 
-    /// By upstream: its median and its 95th percentile over the mix of sizes.
-    fn truth(&self) -> [[f64; 2]; UPSTREAMS] {
+    /// By upstream: the median and the 95th percentile of its law for the sizes and the moments of the first requests.
+    fn truth(&self, requests: usize) -> [[f64; 2]; UPSTREAMS] {
         let mut draws = fastrand::Rng::with_seed(self.seed + 7);
         std::array::from_fn(|upstream| {
-            let mut all: Vec<f64> = (0..DRAWS)
-                .map(|_| {
-                    let tokens = size(&mut draws);
-                    self.laws[upstream].ms(tokens, &mut draws)
-                })
-                .collect();
+            let draw = |_| {
+                let request = draws.usize(..requests);
+                self.laws[upstream].ms(self.sizes[request], &mut draws) * self.times(request, upstream)
+            };
+            let mut all: Vec<f64> = (0..DRAWS).map(draw).collect();
             all.sort_by(f64::total_cmp);
             QUANTILES.map(|share| quantile(&all, share).unwrap())
         })
@@ -113,8 +136,10 @@ impl SimulatedWorld for World {
     }
 
     fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse {
-        let ttft_us = (1e3 * self.ms(dispatch.request.id, dispatch.upstream)) as i64;
-        SimulatedResponse::Answers { ttft_us, tpot_us: 10_000.0 }
+        match self.ms(dispatch.request.id, dispatch.upstream) {
+            Some(ms) => SimulatedResponse::Answers { ttft_us: (1e3 * ms) as i64, tpot_us: 10_000.0 },
+            None => SimulatedResponse::Fails { after_us: 50_000 },
+        }
     }
 }
 
@@ -128,10 +153,10 @@ struct Run {
     sizes: Vec<f64>,
 }
 
-fn run(seed: u64, requests: usize, lines: &str) -> Run {
+fn run(kind: Kind, seed: u64, requests: usize, lines: &str) -> Run {
     let settings: RaceSettings = parse(&format!("[race]\n{lines}"), Path::new("x"), &|_| None).unwrap().race;
-    let mut world = World::new(seed, requests);
-    let known = World::new(seed, requests);
+    let mut world = World::new(kind, seed, requests);
+    let known = World::new(kind, seed, requests);
     let asked = (0..requests).map(|id| SimulatedRequest {
         id,
         at_us: id as i64 * SECOND_US,
@@ -143,9 +168,11 @@ fn run(seed: u64, requests: usize, lines: &str) -> Run {
     Rehearsal::new(settings, seed).run(asked, &mut world, &mut |race: &PlayedRace<'_>| {
         let id = race.request.id;
         run.cost[id] = race.attempts.iter().map(|attempt| attempt.cost).sum();
-        run.ttft_us[id] = race.ttft_us.unwrap();
+        // A request that all failed waits for long.
+        run.ttft_us[id] = race.ttft_us.unwrap_or(10 * SECOND_US);
         let Some((look, upstream)) = race.look.and_then(|look| Some((look, look.upstream?))) else { return };
-        let seen = if look.started { LookSeen::Token((1e3 * known.ms(id, upstream)) as i64) } else { LookSeen::Out };
+        let token = known.ms(id, upstream).map_or(LookSeen::Failed, |ms| LookSeen::Token((1e3 * ms) as i64));
+        let seen = if look.started { token } else { LookSeen::Out };
         let (model, upstream) = ("m".to_owned(), known.upstreams[upstream].name.clone());
         let row = LookRow {
             model,
@@ -219,22 +246,22 @@ fn percentile(values: &[i64], share: f64) -> f64 {
 }
 
 /// `lines`: the policy.
-fn measured(worlds: u64, requests: usize, lines: &str) -> (Vec<Sum>, [f64; 2]) {
+fn measured(kind: Kind, worlds: u64, requests: usize, lines: &str) -> (Vec<Sum>, [f64; 2]) {
     let mut sums = vec![Sum::default(); READ.len()];
     let (mut cost, mut p99, mut until) = ([0.0; 2], [0.0; 2], Vec::new());
     let mut waits = [Vec::new(), Vec::new()];
     for seed in 1..=worlds {
-        let truth = World::new(seed, 0).truth();
-        let looked = run(seed, requests, lines);
+        let world = World::new(kind, seed, requests);
+        let looked = run(kind, seed, requests, lines);
         let policy = lines.lines().next().unwrap();
-        let without = run(seed, requests, &format!("{policy}\nlook = 0.0"));
+        let without = run(kind, seed, requests, &format!("{policy}\nlook = 0.0"));
         for (place, run) in [&looked, &without].into_iter().enumerate() {
             cost[place] += run.cost.iter().sum::<f64>();
             p99[place] += percentile(&run.ttft_us, 0.99);
             waits[place].extend(run.ttft_us.iter().copied());
         }
         for (sum, count) in sums.iter_mut().zip(READ).filter(|(_, count)| *count <= requests) {
-            sum.add(&known(&looked, count), &truth);
+            sum.add(&known(&looked, count), &world.truth(count));
         }
         let all = |count: &usize| {
             let found = known(&looked, *count);
@@ -244,7 +271,7 @@ fn measured(worlds: u64, requests: usize, lines: &str) -> (Vec<Sum>, [f64; 2]) {
     }
     until.sort_by(f64::total_cmp);
     let added = [cost[0] / cost[1] - 1.0, percentile(&waits[0], 0.99) / percentile(&waits[1], 0.99) - 1.0];
-    eprintln!("{worlds} worlds, {lines}");
+    eprintln!("{worlds} worlds, {kind:?}, {lines}");
     let shares = [0.5, 0.9, 0.95].map(|share| quantile(&until, share).unwrap());
     eprintln!("requests until all four medians are known: p50, p90, p95 of worlds: {shares:?}");
     eprintln!("looks cost {:.2} %, p99 {:+.2} %", 100.0 * added[0], 100.0 * added[1]);
@@ -273,22 +300,24 @@ fn measured(worlds: u64, requests: usize, lines: &str) -> (Vec<Sum>, [f64; 2]) {
 fn figures_of_two_hundred_worlds() {
     let worlds = std::env::var("PHOTOFINISH_WORLDS").map_or(200, |worlds| worlds.parse().unwrap());
     for lines in ["policy = \"adaptive\"", "policy = \"race\""] {
-        measured(worlds, 3_000, lines);
+        measured(Kind::Steady, worlds, 3_000, lines);
     }
 }
 
 #[test]
 #[ignore = "takes a minute; prints a table of docs/records/accuracy.md"]
 fn figures_of_seven_models_under_three_policies() {
-    for lines in ["policy = \"adaptive\"", "policy = \"race\"", "policy = \"hedge\"\nlook = 0.02"] {
-        measured(7, 20_000, lines);
+    for kind in [Kind::Steady, Kind::Drifts, Kind::Fails] {
+        for lines in ["policy = \"adaptive\"", "policy = \"race\"", "policy = \"hedge\"\nlook = 0.02"] {
+            measured(kind, 7, 20_000, lines);
+        }
     }
 }
 
 #[test]
 fn every_median_is_known_soon_and_looks_cost_little() {
     for lines in ["policy = \"adaptive\"", "policy = \"race\""] {
-        let (sums, [cost, p99]) = measured(WORLDS, 1_000, lines);
+        let (sums, [cost, p99]) = measured(Kind::Steady, WORLDS, 1_000, lines);
         let [early, late, ..] = &sums[..] else { panic!("four numbers of requests") };
         assert!(early.all_medians + 2 >= WORLDS as usize, "{lines}: {early:?}");
         assert!(late.all_medians == WORLDS as usize && late.named + 1 >= late.leads, "{lines}: {late:?}");
