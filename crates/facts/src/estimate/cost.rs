@@ -59,7 +59,6 @@ impl Cost {
         (most + rest_least > 0.0).then(|| (share(least, rest_most), share(most, rest_least)))
     }
 
-    /// For each of this number.
     pub fn each_of(&self, count: f64) -> Cost {
         let each = |usd: f64| usd / count;
         Cost { cost_usd_min: self.cost_usd_min.map(each), cost_usd_max: self.cost_usd_max.map(each) }

@@ -41,7 +41,7 @@ impl SizeMix {
         SizeMix { sorted }
     }
 
-    /// This number of sizes that represent all.
+    /// Sizes that represent all: fewer, the more `times` there are.
     fn points(&self, times: usize) -> Vec<f64> {
         let count = (PAIRS / times.max(1)).clamp(SIZES.0, SIZES.1);
         let all: f64 = self.sorted.iter().map(|(_, weight)| weight).sum();

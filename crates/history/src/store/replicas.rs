@@ -35,7 +35,6 @@ const RECENT_US: i64 = 7_200_000_000;
 /// Gateways of one database that are read and listed.
 const REPLICAS_MAX: i64 = 100;
 
-/// What a gateway reports of itself.
 #[derive(Clone, Debug, Default)]
 pub struct ReplicaReport {
     /// Of the machine or container.

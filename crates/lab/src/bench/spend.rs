@@ -17,7 +17,7 @@ pub const OVERRUN: f64 = 8.0;
 pub struct Spend {
     cap: f64,
     state: Mutex<SpendState>,
-    /// Notified whenever a reservation ends.
+    /// A reservation ended.
     ended: Notify,
     /// Held by the task that waits for reservations to end, so that one of many is woken.
     turn: tokio::sync::Mutex<()>,

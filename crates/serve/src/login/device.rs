@@ -40,7 +40,6 @@ pub struct DeviceLogin {
     expires: Option<String>,
 }
 
-/// The answer.
 pub enum LoginAnswer {
     Begun(Map<String, Value>),
     /// It is not confirmed yet.

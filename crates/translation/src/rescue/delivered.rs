@@ -74,7 +74,7 @@ impl DeliveredAnswer {
         }
     }
 
-    /// Reads what was added. What it returns is of what was read.
+    /// Reads what was added. The other methods see only what was read.
     pub fn read_up(&mut self) {
         self.unread_bytes = 0;
         let unread = std::mem::take(&mut self.unread);

@@ -344,7 +344,6 @@ impl RaceGuard {
         self.read_at
     }
 
-    /// This number of bytes of its body went up.
     pub fn sent_up(&mut self, bytes: usize) {
         self.record.input_bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.record.input_tokens_estimate = self.record.input_bytes / 4;
