@@ -10,6 +10,7 @@ use super::*;
 use crate::app::App;
 use photofinish_config::{ConfigSource, load};
 use photofinish_gateway::proxy::Acceptance;
+use photofinish_history::store::Author;
 
 const MODELS: &str =
     "[providers.sim]\nsimulate = {}\n[models.a]\nupstreams = [\"sim/m\"]\n[models.b]\nupstreams = [\"sim/m\"]\n";
@@ -97,8 +98,9 @@ async fn what_drops_much_waits_for_a_person_and_goes_when_the_file_is_back() {
     watched.look().await;
     let reloading = watched.app.reloading.clone();
     let asked = async |accept: Option<&str>| {
+        let by = Author { who: "root".to_owned(), origin: "127.0.0.1".to_owned() };
         reloading
-            .reload(ReloadOrder::Asked { accept: accept.map(str::to_owned) })
+            .reload(ReloadOrder::Asked { accept: accept.map(str::to_owned), by })
             .await
             .map_or_else(|why| why, |()| String::new())
     };
