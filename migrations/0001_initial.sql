@@ -159,6 +159,9 @@ CREATE TABLE key (
 -- What the issuer may be asked again with, of users who logged in there: encrypted.
 CREATE TABLE login (name TEXT NOT NULL PRIMARY KEY, sealed TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
+-- Sessions of the dashboard, by the hash of their secret: encrypted with it. until: microseconds since 1970, UTC.
+CREATE TABLE session (hash BLOB NOT NULL PRIMARY KEY, sealed TEXT NOT NULL, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+
 -- What of budgets is used up. Whole nano-dollars: sums are exact.
 CREATE TABLE budget_window (
     subject TEXT NOT NULL,          -- everybody, team:NAME, user:NAME or key:ID

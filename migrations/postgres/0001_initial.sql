@@ -86,6 +86,7 @@ CREATE TABLE key (
 );
 
 CREATE TABLE login (name text COLLATE "C" PRIMARY KEY, sealed text NOT NULL);
+CREATE TABLE session (hash bytea PRIMARY KEY, sealed text NOT NULL, until bigint NOT NULL);
 
 -- replica: the gateway that used it; 0: from another database.
 CREATE TABLE budget_window (

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::harness::answer::Response;
+use crate::harness::answer::{Response, read_response};
 use crate::harness::process::{CHAT, RunningGateway, Setup, asking, provider};
-use crate::support::{FakeProvider, Script};
+use crate::support::{FakeProvider, RawClient, Script, soon};
 
 const USERS: &str =
     "[users.ann]\ntoken = \"ann-token\"\nrole = \"admin\"\n[users.prom]\ntoken = \"prom-token\"\nrole = \"metrics\"\n";
@@ -188,4 +188,55 @@ async fn without_users_only_for_names_of_the_gateway_s_own() {
         assert_eq!(client.head().await.status, 421, "{path}");
         assert_eq!(served.get(path, &[("origin", "http://evil.example")]).await.status, 403, "{path}");
     }
+}
+
+/// On one SQLite file, as on one Postgres.
+#[tokio::test]
+async fn a_session_holds_at_every_gateway_on_a_database_and_ends_at_all_of_them() {
+    let (_fake, one) = served("", USERS).await;
+    let second = one.setup.spawn(&["serve"]);
+    let addr = second.address("listening on http://").await;
+    let at = async |addr, method: &str, path: &str, headers: &[(&str, &str)], body: &str| {
+        let mut client = RawClient::connect(addr).await;
+        client.request(method, path, headers, body).await;
+        read_response(&mut client).await
+    };
+    let status = async |addr, cookie: &str| at(addr, "GET", SESSION, &[("cookie", cookie)], "").await.status;
+    let gone = async |addr, cookie: &str| soon("it ended", async { while status(addr, cookie).await != 401 {} }).await;
+    let root = [("x-api-key", "ann-token")];
+    let key = one.send("POST", "/api/keys", &root, "{\"name\": \"ci\"}").await.json();
+    soon("the second knows the key", async {
+        while at(addr, "GET", "/api/me", &[("x-api-key", key["key"].as_str().unwrap())], "").await.status != 200 {}
+    })
+    .await;
+    let [of_token, of_key] = [&"ann-token".into(), &key["key"]].map(|token| token.as_str().unwrap().to_owned());
+    let [first, with_key] = [cookie(&log_in(&one, &of_token).await), cookie(&log_in(&one, &of_key).await)];
+    for session in [&first, &with_key] {
+        assert_eq!((status(one.addr, session).await, status(addr, session).await), (200, 200));
+    }
+    for wrong in ["photofinish-session=x", &first[..first.len() - 1], "photofinish-session="] {
+        assert_eq!((status(one.addr, wrong).await, status(addr, wrong).await), (401, 401), "{wrong}");
+    }
+    // The database alone opens no session, and has no token.
+    let kept = one.setup.texts("SELECT hex(hash) || ' ' || sealed FROM session").await;
+    assert!(kept.len() == 2 && !kept.concat().contains("ann"), "{kept:?}");
+    // A log-out at the one ends it at the other, and so does the end of its key.
+    let own = [("cookie", first.as_str()), ("origin", "http://localhost")];
+    assert_eq!(at(addr, "DELETE", SESSION, &own, "").await.status, 204);
+    assert_eq!(status(addr, &first).await, 401);
+    gone(one.addr, &first).await;
+    assert_eq!(status(addr, &first).await, 401, "it does not come back");
+    let path = format!("/api/keys/{}", key["id"].as_str().unwrap());
+    assert_eq!(one.send("DELETE", &path, &root, "").await.status, 200);
+    gone(addr, &with_key).await;
+    // A restart goes on with it, and a user who is gone has none.
+    let kept = cookie(&log_in(&one, "ann-token").await);
+    let setup = one.stop().await;
+    assert_eq!(status(addr, &kept).await, 200);
+    let one = setup.serve().await;
+    assert_eq!(status(one.addr, &kept).await, 200);
+    let text = std::fs::read_to_string(one.setup.path("config.toml")).unwrap();
+    std::fs::write(one.setup.path("config.toml"), text.replace("\"ann-token\"", "\"new-token\"")).unwrap();
+    gone(one.addr, &kept).await;
+    gone(addr, &kept).await;
 }

@@ -100,13 +100,11 @@ fn check(case: &str, holder: &MadeHolder, refused: &Response, expected: &Refusal
     assert!(is_right, "{case}: retry-after {retry:?}");
 }
 
-#[tokio::test]
-async fn limits_made_over_http_hold_at_each_level_and_over_a_restart() {
+/// The limits; how many answers of opus fit, the refusal of the next one, and whether small is answered then.
+fn cases() -> [(Value, i64, Refusal, bool); 8] {
     const SPENT: &str = "photofinish_budget_spent";
     const FORBIDDEN: &str = "photofinish_model_forbidden";
-    // The limits; how many answers of opus fit, the refusal of the next one, whether small is answered then; and what is known
-    // of it after a restart.
-    let cases = [
+    [
         (
             json!({ "budget": { "week": 0.025 }, "reserve": "max" }),
             2,
@@ -165,9 +163,13 @@ async fn limits_made_over_http_hold_at_each_level_and_over_a_restart() {
             refusal(429, "photofinish_rate_limited", "the WHO may send 1 requests a minute (rpm)", Some(1)),
             false,
         ),
-    ];
+    ]
+}
+
+#[tokio::test]
+async fn limits_made_over_http_hold_at_each_level_and_over_a_restart() {
     let (_fake, setup) = setup().await;
-    let served = setup.serve().await;
+    let (served, cases) = (setup.serve().await, cases());
     let mut holders = Vec::new();
     for kind in ["team", "user", "key"] {
         for (number, (limits, fit, expected, leaves_small)) in cases.iter().enumerate() {

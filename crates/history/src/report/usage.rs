@@ -103,7 +103,7 @@ fn key_names(reader: &StoreReader, ids: &[&str]) -> Result<BTreeMap<String, Stri
         return Ok(BTreeMap::new());
     }
     let name = |entry: AccountEntry| Some((entry.id, entry.settings["name"].as_str()?.to_owned()));
-    Ok(reader.accounts_named(AccountKind::Key, ids)?.into_iter().filter_map(name).collect())
+    Ok(reader.entries_named(AccountKind::Key, ids)?.into_iter().filter_map(name).collect())
 }
 
 members! {

@@ -3,7 +3,7 @@
 //!
 //! Not for what settings mean, which are JSON here: see the server's `accounts`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -156,6 +156,39 @@ impl Store {
         kept.map(drop)
     }
 
+    /// Keeps a session of the dashboard for all gateways on the database. With too many of them the oldest end.
+    ///
+    /// # Errors
+    /// The database cannot be written now.
+    pub fn keep_session(
+        &self,
+        hash: &[u8; 32],
+        (sealed, until_us): (&str, i64),
+        now_us: i64,
+    ) -> Result<(), WriteError> {
+        let kept = self.change_all(|transaction| {
+            transaction.execute("DELETE FROM session WHERE until <= ?1", params![now_us])?;
+            transaction.execute(END_OLDEST, params![SESSIONS_MAX - 1])?;
+            transaction.execute(KEEP_SESSION, params![hash, sealed, until_us])?;
+            Ok(None)
+        });
+        kept.map(drop)
+    }
+
+    /// Ends these sessions at all gateways on the database.
+    ///
+    /// # Errors
+    /// The database cannot be written now; then none is.
+    pub fn end_sessions(&self, hashes: &[[u8; 32]]) -> Result<(), WriteError> {
+        let ended = self.change_all(|transaction| {
+            for hash in hashes {
+                transaction.execute("DELETE FROM session WHERE hash = ?1", params![hash])?;
+            }
+            Ok(None)
+        });
+        ended.map(drop)
+    }
+
     /// Keeps what is told of a file that is in force now, and writes what changed since a file of this name was in force last. `changes`
     /// gets what was told then, if there was one.
     ///
@@ -222,7 +255,7 @@ impl StoreReader {
     ///
     /// # Errors
     /// As [`StoreReader::accounts`].
-    pub fn accounts_after(&self, kind: AccountKind, after: &str, limit: usize) -> Result<Vec<AccountEntry>, ReadError> {
+    pub fn entries_after(&self, kind: AccountKind, after: &str, limit: usize) -> Result<Vec<AccountEntry>, ReadError> {
         let sql = kind.select("WHERE id > ?1 ORDER BY id LIMIT ?2");
         self.ask(|connection| connection.all(&sql, params![after, limit], |row| entry(kind, row)))
     }
@@ -231,7 +264,7 @@ impl StoreReader {
     ///
     /// # Errors
     /// As [`StoreReader::accounts`].
-    pub fn accounts_named(&self, kind: AccountKind, ids: &[&str]) -> Result<Vec<AccountEntry>, ReadError> {
+    pub fn entries_named(&self, kind: AccountKind, ids: &[&str]) -> Result<Vec<AccountEntry>, ReadError> {
         let (sql, ids) = (kind.select("WHERE id IN (SELECT value FROM json_each(?1))"), json!(ids).to_string());
         self.ask(|connection| connection.all(&sql, params![&ids], |row| entry(kind, row)))
     }
@@ -240,7 +273,7 @@ impl StoreReader {
     ///
     /// # Errors
     /// As [`StoreReader::accounts`].
-    pub fn accounts_of(&self, kind: AccountKind, member: &str, text: &str) -> Result<Vec<AccountEntry>, ReadError> {
+    pub fn entries_of(&self, kind: AccountKind, member: &str, text: &str) -> Result<Vec<AccountEntry>, ReadError> {
         // Settings are stored as this JSON is written. A member of this name within another one is found too.
         let written = format!("{}:{}", json!(member), json!(text));
         let mut pattern = written.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
@@ -266,6 +299,25 @@ impl StoreReader {
             connection.all("SELECT name, sealed FROM login", &[], |row| Ok((row.get(0)?, row.get(1)?)))
         });
         all.map(|all: Vec<(String, String)>| all.into_iter().collect())
+    }
+
+    /// The session with this hash, sealed, and when it ends.
+    ///
+    /// # Errors
+    /// As [`StoreReader::accounts`].
+    pub fn session(&self, hash: &[u8; 32], now_us: i64) -> Result<Option<(String, i64)>, ReadError> {
+        let sql = "SELECT sealed, until FROM session WHERE hash = ?1 AND until > ?2";
+        self.ask(|connection| connection.find(sql, params![hash, now_us], |row| Ok((row.get(0)?, row.get(1)?))))
+    }
+
+    /// The hashes of all sessions.
+    ///
+    /// # Errors
+    /// As [`StoreReader::accounts`].
+    pub fn sessions(&self) -> Result<BTreeSet<[u8; 32]>, ReadError> {
+        let hash = |row: AnswerRow<'_>| Ok(row.get::<&[u8]>(0)?.try_into().unwrap_or_default());
+        let all = self.ask(|connection| connection.all("SELECT hash FROM session", &[], hash));
+        all.map(|all: Vec<[u8; 32]>| all.into_iter().collect())
     }
 
     /// How many of this kind there are.
@@ -347,6 +399,15 @@ impl StoreReader {
 
 const KEEP_LOGIN: &str =
     "INSERT INTO login (name, sealed) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET sealed = excluded.sealed";
+
+/// Sessions of the dashboard over all gateways on a database; the oldest ends for a further one.
+const SESSIONS_MAX: i64 = 1_000;
+
+const END_OLDEST: &str =
+    "DELETE FROM session WHERE hash IN (SELECT hash FROM session ORDER BY until DESC LIMIT 1000000 OFFSET ?1)";
+
+const KEEP_SESSION: &str =
+    "INSERT INTO session (hash, sealed, until) VALUES (?1, ?2, ?3) ON CONFLICT (hash) DO NOTHING";
 
 const TOLD_OF: &str = "SELECT told FROM told_file WHERE file = ?1";
 

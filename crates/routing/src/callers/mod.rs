@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use issuer::{Claims, IssuerKeys, IssuerWord, TokenFault, claimed, is_jwt, word};
 use photofinish_config::issued::TokenForm;
 use photofinish_config::{Config, IssuedKey, Limits, Team, User, token_hash};
-pub use sessions::{COOKIE_NAME, SESSION_FOR, Sessions, forget_oldest};
+pub use sessions::{COOKIE_NAME, SESSION_FOR, Sessions, SharedSession, forget_oldest};
 
 /// All of them.
 #[derive(Default)]

@@ -1,7 +1,8 @@
 //! Sessions of the dashboard: an admin's token is exchanged once for a random secret in a cookie.
 //!
-//! They are kept in memory, as hashes. A session ends after [`SESSION_FOR`], at its log-out, when its user goes or gets
-//! another token, and with the process. Not for the headers of a cookie: see `server`.
+//! They are kept in memory, as hashes. A session ends after [`SESSION_FOR`], at its log-out, and when its user goes or gets another
+//! token. Those that the database has too hold at every gateway on it: see the server's `login`. Not for the headers of a cookie: see
+//! `server`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,18 +31,33 @@ const COOKIES_MAX: usize = 4;
 #[derive(Default)]
 pub struct Sessions(Mutex<OpenSessions>);
 
-type OpenSessions = HashMap<[u8; 32], DashboardSession>;
+#[derive(Default)]
+struct OpenSessions {
+    by_hash: HashMap<[u8; 32], DashboardSession>,
+    /// Those that ended here and that the database still has.
+    ended: Vec<[u8; 32]>,
+}
 
 struct DashboardSession {
     user: String,
     /// A new token of the user ends the session.
     token_sha256: [u8; 32],
     until: Instant,
+    /// The database has it, and it ends here when it has it no more.
+    is_shared: bool,
+}
+
+/// What another gateway has to know of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedSession {
+    pub user: String,
+    pub token_sha256: [u8; 32],
+    pub until: Instant,
 }
 
 impl fmt::Debug for Sessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} sessions", self.open_now().len())
+        write!(f, "{} sessions", self.open_now().by_hash.len())
     }
 }
 
@@ -51,15 +67,62 @@ impl Sessions {
         let mut bytes = [0_u8; 32];
         SystemRandom::new().fill(&mut bytes).ok()?;
         let secret = URL_SAFE_NO_PAD.encode(bytes);
-        let session =
-            DashboardSession { user: user.name.clone(), token_sha256: user.token_sha256, until: now + SESSION_FOR };
-        let mut open = self.open_now();
-        if open.len() >= SESSIONS_MAX {
-            open.retain(|_, session| session.until > now);
-            forget_oldest(&mut open, SESSIONS_MAX - 1, |session| session.until);
-        }
-        open.insert(token_hash(secret.as_bytes()), session);
+        let (user, token_sha256) = (user.name.clone(), user.token_sha256);
+        let session = DashboardSession { user, token_sha256, until: now + SESSION_FOR, is_shared: false };
+        self.put(&secret, session, now);
         Some(secret)
+    }
+
+    fn put(&self, secret: &str, session: DashboardSession, now: Instant) {
+        let mut open = self.open_now();
+        if open.by_hash.len() >= SESSIONS_MAX {
+            open.by_hash.retain(|_, session| session.until > now);
+            forget_oldest(&mut open.by_hash, SESSIONS_MAX - 1, |session| session.until);
+        }
+        open.by_hash.insert(token_hash(secret.as_bytes()), session);
+    }
+
+    /// What other gateways have to know of the session with this secret.
+    pub fn of(&self, secret: &str) -> Option<SharedSession> {
+        let open = self.open_now();
+        let DashboardSession { user, token_sha256, until, .. } = open.by_hash.get(&token_hash(secret.as_bytes()))?;
+        Some(SharedSession { user: user.clone(), token_sha256: *token_sha256, until: *until })
+    }
+
+    /// Takes over a session that the database has.
+    pub fn take_over(&self, secret: &str, session: SharedSession, now: Instant) {
+        let SharedSession { user, token_sha256, until } = session;
+        self.put(secret, DashboardSession { user, token_sha256, until, is_shared: true }, now);
+    }
+
+    /// The secrets in these headers of no session that is known here.
+    pub fn unknown(&self, headers: &HeaderMap) -> Vec<String> {
+        let mut secrets = secrets(headers).peekable();
+        if secrets.peek().is_none() {
+            return Vec::new();
+        }
+        let open = self.open_now();
+        let is_known = |hash| open.by_hash.contains_key(&hash) || open.ended.contains(&hash);
+        let unknown = secrets.filter(|secret| !is_known(token_hash(secret)));
+        unknown.filter_map(|secret| std::str::from_utf8(secret).ok().map(str::to_owned)).collect()
+    }
+
+    /// The hashes of those that the database has.
+    pub fn shared(&self) -> Vec<[u8; 32]> {
+        let open = self.open_now();
+        open.by_hash.iter().filter(|(_, session)| session.is_shared).map(|(hash, _)| *hash).collect()
+    }
+
+    /// The database has these no more.
+    pub fn forget(&self, hashes: &[[u8; 32]]) {
+        let mut open = self.open_now();
+        hashes.iter().for_each(|hash| drop(open.by_hash.remove(hash)));
+        open.ended.retain(|ended| !hashes.contains(ended));
+    }
+
+    /// The hashes of those that ended here and that the database still has.
+    pub fn ended(&self) -> Vec<[u8; 32]> {
+        self.open_now().ended.clone()
     }
 
     /// The user of the session in these headers. `still`: the user of a name, if the token or key with this hash still counts.
@@ -73,10 +136,10 @@ impl Sessions {
         hashes.peek()?;
         let mut open = self.open_now();
         hashes.find_map(|hash| {
-            let session = open.get(&hash)?;
+            let session = open.by_hash.get(&hash)?;
             let user = still(&session.user, session.token_sha256).filter(|_| session.until > now);
             if user.is_none() {
-                open.remove(&hash);
+                open.end(hash);
             }
             user
         })
@@ -85,13 +148,18 @@ impl Sessions {
     /// Ends the sessions in these headers.
     pub fn close(&self, headers: &HeaderMap) {
         let mut open = self.open_now();
-        for hash in hashes(headers) {
-            open.remove(&hash);
-        }
+        hashes(headers).for_each(|hash| open.end(hash));
     }
 
     fn open_now(&self) -> MutexGuard<'_, OpenSessions> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OpenSessions {
+    fn end(&mut self, hash: [u8; 32]) {
+        let ended = self.by_hash.remove(&hash);
+        self.ended.extend(ended.filter(|session| session.is_shared).map(|_| hash));
     }
 }
 
@@ -105,9 +173,13 @@ pub fn forget_oldest<K: Copy + Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>,
 
 /// The hashes of the secrets in these headers.
 fn hashes(headers: &HeaderMap) -> impl Iterator<Item = [u8; 32]> + '_ {
+    secrets(headers).map(token_hash)
+}
+
+fn secrets(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> + '_ {
     let pairs = headers.get_all(COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
     let secrets = pairs.filter_map(|pair| pair.trim_ascii().strip_prefix(COOKIE_NAME.as_bytes())?.strip_prefix(b"="));
-    secrets.take(COOKIES_MAX).map(token_hash)
+    secrets.take(COOKIES_MAX)
 }
 
 #[cfg(test)]
@@ -155,6 +227,37 @@ mod tests {
             assert!(!is_open(&ann, &third, now), "{other}: it ended");
         }
         assert_eq!(format!("{sessions:?}"), "0 sessions");
+    }
+
+    #[test]
+    fn a_session_of_another_gateway_is_taken_over_and_ends_with_the_database_s() {
+        let ([one, other], now) = ([(); 2].map(|()| Sessions::default()), Instant::now());
+        let ann = users(ANN);
+        let is_open = |of: &Sessions, headers: &HeaderMap, now| user(of, &ann, headers, now).is_some();
+        let secret = one.open(&ann[0], now).unwrap();
+        let headers = cookie(&secret);
+        assert_eq!(one.shared(), Vec::<[u8; 32]>::new());
+        assert_eq!(
+            (one.unknown(&headers), other.unknown(&headers)),
+            (vec!["old".into()], vec!["old".into(), secret.clone()])
+        );
+        let session = one.of(&secret).unwrap();
+        for gateway in [&one, &other] {
+            gateway.take_over(&secret, session.clone(), now);
+            assert_eq!(gateway.shared(), [token_hash(secret.as_bytes())]);
+        }
+        let later = now + SESSION_FOR - Duration::from_secs(1);
+        assert!(is_open(&other, &headers, later) && !is_open(&other, &headers, now + SESSION_FOR));
+        other.take_over(&secret, session, now);
+        one.close(&headers);
+        let hash = [token_hash(secret.as_bytes())];
+        assert_eq!((one.ended(), one.unknown(&headers)), (hash.to_vec(), vec!["old".into()]), "it is not looked for");
+        one.forget(&hash);
+        other.forget(&other.shared());
+        assert!(!is_open(&one, &headers, now) && !is_open(&other, &headers, now));
+        assert_eq!((one.ended(), one.unknown(&headers).len()), (Vec::new(), 2));
+        one.close(&cookie(&one.open(&ann[0], now).unwrap()));
+        assert_eq!(one.ended(), Vec::<[u8; 32]>::new(), "the database has it not");
     }
 
     #[test]

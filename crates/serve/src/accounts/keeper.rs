@@ -184,7 +184,7 @@ impl AccountKeeper {
             kept.map_err(|error| format!("what a start without the database needs cannot be kept: {error}"))?;
         }
         state.seen = Some(newest);
-        Ok(())
+        self.follow_sessions(&reader)
     }
 
     /// A database server is away at the start: what was known last counts until it is back.

@@ -9,6 +9,7 @@ mod logins;
 pub mod members;
 mod refusal;
 mod scope;
+mod sessions;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -169,7 +170,7 @@ impl AccountDesk<'_> {
         let is_seen = |entry: &AccountEntry| self.within().is_seen(&entry.id, entry.settings.get("user"), seen);
         let shown = |entry: AccountEntry| (entry.id.clone(), self.shown(&entry));
         if let Some(user) = user {
-            let mut of_user = self.reader.accounts_of(self.kind, "user", user)?;
+            let mut of_user = self.reader.entries_of(self.kind, "user", user)?;
             of_user.retain(|entry| entry.id.as_str() > after && is_seen(entry));
             return Ok(of_user.into_iter().map(shown).collect());
         }
@@ -177,7 +178,7 @@ impl AccountDesk<'_> {
         let at_once = if seen.is_none() { limit + 1 } else { LISTED_MAX };
         let (mut found, mut from) = (Vec::new(), after.to_owned());
         while found.len() <= limit {
-            let read = self.reader.accounts_after(self.kind, &from, at_once)?;
+            let read = self.reader.entries_after(self.kind, &from, at_once)?;
             let is_last = read.len() < at_once;
             read.last().into_iter().for_each(|last| from.clone_from(&last.id));
             found.extend(read.into_iter().filter(&is_seen).map(shown));
@@ -332,14 +333,14 @@ impl AccountDesk<'_> {
             AccountKind::Key => return Ok(self.changed(before.clone(), self.revoked(before))),
             // They would count again for the next user of this name.
             AccountKind::User => {
-                let keys = self.reader.accounts_of(AccountKind::Key, "user", id)?.into_iter();
+                let keys = self.reader.entries_of(AccountKind::Key, "user", id)?.into_iter();
                 let running = keys.filter(|key| !key.settings.contains_key("revoked_at"));
                 changes.extend(
                     running.map(|key| AccountChange { after: Some(self.revoked(key.clone())), before: Some(key) }),
                 );
             }
             AccountKind::Team => {
-                if let Some(member) = self.reader.accounts_of(AccountKind::User, "team", id)?.first() {
+                if let Some(member) = self.reader.entries_of(AccountKind::User, "team", id)?.first() {
                     let (team, user) = (quoted(id), quoted(&member.id));
                     return Err(Conflict(format!(
                         "the user {user} is in the team {team}: put its users elsewhere first"

@@ -83,7 +83,7 @@ impl AccountReach<'_> {
             return Ok(None);
         }
         let mut stored = match &scope.team {
-            Some(team) if scope.reach == Reach::Team => self.reader.accounts_of(AccountKind::User, "team", team)?,
+            Some(team) if scope.reach == Reach::Team => self.reader.entries_of(AccountKind::User, "team", team)?,
             _ => Vec::new(),
         };
         let own = scope.user().map(|name| self.reader.account(AccountKind::User, name)).transpose()?;
@@ -180,7 +180,7 @@ impl AccountReach<'_> {
         if self.scope.reach == Reach::All {
             return Ok(());
         }
-        let keys = self.reader.accounts_of(AccountKind::Key, "user", user)?;
+        let keys = self.reader.entries_of(AccountKind::Key, "user", user)?;
         let counts =
             |key: &&AccountEntry| !key.settings.contains_key("revoked_at") && !is_expired(&key.settings, self.now_us);
         let (active, most, what) = (keys.iter().filter(counts).count(), KEYS_OF_USER_MAX, "that count: revoke one");

@@ -4,11 +4,13 @@
 //! Not for what changed by `/api`: those lines have their author.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use crate::accounts::AccountKeeper;
 use photofinish_config::{Config, Limits};
+use photofinish_gateway::proxy::Gateway;
 use photofinish_history::store::{Author, FileChange};
 
 /// Lines of the audit from one reload of the configuration; the last one counts the others.
@@ -19,6 +21,14 @@ const VALUE_MAX: usize = 256;
 type DescribedMembers = Map<String, Value>;
 /// By subject, such as `file:user:ann`.
 type DescribedFile = BTreeMap<String, DescribedMembers>;
+
+/// Enters what the configuration of a start changed while no gateway ran.
+pub(super) async fn enter_start(gateway: &Gateway, accounts: &Arc<AccountKeeper>) {
+    let (accounts, live) = (accounts.clone(), gateway.live());
+    let by = Author { who: String::new(), origin: "configuration file, at a start".to_owned() };
+    // After a panic, which is in the log, the next reload or start finds it.
+    let _ = gateway.shutdown().run_blocking(move || enter(&accounts, None, live.as_read(), &by)).await;
+}
 
 /// Enters what this configuration, which is in force now, changed. `before`: the one that it replaced, if this gateway had one; it counts
 /// where the database knows none. Blocks.

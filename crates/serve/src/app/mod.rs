@@ -35,7 +35,6 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_config::{Config, ConfigSource, Listen, StoreAddress};
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::recorder::{Condition, Recorder, WriterTask};
-use photofinish_history::store::Author;
 use photofinish_history::store::{OpenError, Store};
 use photofinish_lab::bench::{LoadClient, RowFeed};
 use photofinish_limits::LimitClock;
@@ -179,10 +178,7 @@ impl App {
             let _ = serving.run_blocking(move || read.begin()).await;
         }
         if recorder.condition() == Condition::Ok {
-            let (accounts, live) = (accounts.clone(), gateway.live());
-            let by = Author { who: String::new(), origin: "configuration file, at a start".to_owned() };
-            let entered = serving.run_blocking(move || config_changes::enter(&accounts, None, live.as_read(), &by));
-            let _ = tokio::time::timeout(OPEN_FOR, entered).await;
+            let _ = tokio::time::timeout(OPEN_FOR, config_changes::enter_start(&gateway, &accounts)).await;
         }
         // Answers that run on after the drain began cost too.
         lines.spawn(accounts.clone().run(lines.clone()));

@@ -1,5 +1,5 @@
 //! Logins at the issuer of `[oidc]`, by OpenID Connect: its keys for tokens (`keys`), what it gives and says (`tokens`), the login of the dashboard (`code`) and of the
-//! command line (`device`), and whether users are still there (`confirm`). What the issuer says is taken over by `accounts`.
+//! command line (`device`), whether users are still there (`confirm`), and sessions of the dashboard at several gateways (`sessions`). What the issuer says is taken over by `accounts`.
 //!
 //! Not for checking a token: see `IssuerKeys` of the gateway.
 
@@ -9,6 +9,7 @@ mod device;
 mod issuer;
 mod keys;
 mod seal;
+mod sessions;
 mod tokens;
 
 use std::sync::Arc;
@@ -33,6 +34,8 @@ use photofinish_routing::callers::{IssuerWord, LoggedIn};
 const LOGINS_MAX: usize = 64;
 /// Commands that wait until a browser has confirmed their login; likewise.
 const WAITING_MAX: usize = 512;
+/// Sessions that are looked for in the database at the same time.
+const LOOKUPS_MAX: usize = 4;
 /// How long a request with a token of the issuer waits for its new keys.
 const KEYS_FOR: Duration = Duration::from_secs(3);
 
@@ -43,6 +46,7 @@ pub struct Logins {
     issuer: IssuerClient,
     running: Semaphore,
     waiting: Semaphore,
+    lookups: Semaphore,
 }
 
 /// Why the login failed, for whoever tried.
@@ -77,6 +81,7 @@ impl Logins {
             issuer,
             running: Semaphore::new(LOGINS_MAX),
             waiting: Semaphore::new(WAITING_MAX),
+            lookups: Semaphore::new(LOOKUPS_MAX),
         })
     }
 

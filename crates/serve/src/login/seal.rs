@@ -1,5 +1,5 @@
-//! Texts that only gateways with the same client secret can read: what the issuer may be asked again with, and the state of a login that
-//! a browser or a command keeps meanwhile.
+//! Texts that only who has a secret can read: with the client secret what the issuer may be asked again with, and the state of a login that
+//! a browser or a command keeps meanwhile; with the secret of a session of the dashboard whose it is.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,6 +12,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 pub(super) const REFRESH: &str = "refresh token";
 pub(super) const CODE: &str = "login by code";
 pub(super) const DEVICE: &str = "login by device";
+pub(super) const SESSION: &str = "session of the dashboard";
 
 /// None if the system has no random numbers.
 pub(super) fn seal(secret: &SecretString, purpose: &str, text: &str) -> Option<String> {

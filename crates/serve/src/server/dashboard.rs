@@ -85,12 +85,15 @@ pub async fn session(Extension(asker): Extension<Asker>) -> Response<Body> {
 /// Exchanges the token in the header `authorization` for a session.
 pub async fn log_in(State(site): State<ServedPaths>, client: Client, headers: HeaderMap) -> Response<Body> {
     let answer = proxy::log_in(&site.gateway, &client);
+    if let Ok(Some(secret)) = &answer {
+        site.logins.share_session(secret).await;
+    }
     let answer = answer.map(|secret| no_content(secret.map(|secret| cookie(&secret, SESSION_FOR.as_secs(), &headers))));
     guarded(answer.unwrap_or_else(Rejection::into_response))
 }
 
 pub async fn log_out(State(site): State<ServedPaths>, headers: HeaderMap) -> Response<Body> {
-    site.gateway.sessions().close(&headers);
+    site.logins.end_sessions(&headers).await;
     guarded(no_content(Some(cookie("", 0, &headers))))
 }
 

@@ -87,11 +87,17 @@ pub(super) async fn cross_origin(
         Cors::Any => Some(&cross.any),
         Cors::Only(_) => Some(&cross.listed),
     };
-    let has_issuer = live.config.oidc.is_some();
+    let (has_issuer, has_users) = (live.config.oidc.is_some(), !live.config.users.is_empty());
     drop(live);
     take_key(&mut request);
     if has_issuer && proxy::unsettled(&cross.gateway, request.headers()).is_some() {
         Box::pin(cross.logins.settle(request.headers())).await;
+    }
+    if has_users && request.headers().contains_key(COOKIE) {
+        let unknown = cross.gateway.sessions().unknown(request.headers());
+        if !unknown.is_empty() {
+            Box::pin(cross.logins.find_sessions(unknown)).await;
+        }
     }
     let slowed = proxy::check_token(&cross.gateway, &mut request);
     let refused = if sender == RequestSender::App && !is_preflight(&request) {

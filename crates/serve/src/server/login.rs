@@ -68,6 +68,7 @@ pub async fn end(State(site): State<ServedPaths>, uri: Uri, headers: HeaderMap) 
     };
     match session {
         Ok(secret) => {
+            site.logins.share_session(&secret).await;
             let session =
                 cookie(COOKIE_NAME, &secret, SESSION_FOR.as_secs(), &site).replace("SameSite=Lax", "SameSite=Strict");
             leading(

@@ -34,14 +34,14 @@ async fn entries_are_found_by_a_text_of_their_settings_and_behind_an_id() {
     store.change(&keys.collect::<Vec<_>>(), &author(), 7).unwrap();
     let reader = StoreReader::open(&path).unwrap();
     for (number, user) in (1..).zip(users) {
-        let found = reader.accounts_of(AccountKind::Key, "user", user).unwrap();
+        let found = reader.entries_of(AccountKind::Key, "user", user).unwrap();
         let ids: Vec<usize> = found.iter().map(|key| key.id.len()).collect();
         assert_eq!(ids, [number], "{user}");
     }
     for (after, limit, expected) in
         [("", 2, vec![1, 2]), ("kk", 3, vec![3, 4, 5]), ("kkkkkk", 9, vec![7]), ("l", 9, vec![])]
     {
-        let found = reader.accounts_after(AccountKind::Key, after, limit).unwrap();
+        let found = reader.entries_after(AccountKind::Key, after, limit).unwrap();
         let ids: Vec<usize> = found.iter().map(|key| key.id.len()).collect();
         assert_eq!(ids, expected, "{after}");
     }
@@ -94,6 +94,24 @@ async fn a_change_and_its_line_of_the_audit_are_one() {
         let error = sqlx::raw_sql(change).execute(&mut other).await.unwrap_err().to_string();
         assert!(error.contains("append-only"), "{change}: {error}");
     }
+}
+
+#[tokio::test]
+async fn sessions_are_kept_until_they_end_and_the_newest_thousand() {
+    let (_directory, path, store) = new_store().await;
+    let hash = |number: u16| [[0; 30].as_slice(), &number.to_be_bytes()].concat().try_into().unwrap();
+    for number in 0..1_002 {
+        store.keep_session(&hash(number), ("sealed", 100 + i64::from(number)), 50).unwrap();
+    }
+    let reader = StoreReader::open(&path).unwrap();
+    let all: Vec<[u8; 32]> = reader.sessions().unwrap().into_iter().collect();
+    assert_eq!((all.len(), all[0]), (1_000, hash(2)));
+    assert_eq!(reader.session(&hash(2), 101).unwrap(), Some(("sealed".to_owned(), 102)));
+    assert_eq!(reader.session(&hash(2), 102).unwrap(), None, "it has ended");
+    store.end_sessions(&[hash(3), hash(3), hash(0)]).unwrap();
+    assert_eq!(reader.session(&hash(3), 0).unwrap(), None);
+    store.keep_session(&hash(0), ("sealed", 9_999), 1_100).unwrap();
+    assert_eq!(reader.sessions().unwrap().len(), 2, "those that have ended go");
 }
 
 #[tokio::test]

@@ -97,10 +97,10 @@ async fn what_drops_much_waits_for_a_person_and_goes_when_the_file_is_back() {
     watched.look().await;
     watched.look().await;
     let reloading = watched.app.reloading.clone();
-    let by = Author { who: "ann".to_owned(), origin: "127.0.0.1".to_owned() };
     let asked = async |accept: Option<&str>| {
+        let by = Author { who: "root".to_owned(), origin: "127.0.0.1".to_owned() };
         reloading
-            .reload(ReloadOrder::Asked { accept: accept.map(str::to_owned), by: by.clone() })
+            .reload(ReloadOrder::Asked { accept: accept.map(str::to_owned), by })
             .await
             .map_or_else(|why| why, |()| String::new())
     };
