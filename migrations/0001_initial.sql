@@ -15,7 +15,7 @@ CREATE TABLE race_row (
     input_bytes INTEGER NOT NULL, attempts INTEGER NOT NULL, in_flight INTEGER NOT NULL, gateway_version ANY NOT NULL, plan ANY, why ANY,
     done_us INTEGER, winner INTEGER, first_token_sent_us INTEGER, caller ANY, max_tokens INTEGER, p_look REAL, stream INTEGER, n_choices INTEGER,
     has_tools INTEGER, input_tokens_estimate INTEGER, http_status INTEGER, rescued_by INTEGER, left_out ANY, source TEXT, run_id TEXT,
-    workload ANY, scheduled_us INTEGER, look TEXT, look_out TEXT, team ANY, caller_key ANY, tags TEXT, PRIMARY KEY (race_id)
+    workload ANY, scheduled_us INTEGER, look TEXT, look_out TEXT, team ANY, caller_key ANY, tags TEXT, session INTEGER, PRIMARY KEY (race_id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE attempt_row (
@@ -24,9 +24,9 @@ CREATE TABLE attempt_row (
     connect_us INTEGER, headers_us INTEGER, first_byte_us INTEGER, tok_src ANY NOT NULL, cost_usd_min REAL, price_source ANY,
     in_flight_upstream INTEGER NOT NULL, predicted_us INTEGER, cancel_us INTEGER, ttft_obs_us INTEGER, ttft_event INTEGER, censor_cause ANY,
     cost_usd_max REAL, first_token_us INTEGER, first_kind ANY, second_token_us INTEGER, last_token_us INTEGER, finish_us INTEGER, eof_us INTEGER,
-    payload_events INTEGER, chars_total INTEGER, chars_first INTEGER, gap_p50_us INTEGER, gap_p99_us INTEGER, gap_max_us INTEGER, burst INTEGER,
-    input_tokens INTEGER, output_tokens INTEGER, finish_reason ANY, key_id ANY, response_id TEXT, model_reported ANY, p_include REAL, audited INTEGER,
-    first_event_us INTEGER, first_answer_us INTEGER, http_status INTEGER, failure ANY, failure_phase ANY, retry_after_ms INTEGER,
+    payload_events INTEGER, chars_total INTEGER, chars_first INTEGER, gap_p50_us INTEGER, gap_p95_us INTEGER, gap_p99_us INTEGER, gap_max_us INTEGER,
+    burst INTEGER, input_tokens INTEGER, output_tokens INTEGER, finish_reason ANY, key_id ANY, response_id TEXT, model_reported ANY,
+    p_include REAL, audited INTEGER, first_event_us INTEGER, first_answer_us INTEGER, http_status INTEGER, failure ANY, failure_phase ANY, retry_after_ms INTEGER,
     reasoning_events INTEGER, keepalives INTEGER, client_stalled INTEGER, cached_input_tokens INTEGER, reasoning_tokens INTEGER,
     server_queue_us INTEGER, server_prefill_us INTEGER, server_decode_us INTEGER, server_total_us INTEGER, ratelimit_remaining_requests INTEGER,
     ratelimit_remaining_tokens INTEGER, definition_version INTEGER, cache_write_tokens INTEGER, service_tier ANY, plain INTEGER, calls ANY,
@@ -61,7 +61,8 @@ SELECT race_id, started_at, CASE WHEN caller < '' THEN (SELECT text FROM name WH
        CASE WHEN workload < '' THEN (SELECT text FROM name WHERE id = workload) ELSE workload END AS workload, scheduled_us,
        CASE WHEN p_look > 1.0 THEN 1.0 / p_look ELSE p_look END AS p_look, look, look_out,
        CASE WHEN team < '' THEN (SELECT text FROM name WHERE id = team) ELSE team END AS team,
-       CASE WHEN caller_key < '' THEN (SELECT text FROM name WHERE id = caller_key) ELSE caller_key END AS caller_key, tags
+       CASE WHEN caller_key < '' THEN (SELECT text FROM name WHERE id = caller_key) ELSE caller_key END AS caller_key, tags,
+       session
 FROM race_row;
 
 CREATE VIEW attempt AS
@@ -91,7 +92,7 @@ SELECT race_id, ordinal, CASE WHEN provider < '' THEN (SELECT text FROM name WHE
        CASE WHEN failure_phase < '' THEN (SELECT text FROM name WHERE id = failure_phase) ELSE failure_phase END AS failure_phase,
        retry_after_ms, coalesce(payload_events, 0) AS payload_events, coalesce(reasoning_events, 0) AS reasoning_events,
        coalesce(chars_total, 0) AS chars_total, coalesce(chars_first, 0) AS chars_first, coalesce(keepalives, 0) AS keepalives, gap_p50_us,
-       gap_p99_us, gap_max_us, burst, coalesce(client_stalled, 0) AS client_stalled, input_tokens, cached_input_tokens, output_tokens,
+       gap_p95_us, gap_p99_us, gap_max_us, burst, coalesce(client_stalled, 0) AS client_stalled, input_tokens, cached_input_tokens, output_tokens,
        reasoning_tokens,
        CASE tok_src WHEN 1 THEN 'usage' WHEN 2 THEN 'partial' WHEN 3 THEN 'none' WHEN 4 THEN 'tokenizer' WHEN 5 THEN 'chars'
            WHEN 6 THEN 'events' ELSE tok_src END AS tok_src,

@@ -101,8 +101,8 @@ impl World {
         (attempt.second_token_us, attempt.last_token_us) = (Some(ttft_us + tpot_us as i64), Some(last_us));
         (attempt.finish_us, attempt.eof_us) = (Some(last_us), Some(last_us));
         (attempt.payload_events, attempt.chars_total, attempt.chars_first) = (tokens, 4 * tokens, 4);
-        (attempt.gap_p50_us, attempt.gap_p99_us, attempt.gap_max_us) =
-            (Some(tpot_us as i64), Some(3 * tpot_us as i64), Some(4 * tpot_us as i64));
+        (attempt.gap_p50_us, attempt.gap_p95_us) = (Some(tpot_us as i64), Some(2 * tpot_us as i64));
+        (attempt.gap_p99_us, attempt.gap_max_us) = (Some(3 * tpot_us as i64), Some(4 * tpot_us as i64));
         attempt.burst = Some(false);
         (attempt.input_tokens, attempt.output_tokens, attempt.tok_src) =
             (Some(input_tokens), Some(tokens), TokenSource::Usage);

@@ -5,7 +5,7 @@ CREATE SEQUENCE arrival;
 
 -- replica, arrived: which gateway wrote it, and its place among all that were written: the others read it by that.
 CREATE TABLE race (
-    race_id uuid NOT NULL, started_at bigint NOT NULL, input_bytes bigint, done_us bigint, scheduled_us bigint, p_look double precision,
+    race_id uuid NOT NULL, started_at bigint NOT NULL, input_bytes bigint, done_us bigint, scheduled_us bigint, session bigint, p_look double precision,
     max_tokens integer, input_tokens_estimate integer, first_token_sent_us integer, in_flight integer, stream smallint, n_choices smallint,
     has_tools smallint, attempts smallint, winner smallint, http_status smallint, rescued_by smallint, caller text COLLATE "C",
     api text COLLATE "C", model text COLLATE "C" NOT NULL, policy text COLLATE "C", optimise text COLLATE "C", outcome text COLLATE "C" NOT NULL,
@@ -24,8 +24,8 @@ CREATE TABLE attempt (
     first_byte_us integer, first_event_us integer, first_token_us integer, first_answer_us integer, second_token_us integer,
     last_token_us integer, finish_us integer, eof_us integer, cancel_us integer, ttft_obs_us integer, retry_after_ms integer,
     payload_events integer, reasoning_events integer, chars_total integer, chars_first integer, keepalives integer, gap_p50_us integer,
-    gap_p99_us integer, gap_max_us integer, input_tokens integer, cached_input_tokens integer, output_tokens integer, reasoning_tokens integer,
-    server_queue_us integer, server_prefill_us integer, server_decode_us integer, server_total_us integer, ratelimit_remaining_requests integer,
+    gap_p95_us integer, gap_p99_us integer, gap_max_us integer, input_tokens integer, cached_input_tokens integer, output_tokens integer,
+    reasoning_tokens integer, server_queue_us integer, server_prefill_us integer, server_decode_us integer, server_total_us integer, ratelimit_remaining_requests integer,
     in_flight_upstream integer, cache_write_tokens integer, predicted_us integer, ordinal smallint NOT NULL, audited smallint,
     conn_reused smallint, ttft_event smallint, http_status smallint, burst smallint, client_stalled smallint, definition_version smallint,
     plain smallint, provider text COLLATE "C" NOT NULL, model_sent text COLLATE "C" NOT NULL, model_reported text COLLATE "C",

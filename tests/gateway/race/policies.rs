@@ -169,6 +169,11 @@ async fn a_session_stays_with_its_upstream_until_that_fails() {
     }
     let rows = gateway.stop().await;
     assert!(rows.races.iter().any(|race| race["why"].as_str().is_some_and(|why| why.contains("session"))));
+    // Each row names its session, as a number that JSON has whole.
+    let named: Vec<i64> = rows.races.iter().map(|race| race["session"].as_i64().unwrap()).collect();
+    assert!(named.iter().all(|session| (1..1 << 53).contains(session)), "{named:?}");
+    let of_first: Vec<bool> = named[..18].iter().map(|session| *session == named[0]).collect();
+    assert_eq!(of_first, [[true; 9], [false; 9]].concat());
 }
 
 #[tokio::test]

@@ -65,7 +65,12 @@ impl fmt::Display for CatalogueError {
             CatalogueError::Format(found) if *found > FORMAT => {
                 write!(f, "it has the format {found}, and this version reads {FORMAT}: a newer photofinish reads it")
             }
-            CatalogueError::Format(found) => write!(f, "it has the format {found}, and this version reads {FORMAT}"),
+            CatalogueError::Format(found) => {
+                write!(
+                    f,
+                    "it has the format {found}, and this version reads {FORMAT}: `data/update` of this version makes it anew"
+                )
+            }
             CatalogueError::Invalid(error) => write!(f, "it is no catalogue: {error}"),
             CatalogueError::Date(date) => write!(f, "its date {date:?} is no day such as \"2026-11-22\""),
             CatalogueError::Row(provider, why) => write!(f, "a row of {provider} is wrong: {why}"),

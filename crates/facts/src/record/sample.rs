@@ -56,6 +56,7 @@ pub fn race(n: i64) -> RaceRecord {
         team: Some("search".into()),
         caller_key: Some("k3yAbcd9".into()),
         tags: Some("job=nightly project=search".into()),
+        session: Some(9_007_199_254_740_991),
     }
 }
 
@@ -88,6 +89,7 @@ pub fn bare_race(n: i64) -> RaceRecord {
         team: None,
         caller_key: None,
         tags: None,
+        session: None,
         ..race(n)
     }
 }
@@ -169,6 +171,7 @@ pub fn won(n: i64) -> AttemptRecord {
         chars_first: 4,
         keepalives: 2,
         gap_p50_us: Some(50_000),
+        gap_p95_us: Some(56_000),
         gap_p99_us: Some(60_000),
         gap_max_us: Some(61_000),
         burst: Some(false),

@@ -93,6 +93,8 @@ table! {
         caller_key: Option<String>,
         /// what it is [charged to](keys.md#tags), separated by spaces
         tags: Option<String>,
+        /// a checksum of the [session's](routing.md#sessions) name: requests with the same one are of one session
+        session: Option<i64>,
     }
 }
 
@@ -182,6 +184,8 @@ table! {
         keepalives: i64,
         /// median time between events with payload
         gap_p50_us: Option<i64>,
+        /// its 95th percentile: how much the answer jitters
+        gap_p95_us: Option<i64>,
         /// its 99th percentile
         gap_p99_us: Option<i64>,
         /// the longest

@@ -400,7 +400,7 @@ impl Drop for AttemptGuard {
 fn forget_tokens(record: &mut AttemptRecord) {
     (record.first_token_us, record.first_answer_us, record.last_token_us) = (None, None, None);
     (record.second_token_us, record.first_kind, record.chars_first) = (None, None, 0);
-    (record.gap_p50_us, record.gap_p99_us, record.gap_max_us) = (None, None, None);
+    (record.gap_p50_us, record.gap_p95_us, record.gap_p99_us, record.gap_max_us) = (None, None, None, None);
 }
 
 /// From how many tokens on its answer is endless.

@@ -131,7 +131,7 @@ impl Preparing<'_> {
         if let Some(UpstreamCall { call, holders }) = &self.stored {
             let names = holders.names(self.live)?;
             let request = Arc::new(call.request(holders.model().unwrap_or(&names), bytes));
-            let race = race.parsed(&request, &request.model);
+            let race = race.parsed(&request, &request.model, headers);
             return Ok((request, race));
         }
         let memory = self.gateway.memory().clone();
@@ -150,7 +150,7 @@ impl Preparing<'_> {
         };
         let request = Arc::new(self.gateway.heavy().run(length, until, parse).await??);
         let known = self.live.config.model(&request.model);
-        let race = race.parsed(&request, known.map_or(&request.model, |model| &model.name));
+        let race = race.parsed(&request, known.map_or(&request.model, |model| &model.name), headers);
         Ok((request, race))
     }
 
@@ -181,6 +181,7 @@ impl Preparing<'_> {
     ) -> Result<CandidateSet, Rejection> {
         let caller = Caller::new(self.live, self.by.user.clone(), headers)?;
         let mut overrides = overrides::read(headers, caller.user.as_deref())?;
+        overrides.session = race.session();
         if let Some(call) = &self.stored {
             overrides.upstreams = Some(call.holders.names(self.live)?);
         }

@@ -151,6 +151,7 @@ fn a_bad_file_is_refused_even_with_consent_and_nothing_is_lost() {
     let not_a_number = String::from_utf8(priced(json!("PRICE"))).unwrap().replace("\"PRICE\"", "NaN");
     for (text, why) in [
         (newer(|catalogue| catalogue["format"] = json!(2)), "a newer photofinish reads it"),
+        (newer(|catalogue| catalogue["format"] = json!(0)), "`data/update` of this version makes it anew"),
         (whole[..whole.len() / 2].to_vec(), "it is no catalogue"),
         (b"\n<!doctype html><html>".to_vec(), "a page of HTML"),
         (b"not JSON".to_vec(), "it is no catalogue"),

@@ -75,16 +75,20 @@ struct OverriddenSlo {
     tpot: Option<Duration>,
 }
 
+/// The session that a header names, whoever sends it.
+pub fn session(headers: &HeaderMap) -> Option<u64> {
+    let ids = SESSIONS.iter().filter_map(|name| headers.get(*name)).filter(|id| !id.is_empty());
+    ids.filter_map(|id| id.to_str().ok()).map(session_hash).next()
+}
+
 /// `user`: none if every override is allowed.
 ///
 /// # Errors
 /// 400 that names the header; 403 for a header that this user may not send.
 pub fn read(headers: &HeaderMap, user: Option<&User>) -> Result<Overrides, Rejection> {
-    let ids = SESSIONS.iter().filter_map(|name| headers.get(*name)).filter(|id| !id.is_empty());
-    let session = ids.filter_map(|id| id.to_str().ok()).map(session_hash).next();
     // Most requests have none, and a look-up of each name costs more than one pass.
     if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
-        return Ok(Overrides { session, ..Overrides::default() });
+        return Ok(Overrides::default());
     }
     if let Some(user) = user {
         let forbidden =
@@ -94,7 +98,7 @@ pub fn read(headers: &HeaderMap, user: Option<&User>) -> Result<Overrides, Rejec
         }
     }
     Ok(Overrides {
-        session,
+        session: None,
         policy: value(headers, POLICY, policy)?,
         upstreams: value(headers, UPSTREAMS, |text| Ok(text.to_owned()))?,
         holders: None,

@@ -474,7 +474,7 @@ impl Session {
         candidates: &[RaceCandidate],
     ) -> Session {
         let learning = gateway.learning();
-        let named = overrides.session.or(request.session).filter(|_| candidates.len() > 1);
+        let named = overrides.session.filter(|_| candidates.len() > 1);
         let id = named.map(|session| learning.session(caller.id(), &request.model, session));
         let names = || candidates.iter().map(|one| one.candidate.name.as_str());
         Session { id, pinned: id.and_then(|id| learning.pinned(id, names())) }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use tracing::{Level, enabled};
 
+use crate::proxy::door::overrides;
 use crate::proxy::refusals::limit_headers;
 use crate::proxy::refusals::rejection::Rejection;
 use crate::proxy::refusals::shed::ShedReason;
@@ -89,8 +90,8 @@ pub struct RaceGuard {
 /// A race whose request was read.
 pub struct ReadRace<'g>(&'g mut RaceGuard);
 
-/// A race whose request was parsed.
-pub struct ParsedRace<'g>(&'g mut RaceGuard);
+/// A race whose request was parsed, and the session that the request names.
+pub struct ParsedRace<'g>(&'g mut RaceGuard, Option<u64>);
 
 /// The plan of a race.
 pub struct Planned<'f> {
@@ -410,7 +411,7 @@ impl<'g> ReadRace<'g> {
     }
 
     /// `model`: what the request names, or the model of that alias.
-    pub fn parsed(self, request: &ApiRequest, model: &str) -> ParsedRace<'g> {
+    pub fn parsed(self, request: &ApiRequest, model: &str, headers: &HeaderMap) -> ParsedRace<'g> {
         let record = &mut self.0.record;
         // Longer than any real name, but bounded: a client must not fill the disk with it.
         record.model = model[..model.floor_char_boundary(512)].to_owned();
@@ -418,15 +419,23 @@ impl<'g> ReadRace<'g> {
         record.n_choices = request.n_choices;
         record.max_tokens = request.max_tokens;
         record.has_tools = request.has_tools;
+        // Exact also where a reader of JSON has no longer numbers.
+        let session = overrides::session(headers).or(request.session);
+        record.session = session.map(|hash| (hash >> 11) as i64);
         self.0.context.name_model(&self.0.record.model);
         if let Some(trace) = self.0.trace.as_ref().filter(|trace| trace.is_sampled) {
             trace.settings.get_or_init(|| request.settings());
         }
-        ParsedRace(self.0)
+        ParsedRace(self.0, session)
     }
 }
 
 impl<'g> ParsedRace<'g> {
+    /// The session that the request names.
+    pub fn session(&self) -> Option<u64> {
+        self.1
+    }
+
     /// When the request was read.
     pub fn read_at(&self) -> Instant {
         self.0.read_at

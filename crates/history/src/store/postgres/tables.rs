@@ -15,8 +15,8 @@ pub(super) enum ColumnForm {
 }
 
 /// Whole numbers of eight bytes: times since 1970 or of long requests, bytes, and checksums.
-const BIG: [&str; 6] =
-    ["started_at", "scheduled_us", "done_us", "input_bytes", "tool_set", "ratelimit_remaining_tokens"];
+const BIG: [&str; 7] =
+    ["started_at", "scheduled_us", "done_us", "input_bytes", "tool_set", "session", "ratelimit_remaining_tokens"];
 
 /// Whole numbers of two bytes: yes or no, ordinals, status codes.
 const SMALL: [&str; 15] = [

@@ -83,7 +83,7 @@ fn declared(page: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_ten_queries_find_something() {
+async fn the_eleven_queries_find_something() {
     let (_directory, path, store) = new_store().await;
     let mut of_now = sample::race(0);
     of_now.started_at = wall_micros() - 60_000_000;
@@ -93,7 +93,7 @@ async fn the_ten_queries_find_something() {
     let mut other = plain(&path).await;
     let queries: Vec<&'static str> =
         SQL.split("```sql\n").skip(1).filter_map(|block| block.split("```").next()).collect();
-    assert_eq!(queries.len(), 10);
+    assert_eq!(queries.len(), 11);
     for sql in queries {
         let rows = sqlx::query(sql).fetch_all(&mut other).await.unwrap_or_else(|error| panic!("{sql}\n{error}"));
         assert!(!rows.is_empty(), "{sql}");

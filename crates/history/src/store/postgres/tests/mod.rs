@@ -558,7 +558,7 @@ fn the_queries_of_the_documentation_have_the_same_answers() {
     let now = format!("CAST({} AS BIGINT)", world::NOW_US / 1_000_000);
     let queries = documentation::SQL.split("```sql\n").skip(1).map(|rest| rest.split(";\n```").next().unwrap());
     let queries: Vec<String> = queries.map(|query| query.replace("unixepoch()", &now)).collect();
-    assert_eq!(queries.len(), 10);
+    assert_eq!(queries.len(), 11);
     let (from, to) = (StoreReader::open(&file).unwrap(), StoreReader::open(&server).unwrap());
     for query in queries {
         let of_file = from.ask(|connection| super::super::races::rows(connection, &query, &[])).unwrap();
@@ -615,5 +615,5 @@ fn an_attempt_takes_at_most_400_bytes_with_its_key() {
     };
     let [attempts, races] = ["attempt", "race"].map(|table| number(&server, &format!("SELECT count(*) FROM {table}")));
     let (of_attempt, of_race) = (bytes("attempt") / attempts, bytes("race") / races);
-    assert!(of_attempt <= 400 && of_race <= 500, "{of_attempt} {of_race}");
+    assert!(of_attempt <= 400 && of_race <= 510, "{of_attempt} {of_race}");
 }

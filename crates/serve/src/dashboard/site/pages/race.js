@@ -114,6 +114,7 @@ function Attempts({ attempts, lanes }) {
     { name: "ttft_ms", title: "TTFT (ms)", number: true, cell: (/** @type {any} */ row) => (row.ttft_event === 1 ? html`<${Figure} value=${row.ttft_ms} unit="ms" />` : row.ttft_obs_us === null ? "–" : html`<${Figure} value=${row.ttft_obs_us / 1000} unit="ms" sign=">" />`) },
     number("tok_s", "tok/s"),
     number("gap_p50_us", "Gap p50 (ms)"),
+    number("gap_p95_us", "p95 (ms)"),
     number("gap_p99_us", "p99 (ms)"),
     number("output_tokens", "Tokens out"),
     { name: "cost", member: "cost_usd_max", title: "Cost", number: true, cell: (/** @type {any} */ row) => html`<${Cost} least=${row.cost_usd_min} most=${row.cost_usd_max} />` },
