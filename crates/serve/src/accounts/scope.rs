@@ -4,6 +4,7 @@
 //! makes nothing but its own successor.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +15,7 @@ use photofinish_base::printable::quoted;
 use photofinish_config::{Config, Reach, UserRole};
 use photofinish_gateway::proxy::Asker;
 use photofinish_history::report::question::time;
-use photofinish_history::store::{AccountEntry, AccountKind, StoreReader};
+use photofinish_history::store::{AccountEntry, AccountKind, Author, StoreReader};
 
 /// Keys of one user that count at the same time. Admins may make more.
 const KEYS_OF_USER_MAX: usize = 50;
@@ -57,6 +58,15 @@ impl AccountScope {
     pub(super) fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
+}
+
+/// Who asks, for the audit.
+pub fn author(asker: &Asker, address: IpAddr) -> Author {
+    let who = asker.user.as_ref().map_or_else(String::new, |user| match &user.key {
+        Some(key) => format!("{} (key {})", user.name, key.id),
+        None => user.name.clone(),
+    });
+    Author { who, origin: address.to_string() }
 }
 
 /// The users whom somebody may see, with their roles. None: all.

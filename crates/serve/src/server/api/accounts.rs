@@ -14,7 +14,7 @@ use http::{Request, Response, StatusCode, Uri};
 use serde_json::{Map, Value, json};
 
 use crate::accounts::members::{MEMBERS, SOURCE};
-use crate::accounts::{AccountAction, AccountAnswer, AccountRefusal, AccountRequest, AccountScope, root_of};
+use crate::accounts::{AccountAction, AccountAnswer, AccountRefusal, AccountRequest, AccountScope, author, root_of};
 use crate::server::reads::{json as json_answer, pairs, refused, unread, with_source};
 use crate::server::served_paths::ServedPaths;
 use photofinish_base::clock::wall_micros;
@@ -23,7 +23,7 @@ use photofinish_gateway::proxy::{Asker, Client, Rejection};
 use photofinish_history::report::members::members;
 use photofinish_history::report::question::{RaceWindow, moment, time};
 use photofinish_history::report::usage::{self, UsageDimension, UsageQuestion};
-use photofinish_history::store::{AccountKind, AuditLine, Author, ReadError, StoreReader};
+use photofinish_history::store::{AccountKind, AuditLine, ReadError, StoreReader};
 use photofinish_limits::{Calendar, LevelName, LimitClock, RateLeft};
 
 /// Bytes of a request that makes or changes a key, user or team.
@@ -101,7 +101,7 @@ async fn done(
 ) -> Result<Response<Body>, Rejection> {
     let scope = AccountScope::of(&asker);
     let members = members(request).await?;
-    let by = author(&client, &asker);
+    let by = author(&asker, client.address);
     let request = AccountRequest { kind, action, id, members };
     // On a thread of its own: a client that leaves must not end it half-way.
     let accounts = site.accounts.clone();
@@ -122,15 +122,6 @@ async fn done(
         *response.status_mut() = StatusCode::CREATED;
     }
     Ok(response)
-}
-
-/// For the audit.
-pub fn author(client: &Client, asker: &Asker) -> Author {
-    let who = asker.user.as_ref().map_or_else(String::new, |user| match &user.key {
-        Some(key) => format!("{} (key {})", user.name, key.id),
-        None => user.name.clone(),
-    });
-    Author { who, origin: client.address.to_string() }
 }
 
 /// Of the body, and of the query.

@@ -9,7 +9,7 @@ use clap::Args;
 use http::{Response, Uri};
 use serde_json::{Value, json};
 
-use super::accounts::author;
+use crate::accounts::author;
 use crate::server::reads::{
     as_printed, json, json as json_answer, leaving_out, question, question_of_rows, refused, unread, with_source,
 };
@@ -238,7 +238,8 @@ pub async fn reload(
     let answer = async {
         let (question, _) = question::<ReloadQuestion>(&uri, |_, _| None)?;
         // On a task of its own: a client that leaves must not end it half-way.
-        let reloaded = site.gateway.shutdown().spawn((site.reload)(question.accept, author(&client, &asker))).await;
+        let reloaded =
+            site.gateway.shutdown().spawn((site.reload)(question.accept, author(&asker, client.address))).await;
         match reloaded {
             Ok(Ok(())) => Ok(json_answer(json!({ "reloaded": true }).to_string())),
             Ok(Err(problem)) => Err(Rejection::not_reloaded(&problem)),

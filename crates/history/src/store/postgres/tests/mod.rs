@@ -194,7 +194,7 @@ fn runs_incidents_accounts_and_verdicts_are_kept() {
     let entry = AccountEntry {
         kind: AccountKind::Key,
         id: "k".into(),
-        settings: serde_json::Map::new(),
+        settings: serde_json::Map::from_iter([("user".to_owned(), "a_\\%".into())]),
         version: 1,
         sha256: Some([7; 32]),
     };
@@ -202,7 +202,28 @@ fn runs_incidents_accounts_and_verdicts_are_kept() {
     let by = Author { who: "ann".into(), origin: "here".into() };
     store.change(std::slice::from_ref(&made), &by, 3).unwrap();
     assert!(matches!(store.change(&[made], &by, 3), Err(ChangeError::Conflict(subject)) if subject == "key:k"));
-    assert_eq!(reader.account(AccountKind::Key, "k").unwrap(), Some(entry));
+    assert_eq!(reader.account(AccountKind::Key, "k").unwrap(), Some(entry.clone()));
+    assert_eq!(reader.entries_after(AccountKind::Key, "j", 9).unwrap(), std::slice::from_ref(&entry));
+    assert_eq!(reader.entries_after(AccountKind::Key, "k", 9).unwrap(), []);
+    assert_eq!(reader.entries_named(AccountKind::Key, &["k", "l"]).unwrap(), std::slice::from_ref(&entry));
+    assert_eq!(reader.entries_of(AccountKind::Key, "user", "a_\\%").unwrap(), std::slice::from_ref(&entry));
+    assert_eq!(reader.entries_of(AccountKind::Key, "user", "ab\\%").unwrap(), []);
+    for (told, before) in [("1", None), ("2", Some("1")), ("2", Some("never compared"))] {
+        let changes = |kept: Option<&str>| {
+            assert_eq!(kept, before);
+            Vec::new()
+        };
+        store.enter(("file", told), changes, (&by, 3)).unwrap();
+    }
+    for number in 1..=3 {
+        store.keep_session(&[number; 32], ("sealed", 10 * i64::from(number)), 15).unwrap();
+    }
+    store.end_sessions(&[[2; 32]]).unwrap();
+    assert_eq!(
+        (reader.session(&[3; 32], 15).unwrap(), reader.session(&[2; 32], 15).unwrap()),
+        (Some(("sealed".into(), 30)), None)
+    );
+    assert_eq!(reader.sessions().unwrap().into_iter().collect::<Vec<_>>(), [[3; 32]]);
     assert_eq!(reader.changed_after(0).unwrap(), Some(vec![(AccountKind::Key, "k".to_owned())]));
     assert_eq!(reader.audit(None, None, 9).unwrap().len(), 1);
     let session = cluster::connect(&server).unwrap();
