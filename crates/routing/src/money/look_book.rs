@@ -7,8 +7,9 @@ use photofinish_base::clock::DAY_US;
 
 /// Share of the budget's money that looks may spend.
 const OF_BUDGET: f64 = 0.2;
-/// The most that is saved for them: that share of the smallest bucket. As the bucket, it is full at the start.
-const SAVED_MOST: f64 = 4.0;
+/// The most that is saved for them, mean requests. As the bucket of the budget, which has twenty at least and pays them too, it is full at the
+/// start: then the first looks come soon, also where the prompt is most of what a request costs.
+const SAVED_MOST: f64 = 12.0;
 /// The same for comparisons of a host that breaks answers, outside the budget: the cost of as many whole answers as distinguish four hosts.
 const SAVED_FOR_DOUBT: f64 = 40.0;
 /// Requests in which what is saved is spent, at the most.
@@ -111,8 +112,8 @@ mod tests {
     fn a_fifth_of_the_budget_pays_for_looks_and_cheap_requests_are_likelier() {
         let mut book = LookBook::new(0.1);
         assert_eq!(book.asked(0.5), 1.0, "the first is usual");
-        assert!((book.affordable() - 8.0 / SPENT_IN).abs() < 1e-9, "what eight cost is saved: {book:?}");
-        book.spend(3.6);
+        assert!((book.affordable() - 24.0 / SPENT_IN).abs() < 1e-9, "what 24 cost is saved: {book:?}");
+        book.spend(11.6);
         assert_eq!(book.affordable(), 0.0, "less than one costs");
         (0..50).for_each(|_| book.earn(0.1, 1.0));
         assert!((book.affordable() - 1.4 / 0.5 / SPENT_IN).abs() < 1e-9, "{book:?}");

@@ -270,7 +270,7 @@ fn look_shares(race: &str, prices: [f64; 2], taken: [i32; 2], saved: f64, in_dou
     let mut cost_budget = CostBudget::new(parts.settings.budget);
     cost_budget.settle(900.0, 0.0, 0.0);
     (0..2).for_each(|at| (0..taken[at]).for_each(|_| cost_budget.looks().took(UPSTREAMS[at].0, learning.now_us())));
-    cost_budget.looks().spend(4.0 - saved);
+    cost_budget.looks().spend(12.0 - saved);
     parts.race_budget = Arc::new(RaceBudget::new(Arc::new(cost_budget.into()), true));
     let plan = driver.plan(learning.now_us());
     driver.state.look_shares(&plan, &LookTicket { upstreams: 2, draw: 0.0, in_doubt }, learning.now_us())
