@@ -208,22 +208,6 @@ fn runs_incidents_accounts_and_verdicts_are_kept() {
     assert_eq!(reader.entries_named(AccountKind::Key, &["k", "l"]).unwrap(), std::slice::from_ref(&entry));
     assert_eq!(reader.entries_of(AccountKind::Key, "user", "a_\\%").unwrap(), std::slice::from_ref(&entry));
     assert_eq!(reader.entries_of(AccountKind::Key, "user", "ab\\%").unwrap(), []);
-    for (told, before) in [("1", None), ("2", Some("1")), ("2", Some("never compared"))] {
-        let changes = |kept: Option<&str>| {
-            assert_eq!(kept, before);
-            Vec::new()
-        };
-        store.enter(("file", told), changes, (&by, 3)).unwrap();
-    }
-    for number in 1..=3 {
-        store.keep_session(&[number; 32], ("sealed", 10 * i64::from(number)), 15).unwrap();
-    }
-    store.end_sessions(&[[2; 32]]).unwrap();
-    assert_eq!(
-        (reader.session(&[3; 32], 15).unwrap(), reader.session(&[2; 32], 15).unwrap()),
-        (Some(("sealed".into(), 30)), None)
-    );
-    assert_eq!(reader.sessions().unwrap().into_iter().collect::<Vec<_>>(), [[3; 32]]);
     assert_eq!(reader.changed_after(0).unwrap(), Some(vec![(AccountKind::Key, "k".to_owned())]));
     assert_eq!(reader.audit(None, None, 9).unwrap().len(), 1);
     let session = cluster::connect(&server).unwrap();
@@ -246,6 +230,30 @@ fn runs_incidents_accounts_and_verdicts_are_kept() {
     }
     assert_eq!(reader.verdicts(None).unwrap(), [verdict]);
     assert!(reader.extent().unwrap().file_bytes > 1_000_000);
+}
+
+#[test]
+fn sessions_and_the_file_in_force_are_kept() {
+    let Some((_directory, server)) = database("sessions") else { return };
+    let store = Store::open(&server).unwrap();
+    let by = Author { who: "ann".into(), origin: "here".into() };
+    for (told, before) in [("1", None), ("2", Some("1")), ("2", Some("never compared"))] {
+        let changes = |kept: Option<&str>| {
+            assert_eq!(kept, before);
+            Vec::new()
+        };
+        store.enter(("file", told), changes, (&by, 3)).unwrap();
+    }
+    for number in 1..=3 {
+        store.keep_session(&[number; 32], ("sealed", 10 * i64::from(number)), 15).unwrap();
+    }
+    store.end_sessions(&[[2; 32]]).unwrap();
+    let reader = StoreReader::open(&server).unwrap();
+    assert_eq!(
+        (reader.session(&[3; 32], 15).unwrap(), reader.session(&[2; 32], 15).unwrap()),
+        (Some(("sealed".into(), 30)), None)
+    );
+    assert_eq!(reader.sessions().unwrap().into_iter().collect::<Vec<_>>(), [[3; 32]]);
 }
 
 #[test]
