@@ -45,6 +45,8 @@ struct DashboardSession {
     until: Instant,
     /// The database has it, and it ends here when it has it no more.
     is_shared: bool,
+    /// Its user was known here. Before that, who opened it at another gateway a moment ago is not known here yet.
+    has_counted: bool,
 }
 
 /// What another gateway has to know of a session.
@@ -68,7 +70,8 @@ impl Sessions {
         SystemRandom::new().fill(&mut bytes).ok()?;
         let secret = URL_SAFE_NO_PAD.encode(bytes);
         let (user, token_sha256) = (user.name.clone(), user.token_sha256);
-        let session = DashboardSession { user, token_sha256, until: now + SESSION_FOR, is_shared: false };
+        let session =
+            DashboardSession { user, token_sha256, until: now + SESSION_FOR, is_shared: false, has_counted: true };
         self.put(&secret, session, now);
         Some(secret)
     }
@@ -92,7 +95,9 @@ impl Sessions {
     /// Takes over a session that the database has.
     pub fn take_over(&self, secret: &str, session: SharedSession, now: Instant) {
         let SharedSession { user, token_sha256, until } = session;
-        self.put(secret, DashboardSession { user, token_sha256, until, is_shared: true }, now);
+        let known = self.open_now().by_hash.get(&token_hash(secret.as_bytes())).map(|session| session.has_counted);
+        let has_counted = known.unwrap_or_default();
+        self.put(secret, DashboardSession { user, token_sha256, until, is_shared: true, has_counted }, now);
     }
 
     /// The secrets in these headers of no session that is known here.
@@ -136,10 +141,13 @@ impl Sessions {
         hashes.peek()?;
         let mut open = self.open_now();
         hashes.find_map(|hash| {
-            let session = open.by_hash.get(&hash)?;
-            let user = still(&session.user, session.token_sha256).filter(|_| session.until > now);
-            if user.is_none() {
+            let session = open.by_hash.get_mut(&hash)?;
+            let is_over = session.until <= now;
+            let user = still(&session.user, session.token_sha256).filter(|_| !is_over);
+            if user.is_none() && (is_over || session.has_counted) {
                 open.end(hash);
+            } else {
+                session.has_counted |= user.is_some();
             }
             user
         })
@@ -258,6 +266,21 @@ mod tests {
         assert_eq!((one.ended(), one.unknown(&headers).len()), (Vec::new(), 2));
         one.close(&cookie(&one.open(&ann[0], now).unwrap()));
         assert_eq!(one.ended(), Vec::<[u8; 32]>::new(), "the database has it not");
+    }
+
+    #[test]
+    fn a_session_waits_for_its_user_where_they_are_not_known_yet() {
+        let ([one, other], now) = ([(); 2].map(|()| Sessions::default()), Instant::now());
+        let (nobody, ann) = (Vec::new(), users(ANN));
+        let secret = one.open(&ann[0], now).unwrap();
+        let headers = cookie(&secret);
+        other.take_over(&secret, one.of(&secret).unwrap(), now);
+        assert!(user(&other, &nobody, &headers, now).is_none());
+        assert_eq!((other.ended().len(), other.unknown(&headers).len()), (0, 1), "it is kept, and not looked for");
+        assert!(user(&other, &ann, &headers, now).is_some());
+        assert!(user(&other, &nobody, &headers, now).is_none());
+        assert_eq!(other.ended(), [token_hash(secret.as_bytes())], "their user is gone");
+        assert!(user(&other, &ann, &headers, now).is_none());
     }
 
     #[test]
