@@ -45,11 +45,11 @@ pub struct GroupFigures {
     pub tok_s: [Option<f64>; 2],
     pub tpot_p95_ms: Option<f64>,
     pub tok_s_samples: u64,
-    /// Judged requests: those that the group answered, and those that it tried and no upstream answered.
+    /// Those that the group answered, and those that it tried and no upstream answered.
     pub requests: u64,
     /// Requests that met the targets, per second of the window.
     pub goodput: Option<f64>,
-    /// Requests that met the targets, as a share.
+    /// Requests that met the targets, as a share of those of which it is known.
     pub attainment: Option<f64>,
     pub cost: CostSum,
     /// What racing cost of it.
@@ -140,7 +140,7 @@ impl GroupFigures {
     /// `seconds`: length of the window.
     pub fn new(keys: Vec<GroupValue>, summary: &Summary, slo: &SloTargets, seconds: f64) -> GroupFigures {
         let judged = summary.requests.judged(slo);
-        let requests = judged.met + judged.missed;
+        let known = judged.met + judged.missed;
         let rate = |count: f64| Some(count / seconds).filter(|rate| rate.is_finite());
         let ns_to_rate = |ns: Option<i64>| ns.map(|ns| 1e9 / ns as f64);
         let [tpot_p95] = summary.tpot.quantiles([0.95]);
@@ -159,9 +159,9 @@ impl GroupFigures {
             tok_s: summary.tpot.quantiles_from_above(TOK_S_SHARES).map(ns_to_rate),
             tpot_p95_ms: tpot_p95.map(|ns| ns as f64 / 1e6),
             tok_s_samples: summary.tpot.count,
-            requests: requests.round() as u64,
-            goodput: rate(judged.met).filter(|_| requests > 0.0),
-            attainment: (requests > 0.0).then(|| judged.met / requests),
+            requests: (known + judged.unknown).round() as u64,
+            goodput: rate(judged.met).filter(|_| known > 0.0),
+            attainment: (known > 0.0).then(|| judged.met / known),
             cost: summary.cost,
             extra_cost: summary.extra_cost(),
             inputs: summary.inputs,
@@ -329,12 +329,11 @@ figures! {
             Always "TPOT p95": time(of.tpot_p95_ms, of.tok_s_samples as f64, 0.95);
         /// attempts whose tok/s is known
         tok_s_samples: Integer = of.tok_s_samples, Always "tok/s n": Count(of.tok_s_samples);
-        /// requests that were judged by the targets: those that the group answered, and those that it tried and no
-        /// upstream answered; not those that the client left
+        /// requests that the group answered, and those that it tried and no upstream answered; not those that the client left
         requests: Integer = of.requests, Always "requests": Count(of.requests);
         /// requests that met the targets, per second of the window
         goodput: Number ["requests/s"] or_null = of.goodput, Always "goodput": PerSecond(of.goodput);
-        /// requests that met the targets, as a share of `requests`
+        /// requests that met the targets, as a share of those of which it is known: an answer in time whose speed is unknown is left out
         attainment: Number or_null = of.attainment, Always "attained": Share(of.attainment);
         /// lower bound of what all attempts and shadows cost; null where none has a price
         cost_usd_min: Number ["USD"] or_null = of.cost.min_usd(), Always "cost": Cost(of.cost);
