@@ -83,7 +83,7 @@ class Config:
 
     def text(self, database="history.db", listen="127.0.0.1:0"):
         lines = ["[server]", f"listen = {quoted(listen)}", f'drain = "{DRAIN_S}s"', self.server, "", "[store]", f'url = "sqlite:{database}"', self.store, "",
-                 "[race]", 'policy = "race"', "audit = 0", *([] if "retries" in self.race else ["retries = 0"]), 'rescue = "off"', f"breaker = {self.breaker}",
+                 "[race]", 'policy = "race"', "audit = 0", "look = 0", *([] if "retries" in self.race else ["retries = 0"]), 'rescue = "off"', f"breaker = {self.breaker}",
                  f'timeouts = {{ connect = "{self.connect}", first_token = "4s", idle = "2s", total = "{self.total}"'
                  + (f', stream_total = "{self.stream_total}"' if self.stream_total else "") + " }", self.race, ""]
         for name in self.kinds:

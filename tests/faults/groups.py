@@ -59,7 +59,7 @@ def play_flap(start, provider, profile, told):
     """A preferred upstream that is healthy, down for a minute and then healthy; returns the results by policy."""
     outage, warm = scenarios.TIMES[profile]["outage"], 6 if profile == "full" else 3
     opens = scenarios.OPENS[profile]
-    lines = ["[server]", 'listen = "127.0.0.1:0"', "", "[store]", 'url = "sqlite:history.db"', "", "[race]", "audit = 0", "retries = 0", f'breaker = {{ failures = 5, open = "{opens:g}s", open_max = "60s" }}',
+    lines = ["[server]", 'listen = "127.0.0.1:0"', "", "[store]", 'url = "sqlite:history.db"', "", "[race]", "audit = 0", "look = 0", "retries = 0", f'breaker = {{ failures = 5, open = "{opens:g}s", open_max = "60s" }}',
              'hedge_after = "500ms"', "", "[providers.bad]", f"base_url = {json.dumps(provider.url('http', ''))}", "", "[providers.good]",
              f"base_url = {json.dumps(provider.url('http', ''))}", ""]
     for policy in POLICIES:
@@ -102,7 +102,7 @@ def play_alive(start, provider, told):
     """Keep-alives on every surface while no upstream sends a token, and what follows them: an answer, or the failure of
     all. Returns problems."""
     provider.set(slow=SILENT_S)
-    lines = ["[server]", 'listen = "127.0.0.1:0"', "", "[store]", 'url = "sqlite:history.db"', "", "[race]", "audit = 0", "retries = 0", "breaker = { failures = 0 }", 'keepalive = "2s"', 'policy = "fallback"',
+    lines = ["[server]", 'listen = "127.0.0.1:0"', "", "[store]", 'url = "sqlite:history.db"', "", "[race]", "audit = 0", "look = 0", "retries = 0", "breaker = { failures = 0 }", 'keepalive = "2s"', 'policy = "fallback"',
              f'timeouts = {{ first_token = "{SILENT_S + 4}s", total = "{SILENT_S + 2}s" }}', ""]
     for ending, spoken in {"": ["openai", "responses", "anthropic"], "-openai": ["openai"], "-anthropic": ["anthropic"]}.items():
         lines += [f'[providers."bad{ending}"]', f"base_url = {json.dumps(provider.url('http', ''))}", f"dialect = {json.dumps(spoken)}", ""]

@@ -84,7 +84,7 @@ def config(llama_ports, script, lossy):
     """The gateway's config: a provider for each server and dialect, and a model for each route, with two upstreams each."""
     lines = ['[server]', 'listen = "127.0.0.1:0"', 'files = "script-openai"', '[store]', 'url = "sqlite:history.db"',
              # Both start at once and no loser runs on, so that every race has the same rows.
-             '[race]', 'policy = "race"', 'audit = 0', 'retries = 0', 'rescue = "off"', f'lossy = "{lossy}"',
+             '[race]', 'policy = "race"', 'audit = 0', 'look = 0', 'retries = 0', 'rescue = "off"', f'lossy = "{lossy}"',
              # Two servers read a hundred thousand tokens on a busy machine.
              'timeouts = { first_token = "3m", idle = "3m" }', '[users.tester]', 'token = "${TESTER_TOKEN}"', 'overrides = true']
     models = {}
