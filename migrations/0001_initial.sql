@@ -189,8 +189,8 @@ CREATE TRIGGER audit_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'au
 CREATE TRIGGER audit_delete BEFORE DELETE ON audit WHEN OLD.id > (SELECT max(id) FROM audit) - 1000000
 BEGIN SELECT RAISE(ABORT, 'audit is append-only'); END;
 
--- What the audit tells of a configuration file, as it was in force last: JSON.
-CREATE TABLE told_file (file TEXT NOT NULL PRIMARY KEY, told TEXT NOT NULL) STRICT, WITHOUT ROWID;
+-- What the audit says about a configuration file, as it was in force last: JSON.
+CREATE TABLE audited_file (file TEXT NOT NULL PRIMARY KEY, content TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
 -- What `photofinish verify` found about the hosts of a model. No text of a prompt or an answer.
 CREATE TABLE verdict (

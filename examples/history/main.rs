@@ -143,7 +143,7 @@ fn ask(path: &Path, times: usize, out: &mut impl Write) -> anyhow::Result<()> {
         }
         took.sort();
         let (answer, median, most) = (answer.context("no run")?, took[times / 2], took[times - 1]);
-        let of = if answer.rolled_until.is_some() { "cells and rows" } else { "rows" };
+        let of = if answer.coverage.rolled_until.is_some() { "cells and rows" } else { "rows" };
         writeln!(
             out,
             "{name}: median {:.1} ms, most {:.1} ms; {} attempts out of {of}, {} groups",

@@ -89,7 +89,8 @@ pub fn run(
         return Ok(write_rows(&series::names(question), &series::objects(question, &answer), out)?);
     }
     if answer.attempts == 0 {
-        return Ok(write_nothing(store, &answer.filter, (answer.moved, answer.running), screen.terminal(), out)?);
+        let read = (answer.moved, answer.running, &answer.coverage);
+        return Ok(write_nothing(store, &answer.filter, read, screen.terminal(), out)?);
     }
     let title = title(question, &answer);
     if notes::is_unknown(&answer) {

@@ -76,7 +76,13 @@ pub fn run(
     }
     let aside = notes::set_aside(store, &answer.filter);
     if answer.attempts == 0 {
-        notes::write_nothing(store, &answer.filter, (answer.whole_hours, answer.running), width, out)?;
+        notes::write_nothing(
+            store,
+            &answer.filter,
+            (answer.whole_hours, answer.running, &answer.coverage),
+            width,
+            out,
+        )?;
         return Ok(write_paragraphs(aside, width, out)?);
     }
     let groups = by_wins(by, &answer.groups);

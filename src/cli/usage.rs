@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::screen::ScreenSettings;
 use super::sheet::{Sheet, SheetCell};
+use super::stats::notes::ahead;
 use super::text::{counted, write_paragraph, write_paragraphs};
 use photofinish_base::clock::wall_micros;
 use photofinish_base::printable::printable;
@@ -86,7 +87,11 @@ pub fn usage(
         format!("In no sum: {attempts} without a price. `photofinish models` says which.")
     });
     let about_range = answer.cancelled.about_range(&answer.total.cost, config);
-    Ok(write_paragraphs([unpriced, about_range].into_iter().flatten(), screen.terminal(), out)?)
+    Ok(write_paragraphs(
+        [unpriced, about_range, ahead(&answer.coverage)].into_iter().flatten(),
+        screen.terminal(),
+        out,
+    )?)
 }
 
 /// Reads the database and writes paragraphs or JSON to `out`, newest first.

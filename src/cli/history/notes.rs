@@ -6,7 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::cli::screen::ScreenSettings;
-use crate::cli::stats::notes::{list, moved, only, targets, wanted};
+use crate::cli::stats::notes::{ahead, list, moved, only, targets, wanted};
 use crate::cli::text::{counted, write_paragraphs};
 use photofinish_config::names::NamedChoice as _;
 use photofinish_config::units::format_duration;
@@ -74,6 +74,7 @@ pub(super) fn write(
         ),
         left_out(answer),
         moved(answer.moved),
+        ahead(&answer.coverage),
         histograms(answer),
     ];
     write_paragraphs(paragraphs.into_iter().flatten(), Some(screen.columns()), out)
@@ -89,6 +90,7 @@ pub(super) fn write_brief(answer: &SeriesReport, screen: ScreenSettings, out: &m
     let lines = [
         Some(format!("{attempts}{}{}.", only(&answer.filter), thin.unwrap_or_default())),
         left_out(answer),
+        ahead(&answer.coverage),
         Some("more: --explain".to_owned()),
     ];
     write_paragraphs(lines.into_iter().flatten(), Some(screen.columns()), out)
@@ -142,7 +144,7 @@ pub(super) fn left_out(answer: &SeriesReport) -> Option<String> {
 }
 
 fn histograms(answer: &SeriesReport) -> Option<String> {
-    let until = time(answer.rolled_until?);
+    let until = time(answer.coverage.rolled_until?);
     let rest = match answer.whole_hours as u64 {
         0 => "--exact reads rows".to_owned(),
         points => format!("{} of a whole hour, because rows are gone", counted(points, "point")),

@@ -19,7 +19,7 @@ use photofinish_history::report::dimension::Dimension;
 use photofinish_history::report::figures::{GroupFigures, TimeFigures};
 use photofinish_history::report::question::{span, time};
 use photofinish_history::report::stats::{Stats, StatsQuestion};
-use photofinish_history::store::{AttemptFilter, SourceFilter, set_aside_files};
+use photofinish_history::store::{AttemptFilter, Coverage, SourceFilter, set_aside_files};
 
 /// Shares of a size of requests that differ by this much are mentioned.
 const SIZES_DIFFER: f64 = 0.1;
@@ -31,7 +31,7 @@ const BRIEF_KINDS: usize = 3;
 pub(in crate::cli) fn write_nothing(
     store: &StoreAddress,
     filter: &AttemptFilter,
-    (hour, attempts_running): (Option<(i64, i64)>, u64),
+    (hour, attempts_running, coverage): (Option<(i64, i64)>, u64, &Coverage),
     width: Option<usize>,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
@@ -41,6 +41,8 @@ pub(in crate::cli) fn write_nothing(
         let (from, until) = (time(from_us), time(until_us));
         let advice = format!("Rows of that time are gone, whole hours are left: ask --since {from} --until {until}.");
         (format!("No attempts in {store}: {}.", wanted(filter)), advice)
+    } else if let Some(ahead) = ahead(coverage) {
+        (format!("No attempts in {store}: {}.", wanted(filter)), ahead)
     } else if *filter == AttemptFilter::default() {
         let advice = "Send a request to `photofinish serve`; its rows are written 50 ms after its last attempt ends.";
         (format!("No attempts in {store} yet."), advice.to_owned())
@@ -78,6 +80,7 @@ pub(super) fn write_brief(
         Some(format!("{window}{}.", only(&answer.filter))),
         sizes(&answer.groups).filter(|_| has_several),
         failures(&answer.groups, BRIEF_KINDS),
+        ahead(&answer.coverage),
         spent(answer),
         answer.cancelled.about_range(&answer.cost()[0], config),
         Some(format!(
@@ -181,11 +184,11 @@ const MARKS: &str = "~ few samples, > cut off too often to say more, – not kno
 
 /// Where the figures come from, if not simply from the rows of the window.
 fn source(question: &StatsQuestion, answer: &Stats) -> Option<String> {
-    let rolled_up = answer.rolled_until.map(|until_us| {
+    let rolled_up = answer.coverage.rolled_until.map(|until_us| {
         let exact = if question.exact { "" } else { " (--exact reads rows)" };
         format!("Before {} from roll-ups, times to 1.6 %{exact}.", time(until_us))
     });
-    joined([rolled_up, moved(answer.whole_hours)])
+    joined([rolled_up, moved(answer.whole_hours), ahead(&answer.coverage)])
 }
 
 fn left_out(answer: &Stats) -> Option<String> {
@@ -232,6 +235,12 @@ pub(in crate::cli) fn moved(whole_hours: Option<(i64, i64)>) -> Option<String> {
     let (from_us, until_us) = whole_hours?;
     let (from, until) = (time(from_us), time(until_us.min(wall_micros())));
     Some(format!("Rows at an end of the window are gone; whole hours were read: {from} to {until}."))
+}
+
+/// What is dated after now.
+pub(in crate::cli) fn ahead(coverage: &Coverage) -> Option<String> {
+    let until = time(coverage.ahead_until?);
+    Some(format!("Left out: attempts dated after now, up to {until}: a clock was ahead."))
 }
 
 /// Attempts of races without an end.

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 
 use crate::harness::answer::{Response, read_response, silent};
-use crate::harness::process::{self, RunningGateway, asking, provider};
+use crate::harness::process::{self, RunningGateway, asking, provider, words_of};
 use crate::support::{FakeProvider, RawClient, Script};
 
 const PATHS: [&str; 13] = [
@@ -252,4 +252,45 @@ async fn an_unreadable_history_is_reported() {
     let document = get(&served, PATHS[4]).await.json();
     assert_eq!((&document["openapi"], fields(&document["paths"]).contains_key("/api/stats")), (&json!("3.1.0"), true));
     assert_eq!(get(&served, "/health").await.status, 200);
+}
+
+/// A clock was an hour ahead for one of three races, of which the page, the command and the log say so.
+#[tokio::test]
+async fn answers_say_what_is_dated_after_now() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["one", " two", " three"])).await;
+    let config = format!("{}[models.m]\nupstreams = [\"a/m\"]\n", provider("a", &fake));
+    let served = process::Setup::new(&config).serve().await;
+    for _ in 0..3 {
+        served.ask("m").await;
+    }
+    races_written(&served, 3).await;
+    let setup = served.stop().await;
+    for table in ["race_row", "attempt_row"] {
+        let later = format!(
+            "UPDATE {table} SET race_id = printf('%08x', (unixepoch() + 3600) * 1000 >> 16) || substr(race_id, 9) \
+             WHERE race_id = (SELECT max(race_id) FROM {table})"
+        );
+        sqlx::query(sqlx::AssertSqlSafe(later)).execute(&mut setup.connect().await).await.unwrap();
+    }
+    sqlx::query(
+        "UPDATE race_row SET started_at = started_at + 3600000000 WHERE race_id = (SELECT max(race_id) FROM race_row)",
+    )
+    .execute(&mut setup.connect().await)
+    .await
+    .unwrap();
+    let served = setup.serve().await;
+    served.process.logged("dated after now").await;
+    for path in
+        ["/api/stats?since=1h", "/api/history", "/api/costs?since=1h", "/api/usage?since=1h", "/api/distribution"]
+    {
+        let answer = get(&served, path).await;
+        assert!(answer.header("x-photofinish-ahead-until").contains("T"), "{path}: {:?}", answer.headers);
+        assert!(!answer.body.contains("\"attempts\":3"), "{path}: {}", answer.body);
+    }
+    let stats = served.setup.run(&["stats"]).await;
+    assert!(
+        words_of(&stats.out).contains("2 attempts") && words_of(&stats.out).contains("a clock was ahead"),
+        "{}",
+        stats.out
+    );
 }

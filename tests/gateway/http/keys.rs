@@ -293,7 +293,7 @@ async fn the_audit_says_what_a_file_changed_and_what_had_it_read() {
     assert_eq!(setup.texts(lines).await, expected);
     let setup = setup.serve().await.stop().await;
     assert_eq!(setup.texts(lines).await, expected);
-    assert!(!setup.texts("SELECT told FROM told_file").await.concat().contains("planted"));
+    assert!(!setup.texts("SELECT content FROM audited_file").await.concat().contains("planted"));
 }
 
 #[tokio::test]

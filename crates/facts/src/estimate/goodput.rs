@@ -155,6 +155,11 @@ impl Requests {
         self.unserved += other.unserved;
     }
 
+    /// All requests, whatever the targets.
+    pub fn total(&self) -> u64 {
+        self.exact.len() as u64 + self.grid.values().sum::<u64>() + self.missed + self.unserved
+    }
+
     pub fn judged(&self, slo: &SloTargets) -> RequestOutcomes {
         let mut judged = RequestOutcomes { missed: (self.missed + self.unserved) as f64, ..RequestOutcomes::default() };
         for (client_ttft_us, pace) in &self.exact {

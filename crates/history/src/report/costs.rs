@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::members::{MemberField, members, text};
 use super::question::{RaceWindow, choice};
 use super::spent::{self, CancelledCosts, GatherCosts};
-use crate::store::{AttemptFilter, Gather, ReadError, RollupCell, Selection, SourceFilter, StoreReader};
+use crate::store::{AttemptFilter, Coverage, Gather, ReadError, RollupCell, Selection, SourceFilter, StoreReader};
 use photofinish_base::clock::DAY_US;
 use photofinish_config::Config;
 use photofinish_config::names::names;
@@ -65,8 +65,7 @@ pub struct Costs {
     /// Groups beyond [`GROUPS_MAX`].
     pub left_out: usize,
     pub cancelled: CancelledCosts,
-    /// Roll-ups were read before this time; microseconds since 1970, UTC. None: only rows.
-    pub rolled_until: Option<i64>,
+    pub coverage: Coverage,
 }
 
 /// The costs of some attempts.
@@ -92,17 +91,17 @@ pub fn ask(reader: &StoreReader, question: &CostsQuestion, now_us: i64) -> Resul
         (_, source) => vec![source],
     };
     let new = |source| CostsByKey { by, source, now_us, groups: BTreeMap::new(), cancelled: CancelledCosts::default() };
-    let (mut gathered, mut rolled_until) = (new(question.window.source), None);
+    let (mut gathered, mut coverage) = (new(question.window.source), Coverage::default());
     for source in sources {
         let filter = AttemptFilter { source, ..question.window.filter(now_us) };
         let selection = Selection { filter, now_us, classes: false, hourly: false, exact: question.exact };
         // One by one they have their shadows among them.
-        let (of_source, coverage) = match by {
+        let (of_source, read) = match by {
             CostDimension::Source => reader.gather(&selection, || new(source))?,
             _ => spent::gather(reader, &selection, || new(source))?,
         };
         gathered.merge(of_source);
-        rolled_until = rolled_until.or(coverage.rolled_until);
+        coverage = Coverage { rolled_until: coverage.rolled_until.or(read.rolled_until), ..read };
     }
     let (mut total, cancelled) = (CostParts::default(), gathered.cancelled);
     gathered.groups.values().for_each(|parts| total.merge(parts));
@@ -113,7 +112,7 @@ pub fn ask(reader: &StoreReader, question: &CostsQuestion, now_us: i64) -> Resul
         groups.truncate(GROUPS_MAX);
     }
     let groups = groups.split_off(if by == CostDimension::Day { left_out } else { 0 });
-    Ok(Costs { by, total, groups, left_out, cancelled, rolled_until })
+    Ok(Costs { by, total, groups, left_out, cancelled, coverage })
 }
 
 impl CostParts {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::dimension::NameIndex;
 use super::members::members;
 use super::question::RaceWindow;
-use crate::store::{Gather, ReadError, RollupCell, Selection, StoreReader};
+use crate::store::{Coverage, Gather, ReadError, RollupCell, Selection, StoreReader};
 use photofinish_facts::estimate::ShortBytes;
 use photofinish_facts::estimate::curve::{CurvePoint, curve, of_events_alone};
 use photofinish_facts::estimate::facts::{AttemptFacts, RequestFacts};
@@ -39,8 +39,7 @@ pub struct Distribution {
     pub curves: Vec<UpstreamCurve>,
     /// Upstreams beyond [`CURVES_MAX`].
     pub left_out: usize,
-    /// Roll-ups were read before this time; microseconds since 1970, UTC. None: only rows.
-    pub rolled_until: Option<i64>,
+    pub coverage: Coverage,
 }
 
 /// The curve of one upstream.
@@ -73,11 +72,7 @@ pub fn ask(reader: &StoreReader, question: &DistributionQuestion, now_us: i64) -
     found.sort_by(|a, b| b.1.count().cmp(&a.1.count()).then_with(|| a.0.cmp(&b.0)));
     let left_out = found.len().saturating_sub(CURVES_MAX);
     found.truncate(CURVES_MAX);
-    Ok(Distribution {
-        curves: found.into_iter().map(UpstreamCurve::of).collect(),
-        left_out,
-        rolled_until: coverage.rolled_until,
-    })
+    Ok(Distribution { curves: found.into_iter().map(UpstreamCurve::of).collect(), left_out, coverage })
 }
 
 impl UpstreamCurve {

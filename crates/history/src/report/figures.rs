@@ -159,7 +159,7 @@ impl GroupFigures {
             tok_s: summary.tpot.quantiles_from_above(TOK_S_SHARES).map(ns_to_rate),
             tpot_p95_ms: tpot_p95.map(|ns| ns as f64 / 1e6),
             tok_s_samples: summary.tpot.count,
-            requests: (known + judged.unknown).round() as u64,
+            requests: summary.requests.total(),
             goodput: rate(judged.met).filter(|_| known > 0.0),
             attainment: (known > 0.0).then(|| judged.met / known),
             cost: summary.cost,

@@ -17,7 +17,7 @@ use super::dimension::{GroupValue, NameIndex};
 use super::members::{MemberField, MemberKind, field, integer, number, text};
 use super::question::{RaceWindow, choice, positive_duration, slo, time};
 use super::spent::{self, GatherCosts};
-use crate::store::{AttemptFilter, Gather, ReadError, RollupCell, Selection, StoreReader};
+use crate::store::{AttemptFilter, Coverage, Gather, ReadError, RollupCell, Selection, StoreReader};
 use photofinish_base::clock::{DAY_US, HOUR_US, SECOND_US, micros};
 use photofinish_config::names::names;
 use photofinish_config::units::format_duration;
@@ -72,7 +72,7 @@ pub fn ask(reader: &StoreReader, question: &SeriesQuestion, now_us: i64) -> Resu
         every_us,
         left_out: (0, 0),
         whole_hours: 0,
-        rolled_until: coverage.rolled_until,
+        coverage,
         moved: coverage.whole_hours.map(|_| span_us),
         without_speed: 0,
         without_verdict: 0.0,
@@ -280,8 +280,7 @@ pub struct SeriesReport {
     pub left_out: (usize, u64),
     /// Points that are a whole hour although steps are shorter: their rows are gone.
     pub whole_hours: usize,
-    /// Roll-ups were read before this time; microseconds since 1970, UTC. None: only rows.
-    pub rolled_until: Option<i64>,
+    pub coverage: Coverage,
     /// See [`Stats::whole_hours`](crate::report::stats::Stats::whole_hours).
     pub moved: Option<(i64, i64)>,
     /// Attempts that generated something, but whose tok/s is not known.
@@ -619,9 +618,8 @@ fn point(question: &SeriesQuestion, place: PointPlace, summary: &Summary, second
             SeriesPoint { value: cost.cost_usd_min, samples: summary.attempts, cost: Some(cost), ..bare }
         }
         Metric::Requests => {
-            let judged = summary.requests.judged(&SloTargets { ttft_us: None, tpot_ms: None });
-            let requests = (judged.met + judged.missed + judged.unknown).round();
-            SeriesPoint { value: Some(requests), samples: requests as u64, ..bare }
+            let requests = summary.requests.total();
+            SeriesPoint { value: Some(requests as f64), samples: requests, ..bare }
         }
         Metric::InputTokens => SeriesPoint { value: Some(summary.tokens_in as f64), samples: summary.attempts, ..bare },
         Metric::OutputTokens => {

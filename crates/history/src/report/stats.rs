@@ -9,7 +9,7 @@ use super::figures::GroupFigures;
 use super::groups::{GroupRules, Groups};
 use super::question::{RaceWindow, TimePoint, choice, slo};
 use super::spent::{self, CancelledCosts};
-use crate::store::{AttemptFilter, ReadError, Selection, SourceFilter, StoreReader};
+use crate::store::{AttemptFilter, Coverage, ReadError, Selection, SourceFilter, StoreReader};
 use photofinish_facts::estimate::cost::CostSum;
 use photofinish_facts::estimate::goodput::{self, SloTargets};
 
@@ -47,8 +47,7 @@ pub struct Stats {
     pub without_speed: u64,
     /// Requests in time, but of unknown pace.
     pub without_verdict: f64,
-    /// Roll-ups were read before this time; microseconds since 1970, UTC. None: only rows.
-    pub rolled_until: Option<i64>,
+    pub coverage: Coverage,
     /// Set if the window was moved to whole hours, because rows at one of its ends are gone: see
     /// [`crate::store::Coverage`].
     pub whole_hours: Option<(i64, i64)>,
@@ -125,7 +124,7 @@ pub fn ask(reader: &StoreReader, question: &StatsQuestion, now_us: i64) -> Resul
         running,
         without_speed,
         without_verdict,
-        rolled_until: coverage.rolled_until,
+        coverage,
         whole_hours: coverage.whole_hours.map(|_| span_us),
         groups: figures,
         filter,

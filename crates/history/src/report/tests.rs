@@ -229,9 +229,36 @@ async fn usage_is_the_same_from_rows_and_from_roll_ups() {
     roll_up(&path, now_us);
     for by in ["user", "model", "user,model"] {
         let (rows, rolled) = (usage(by, u64::MAX), usage(by, 0));
-        assert!(rows.rolled_until.is_none() && rolled.rolled_until.is_some(), "{by}");
+        assert!(rows.coverage.rolled_until.is_none() && rolled.coverage.rolled_until.is_some(), "{by}");
         assert_eq!((&rows.groups, rows.total), (&rolled.groups, rolled.total), "{by}");
         assert_eq!((rows.total.answers, rows.total.attempts), (96, 240));
+    }
+}
+
+/// Minutes of each race after now; how many attempts are in the figures, and until when a clock was ahead.
+#[tokio::test]
+async fn what_is_dated_after_now_is_in_no_figure_and_is_said() {
+    let ahead = |minutes: i64| Some(STARTED_AT + minutes * 60_000_000);
+    for (dates, counted, ahead_until) in [
+        (&[-10, 0, 4][..], 3, None),
+        (&[-10, 6], 1, ahead(6)),
+        (&[-10, -5, 7, 60 * 24 * 400], 2, ahead(60 * 24 * 400)),
+        (&[90], 0, ahead(90)),
+    ] {
+        let rows = dates.iter().flat_map(|at| {
+            let attempt = Record::Attempt(Box::new(sample::won(at * MINUTE)));
+            [race(at * MINUTE, "m"), attempt]
+        });
+        let (_directory, path) = store_with(rows.collect()).await;
+        for pairs in [&[][..], &[("since", "1h")]] {
+            let found = asked(&path, pairs, STARTED_AT);
+            assert_eq!((found.attempts, found.coverage.ahead_until), (counted, ahead_until), "{dates:?}");
+        }
+        let used = usage_by(&path, &[("by", "user")], u64::MAX, STARTED_AT);
+        assert_eq!((used.total.attempts, used.coverage.ahead_until), (counted, ahead_until), "{dates:?}");
+        // When their date has come they are as others.
+        let later = asked(&path, &[], STARTED_AT + 60 * 24 * 401 * 60_000_000);
+        assert_eq!((later.attempts, later.coverage.ahead_until), (dates.len() as u64, None));
     }
 }
 
@@ -254,7 +281,7 @@ async fn charge_back_is_the_same_from_rows_and_from_roll_ups() {
     roll_up(&path, now_us);
     for by in ["team", "key", "tag", "day", "day,team,key,tag,user,model"] {
         let (rows, rolled) = (usage(by, u64::MAX), usage(by, 0));
-        assert!(rows.rolled_until.is_none() && rolled.rolled_until.is_some(), "{by}");
+        assert!(rows.coverage.rolled_until.is_none() && rolled.coverage.rolled_until.is_some(), "{by}");
         assert_eq!((&rows.groups, rows.total), (&rolled.groups, rolled.total), "{by}");
         assert_eq!(rows.total.attempts, 120, "{by}");
     }
@@ -274,12 +301,12 @@ async fn curves_and_costs_agree_with_the_figures_from_rows_and_from_roll_ups() {
     let curves = |rows: &[(String, String)]| distribution::ask(&reader(), &from_pairs(rows).unwrap(), now_us).unwrap();
     let spent = |rows: &[(String, String)]| costs::ask(&reader(), &from_pairs(rows).unwrap(), now_us).unwrap();
     let (exact, exact_costs) = (curves(&pairs), spent(&pairs));
-    assert_eq!((exact.curves.len(), exact.curves[0].seen, exact.rolled_until), (1, 120, None));
+    assert_eq!((exact.curves.len(), exact.curves[0].seen, exact.coverage.rolled_until), (1, 120, None));
     assert_eq!(exact.curves[0].points.last().map(|point| (point.time_us, point.waiting)), Some((100_000, 0.0)));
     let mut roller = Roller::new(&path, || false);
     while roller.step(now_us, None).unwrap() != RollupStep::Nothing {}
     let (rolled, rolled_costs) = (curves(&[]), spent(&[]));
-    assert!(rolled.rolled_until.is_some() && rolled_costs.rolled_until.is_some());
+    assert!(rolled.coverage.rolled_until.is_some() && rolled_costs.coverage.rolled_until.is_some());
     assert_eq!((rolled.curves.len(), rolled.curves[0].seen), (1, 120));
     let last = rolled.curves[0].points.last().unwrap();
     assert!((last.time_us - 100_000).abs() < 1_700 && last.waiting == 0.0, "{last:?}");

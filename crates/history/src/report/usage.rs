@@ -10,7 +10,9 @@ use serde_json::{Map, Value, json};
 use super::members::{MemberField, members, text};
 use super::question::{RaceWindow, choice, time};
 use super::spent::{self, CancelledCosts, GatherCosts};
-use crate::store::{AccountEntry, AccountKind, Gather, OTHERS, ReadError, RollupCell, Selection, StoreReader};
+use crate::store::{
+    AccountEntry, AccountKind, Coverage, Gather, OTHERS, ReadError, RollupCell, Selection, StoreReader,
+};
 use photofinish_config::Config;
 use photofinish_config::names::names;
 use photofinish_facts::estimate::ShortBytes;
@@ -62,8 +64,7 @@ pub struct UsageAnswer {
     /// Groups beyond [`USAGE_MAX`].
     pub left_out: usize,
     pub cancelled: CancelledCosts,
-    /// Roll-ups were read before this time, where no rows are left; microseconds since 1970, UTC.
-    pub rolled_until: Option<i64>,
+    pub coverage: Coverage,
 }
 
 /// What some attempts used.
@@ -91,11 +92,11 @@ pub fn ask(reader: &StoreReader, question: &UsageQuestion, now_us: i64) -> Resul
     groups.sort_by_key(|(_, used)| std::cmp::Reverse((used.cost.least(), used.attempts)));
     let left_out = groups.len().saturating_sub(USAGE_MAX);
     groups.truncate(USAGE_MAX);
-    let (by, rolled_until, total) = (question.by.clone(), coverage.rolled_until, gathered.total);
+    let (by, total) = (question.by.clone(), gathered.total);
     let place = by.iter().position(|by| *by == UsageDimension::Key);
     let keys = groups.iter().filter_map(|(names, _)| names[place?].as_deref());
     let key_names = key_names(reader, &keys.collect::<Vec<&str>>())?;
-    Ok(UsageAnswer { by, groups, key_names, total, left_out, cancelled: gathered.cancelled, rolled_until })
+    Ok(UsageAnswer { by, groups, key_names, total, left_out, cancelled: gathered.cancelled, coverage })
 }
 
 fn key_names(reader: &StoreReader, ids: &[&str]) -> Result<BTreeMap<String, String>, ReadError> {

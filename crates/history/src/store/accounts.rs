@@ -189,28 +189,28 @@ impl Store {
         ended.map(drop)
     }
 
-    /// Keeps what is told of a file that is in force now, and writes what changed since a file of this name was in force last. `changes`
-    /// gets what was told then, if there was one.
+    /// Keeps what the audit says about a file that is in force now, and writes what changed since a file of this name was in force last.
+    /// `changes` gets what it said then, if there was one.
     ///
     /// # Errors
     /// The database cannot be written now; then no line is, and what changed is found the next time.
     pub fn enter(
         &self,
-        (file, told): (&str, &str),
+        (file, content): (&str, &str),
         changes: impl Fn(Option<&str>) -> Vec<FileChange>,
         (by, now_us): (&Author, i64),
     ) -> Result<(), WriteError> {
         let entered = self.change_all(|transaction| {
             lock_audit(transaction)?;
-            let before: Option<String> = transaction.find(TOLD_OF, params![file], |row| row.get(0))?;
-            if before.as_deref() == Some(told) {
+            let before: Option<String> = transaction.find(AUDITED, params![file], |row| row.get(0))?;
+            if before.as_deref() == Some(content) {
                 return Ok(None);
             }
             for FileChange { subject, before, after } in changes(before.as_deref()) {
                 let text = |value: Option<Value>| value.as_ref().map(Value::to_string);
                 enter(transaction, (by, now_us), &subject, (text(before).as_deref(), text(after).as_deref()))?;
             }
-            transaction.execute(KEEP_TOLD, params![file, told])?;
+            transaction.execute(KEEP_AUDITED, params![file, content])?;
             Ok(None)
         });
         entered.map(drop)
@@ -409,10 +409,9 @@ const END_OLDEST: &str =
 const KEEP_SESSION: &str =
     "INSERT INTO session (hash, sealed, until) VALUES (?1, ?2, ?3) ON CONFLICT (hash) DO NOTHING";
 
-const TOLD_OF: &str = "SELECT told FROM told_file WHERE file = ?1";
+const AUDITED: &str = "SELECT content FROM audited_file WHERE file = ?1";
 
-const KEEP_TOLD: &str =
-    "INSERT INTO told_file (file, told) VALUES (?1, ?2) ON CONFLICT (file) DO UPDATE SET told = excluded.told";
+const KEEP_AUDITED: &str = "INSERT INTO audited_file (file, content) VALUES (?1, ?2) ON CONFLICT (file) DO UPDATE SET content = excluded.content";
 
 const SAVE_BUDGET: &str = "\
     INSERT INTO budget_window (subject, span, start, spent, reserved, estimated) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \

@@ -68,7 +68,7 @@ pub use recorded::RecordedFilter;
 pub use replicas::{Attendance, HeardReplicas, MISSED_AFTER_US, ReplicaReport, ReplicaRow, Replicas};
 pub use rollup::{Roller, RollupError, RollupStep};
 pub use runs::{RunFilter, RunSearch};
-pub use selection::{AttemptFilter, Class, Coverage, Gather, RollupCell, Selection, SourceFilter};
+pub use selection::{AHEAD_US, AttemptFilter, Class, Coverage, Gather, RollupCell, Selection, SourceFilter};
 pub use set_aside::{SetAside, set_aside_files};
 pub use snapshot::{keep_snapshot, kept_snapshot};
 pub use spill::{MoveError, Spill, SpillProgress};

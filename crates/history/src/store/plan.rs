@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::store::columns::{DAY_US, HOUR_US, start_of};
+use crate::store::columns::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
 use crate::store::database::{AnswerRow, Connection, Id, Result, params};
-use crate::store::selection::{Selection, SourceFilter};
+use crate::store::selection::{AHEAD_US, Selection, SourceFilter};
 use photofinish_facts::estimate::facts::RUNNING_US;
 
 /// Attempts of a piece, about: several threads share the pieces.
@@ -17,6 +17,9 @@ const PIECES_MAX: u64 = 16;
 
 /// Attempts assumed for an hour when no hour is rolled up yet.
 const UNKNOWN_HOUR: u64 = 10_000;
+
+/// The newest race that is dated after now.
+pub(super) const AHEAD: &str = "SELECT race_id FROM race WHERE race_id >= ?1 ORDER BY race_id DESC LIMIT 1";
 
 /// Rolled-up hours and days. Those without a cell have rows of probes and benchmarks only.
 pub(super) const SPANS: &str = "\
@@ -69,6 +72,8 @@ pub(super) struct ReadPlan {
     pub rolled_until: Option<i64>,
     /// See [`crate::store::Coverage::whole_hours`].
     pub whole_hours: Option<(i64, i64)>,
+    /// See [`crate::store::Coverage::ahead_until`].
+    pub ahead_until: Option<i64>,
     /// See [`removed`].
     pub removed: i64,
 }
@@ -85,7 +90,8 @@ impl ReadPlan {
     /// `exact_max`: see [`crate::store::EXACT_MAX`].
     pub fn new(connection: &Connection<'_>, selection: &Selection, exact_max: u64) -> Result<ReadPlan> {
         let from_us = selection.filter.since.unwrap_or(0).max(0);
-        let until_us = selection.filter.until.unwrap_or(i64::MAX);
+        let ahead_from = selection.now_us.saturating_add(AHEAD_US);
+        let until_us = selection.filter.until.unwrap_or(i64::MAX).min(ahead_from);
         let (hours, days) = match selection.filter.is_rolled_up() {
             true => rolled(connection, (from_us, until_us))?,
             false => Default::default(),
@@ -93,7 +99,9 @@ impl ReadPlan {
         // Before the first row nothing needs to be read.
         let oldest_us = oldest_began(connection, selection.filter.source)?.unwrap_or(until_us);
         let plan = ReadPlan::of(&hours, &days, (from_us, until_us), oldest_us, selection, exact_max);
-        Ok(ReadPlan { removed: removed(connection)?, ..plan })
+        let ahead: Option<String> =
+            connection.find(AHEAD, params![Id(&first_race_id(ahead_from))], |row| row.get(0))?;
+        Ok(ReadPlan { ahead_until: ahead.map(|id| began_at(&id)), removed: removed(connection)?, ..plan })
     }
 
     fn of(
@@ -136,6 +144,7 @@ impl ReadPlan {
             rows_expected: rows.values().map(|rolled| rolled.attempts).sum::<u64>() + not_rolled,
             rolled_until: cells.last_key_value().map(|(start, _)| start + HOUR_US),
             whole_hours: whole_hours(hours, (from_us, until_us)),
+            ahead_until: None,
             removed: 0,
         }
     }
@@ -168,7 +177,7 @@ fn oldest_began(connection: &Connection<'_>, source: SourceFilter) -> Result<Opt
     let id = |row: AnswerRow<'_>| row.get::<String>(0);
     let rows = oldest_rows(source).into_iter().map(|sql| connection.find(&sql, params![Id("")], id));
     let ids: Vec<Option<String>> = rows.collect::<Result<_>>()?;
-    Ok(ids.into_iter().flatten().min().map(|id| crate::store::columns::began_at(&id)))
+    Ok(ids.into_iter().flatten().min().map(|id| began_at(&id)))
 }
 
 pub(super) fn removed(connection: &Connection<'_>) -> Result<i64> {

@@ -169,7 +169,8 @@ impl StoreReader {
             }
             Ok::<(), DatabaseError>(())
         })?;
-        Ok((gathered, Coverage { rolled_until: plan.rolled_until, whole_hours: plan.whole_hours }))
+        let ReadPlan { rolled_until, whole_hours, ahead_until, .. } = plan;
+        Ok((gathered, Coverage { rolled_until, whole_hours, ahead_until }))
     }
 
     /// How many other threads read rows too.

@@ -108,6 +108,9 @@ pub struct Selection {
     pub exact: bool,
 }
 
+/// How far clocks of gateways may differ, in microseconds. What is dated later than this after now was recorded while a clock was ahead.
+pub const AHEAD_US: i64 = 300 * 1_000_000;
+
 /// The part of the history that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
@@ -117,6 +120,8 @@ pub struct Coverage {
     /// that begin in the requested window. If the whole window is within one such hour, nothing was read, and this is
     /// that hour. Microseconds since 1970, UTC.
     pub whole_hours: Option<(i64, i64)>,
+    /// The date of the newest race, where it lies after now: a clock was ahead when it was recorded. Such races are in no window until then.
+    pub ahead_until: Option<i64>,
 }
 
 impl Coverage {

@@ -4,7 +4,7 @@
 //! token. Those that the database has too hold at every gateway on it: see the server's `login`. Not for the headers of a cookie: see
 //! `server`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub struct Sessions(Mutex<OpenSessions>);
 struct OpenSessions {
     by_hash: HashMap<[u8; 32], DashboardSession>,
     /// Those that ended here and that the database still has.
-    ended: Vec<[u8; 32]>,
+    ended: HashSet<[u8; 32]>,
 }
 
 struct DashboardSession {
@@ -121,13 +121,15 @@ impl Sessions {
     /// The database has these no more.
     pub fn forget(&self, hashes: &[[u8; 32]]) {
         let mut open = self.open_now();
-        hashes.iter().for_each(|hash| drop(open.by_hash.remove(hash)));
-        open.ended.retain(|ended| !hashes.contains(ended));
+        for hash in hashes {
+            open.by_hash.remove(hash);
+            open.ended.remove(hash);
+        }
     }
 
     /// The hashes of those that ended here and that the database still has.
     pub fn ended(&self) -> Vec<[u8; 32]> {
-        self.open_now().ended.clone()
+        self.open_now().ended.iter().copied().collect()
     }
 
     /// The user of the session in these headers. `still`: the user of a name, if the token or key with this hash still counts.

@@ -11,7 +11,8 @@ use photofinish_facts::record::RaceSource;
 use photofinish_facts::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_gateway::proxy::Gateway;
 use photofinish_history::recorder::Recorder;
-use photofinish_history::store::OpenError;
+use photofinish_history::report::question::time;
+use photofinish_history::store::{AHEAD_US, OpenError};
 use photofinish_routing::learning::{Learning, RequestMemory};
 use photofinish_routing::money::SharedCostBudget;
 use photofinish_routing::money::tariff::{Basis, PromptTokens};
@@ -74,10 +75,11 @@ fn remember(gateway: &Gateway, recorder: &Recorder, store: &StoreAddress) {
     let configured: BTreeSet<String> =
         config.models.values().flat_map(|model| &model.upstreams).map(UpstreamConfig::name).collect();
     let upstreams: Vec<String> = configured.into_iter().collect();
-    let mut requests = 0_u64;
+    let (mut requests, mut newest_us) = (0_u64, 0);
     let read = opened.map_err(anyhow::Error::from).and_then(|reader| {
         let each = |recorded: Recorded| {
             requests += 1;
+            newest_us = newest_us.max(recorded.started_at);
             // A probe costs no budget, and says nothing about what a client's request usually costs.
             let model = config.model(&recorded.model).filter(|_| recorded.source == RaceSource::Client);
             let cost_budget = model.map(|model| {
@@ -88,6 +90,13 @@ fn remember(gateway: &Gateway, recorder: &Recorder, store: &StoreAddress) {
         reader.recorded_of(&upstreams, REMEMBERED_MAX, each)?;
         Ok(learning.quality().read_facts(config, &reader, wall_micros())?)
     });
+    if newest_us > wall_micros() + AHEAD_US {
+        let newest = time(newest_us);
+        tracing::warn!(
+            newest,
+            "the history has requests dated after now: a clock was ahead; they are in no figure until then"
+        );
+    }
     learning.publish();
     learning.quality().look_at_all(learning.now_us());
     match read {

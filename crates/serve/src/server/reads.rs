@@ -22,7 +22,7 @@ use photofinish_gateway::proxy::{Asker, Rejection};
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::members::write_json;
 use photofinish_history::report::question::{BadParameter, from_pairs, time};
-use photofinish_history::store::{OpenError, ReadError, StoreReader};
+use photofinish_history::store::{Coverage, OpenError, ReadError, StoreReader};
 
 /// Questions to `/api` that are read at once.
 const READS_MAX: usize = 4;
@@ -178,16 +178,20 @@ pub fn refused(bad: BadParameter) -> Rejection {
 }
 
 /// Exactly the bytes that the command prints with `--json`.
-pub fn as_printed(objects: &[Map<String, Value>], rolled_until: Option<i64>) -> Result<Response<Body>, Rejection> {
+pub fn as_printed(objects: &[Map<String, Value>], coverage: &Coverage) -> Result<Response<Body>, Rejection> {
     let mut bytes = Vec::new();
     write_json(objects, &mut bytes).map_err(|error| Rejection::history(error.to_string(), false))?;
-    Ok(with_source(json(bytes), rolled_until))
+    Ok(with_source(json(bytes), coverage))
 }
 
-/// Says until when roll-ups were read.
-pub fn with_source(mut response: Response<Body>, rolled_until: Option<i64>) -> Response<Body> {
-    if let Some(until) = rolled_until.and_then(|until| HeaderValue::try_from(time(until)).ok()) {
-        response.headers_mut().insert("x-photofinish-rolled-until", until);
+/// Says until when roll-ups were read, and that a clock was ahead.
+pub fn with_source(mut response: Response<Body>, coverage: &Coverage) -> Response<Body> {
+    let said =
+        [("x-photofinish-rolled-until", coverage.rolled_until), ("x-photofinish-ahead-until", coverage.ahead_until)];
+    for (name, until) in said {
+        if let Some(until) = until.and_then(|until| HeaderValue::try_from(time(until)).ok()) {
+            response.headers_mut().insert(name, until);
+        }
     }
     response
 }

@@ -237,7 +237,7 @@ async fn where_rows_are_gone_hours_are_points() {
     let expected: [(i64, i64); 6] = [(0, 60), (60, 60), (120, 10), (130, 10), (140, 10), (150, 10)];
     assert_eq!(spans, expected.map(|(start, span)| (THREE + minutes(start), minutes(span))));
     // Those of both upstreams; their rates are by the second of the hour.
-    assert_eq!((after[0].whole_hours, after[0].rolled_until), (4, Some(THREE + 2 * HOUR_US)));
+    assert_eq!((after[0].whole_hours, after[0].coverage.rolled_until), (4, Some(THREE + 2 * HOUR_US)));
     let rates =
         |series: &SeriesReport| series.lines[1].points.iter().map(|point| point.value.unwrap()).collect::<Vec<_>>();
     let (of_steps, of_hours) = (rates(&after[0]), rates(&after[1]));

@@ -213,7 +213,7 @@ async fn usage_is_the_sum_of_the_rows() {
     let mut roller = Roller::new(&path, || false);
     while roller.step(world::NOW_US, Some(world::NOW_US)).unwrap() != RollupStep::Nothing {}
     let (rolled, of_teams) = (asked(&reader, "user"), asked(&reader, "team,key"));
-    assert!(rolled.rolled_until.is_some());
+    assert!(rolled.coverage.rolled_until.is_some());
     assert_eq!((rolled.total.attempts, rolled.groups.len()), (before.total.attempts, before.groups.len()));
     assert_eq!(of_teams.groups, teams.groups);
 }

@@ -58,7 +58,8 @@ pub(super) fn answers(path: &Path, more: &str) -> Vec<(String, String)> {
                 let asked = format!("by={by}&{asked}");
                 let stats = stats::ask(reader, &question::<stats::StatsQuestion>(&asked), NOW_US).unwrap();
                 let objects = figures::objects(&question::<stats::StatsQuestion>(&asked).by, &stats.groups);
-                let whole = (stats.span_us, stats.attempts, stats.without_attempts, stats.running, stats.rolled_until);
+                let whole =
+                    (stats.span_us, stats.attempts, stats.without_attempts, stats.running, stats.coverage.rolled_until);
                 answers.push((asked, format!("{objects:?} {whole:?} {:?}", stats.whole_hours)));
             }
             let of_series = question::<series::SeriesQuestion>(&asked);

@@ -64,7 +64,7 @@ async fn old_rows_go_and_their_figures_stay() {
     assert_eq!(answers(), before);
     let default = StoreReader::open(&path).unwrap();
     assert_eq!(counts(&ask(&default, "by=upstream")), before[0]);
-    assert_eq!(ask(&default, "by=upstream").rolled_until, Some(whole_hour), "the rest is exact");
+    assert_eq!(ask(&default, "by=upstream").coverage.rolled_until, Some(whole_hour), "the rest is exact");
     // Late by the whole retention: neither counted nor kept.
     let mut late = sample::won(0);
     late.race_id = world::id(1, START_US + 8 * HOUR_US);

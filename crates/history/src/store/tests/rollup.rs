@@ -112,11 +112,11 @@ async fn counts_and_costs_are_those_of_the_rows() {
             let filter = FILTERS[(turn + group) % FILTERS.len()];
             let query = format!("by={by}&{filter}&{window}");
             let (exact, rolled) = (ask(&rows, &query), ask(&cells, &query));
-            assert_eq!(exact.rolled_until, None);
+            assert_eq!(exact.coverage.rolled_until, None);
             assert_eq!(counts(&rolled), counts(&exact), "{query}");
         }
     }
-    assert!(ask(&cells, "by=upstream").rolled_until.is_some_and(|until| until > START_US + 3 * DAY_US));
+    assert!(ask(&cells, "by=upstream").coverage.rolled_until.is_some_and(|until| until > START_US + 3 * DAY_US));
 }
 
 /// One group with everything.
@@ -197,7 +197,7 @@ async fn the_newest_hour_is_out_of_rows() {
         .await
         .unwrap();
     assert_eq!(state, 1);
-    assert_eq!(ask(&of_cells(&path), "by=upstream").rolled_until, Some(last));
+    assert_eq!(ask(&of_cells(&path), "by=upstream").coverage.rolled_until, Some(last));
 }
 
 #[tokio::test]
@@ -242,7 +242,7 @@ async fn a_row_that_comes_while_its_hour_is_read_is_not_lost() {
     });
     assert_eq!(roller.step(NOW_US, None).unwrap(), RollupStep::RolledUp { attempts: 1_999 });
     assert!(came.load(Relaxed), "the hour was too small");
-    assert_eq!(ask(&of_cells(&path), "by=upstream").rolled_until, None, "what was read is not kept");
+    assert_eq!(ask(&of_cells(&path), "by=upstream").coverage.rolled_until, None, "what was read is not kept");
     assert_eq!(roller.step(NOW_US, None).unwrap(), RollupStep::RolledUp { attempts: 2_000 });
     assert_eq!(ask(&of_cells(&path), "by=upstream").attempts, 2_000);
 }

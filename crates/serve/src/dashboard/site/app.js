@@ -1,7 +1,7 @@
 // The frame: the session, the list of pages, and the page of the address.
 import { html, render, useCallback, useEffect, useErrorBoundary, useState } from "./lib/html.js";
 import { follow, here, link, useAddress } from "./lib/address.js";
-import { ApiError, LOGGED_OUT, send, useAnswer } from "./lib/api.js";
+import { AHEAD, ApiError, LOGGED_OUT, send, useAnswer } from "./lib/api.js";
 import { learn } from "./lib/names.js";
 import { begin, seesFigures, useConfig } from "./lib/session.js";
 import { groupsFor } from "./pages.js";
@@ -108,6 +108,12 @@ function Frame({ session, left }) {
   useEffect(() => {
     document.title = `${rest && at?.title ? `${at.title} ${rest.slice(-8)}` : (at?.title ?? "No such page")} · Photofinish`;
   }, [at, rest]);
+  const [ahead, setAhead] = useState("");
+  useEffect(() => {
+    const said = (/** @type {Event} */ event) => setAhead(/** @type {CustomEvent<string>} */ (event).detail);
+    addEventListener(AHEAD, said);
+    return () => removeEventListener(AHEAD, said);
+  }, []);
   const logOut = async () => {
     await send("/dashboard/session", { method: "DELETE" }).catch(() => undefined);
     left();
@@ -122,7 +128,7 @@ function Frame({ session, left }) {
         <svg viewBox="0 0 16 16" aria-hidden="true"><path d=${one.icon} /></svg>${one.title}</a></li>`)}</ul></nav>
       ${group && html`<nav class="pages" aria-label="Pages"><ul>${group.pages.map((one) => html`<li key=${one.name}><a href=${link(one.name)} aria-current=${one === at ? "page" : undefined}>${one.title}</a></li>`)}</ul></nav>`}
     </header>
-    <main id="main" tabindex="-1">${!at ? html`<h1>No such page</h1>` : known ? html`<${Boundary} key=${at.name}><${at.Page} rest=${rest} /><//>` : html`<p class="note" role="status">Reading …</p>`}</main>
+    <main id="main" tabindex="-1">${ahead && html`<p class="note warn" role="status">Attempts dated after now, up to ${ahead}, are in no figure: a clock was ahead.</p>`}${!at ? html`<h1>No such page</h1>` : known ? html`<${Boundary} key=${at.name}><${at.Page} rest=${rest} /><//>` : html`<p class="note" role="status">Reading …</p>`}</main>
     <footer>Photofinish ${session.version}${session.user !== null && html`<span>${session.user}</span><button type="button" onClick=${logOut}>Log out</button>`}</footer>`;
 }
 

@@ -262,7 +262,7 @@ pub async fn usage(State(site): State<ServedPaths>, Extension(asker): Extension<
     let live = site.gateway.live();
     super::questions::ask((site, asker, uri), problem, move |reader, question, now_us| {
         let answer = usage::ask(reader, question, now_us).map_err(unread)?;
-        Ok(with_source(json_answer(answer.json(&live.config).to_string()), answer.rolled_until))
+        Ok(with_source(json_answer(answer.json(&live.config).to_string()), &answer.coverage))
     })
     .await
 }

@@ -25,7 +25,7 @@ use photofinish_history::report::runs::{self, RunError, RunsQuestion};
 use photofinish_history::report::series::{self, SeriesError, SeriesQuestion};
 use photofinish_history::report::stats::{self, ReportQuestion};
 use photofinish_history::report::{compare, figures, replicas as gateways, verdicts as found};
-use photofinish_history::store::StoreReader;
+use photofinish_history::store::{Coverage, StoreReader};
 
 /// Answers a question about the history, of what the asker may see.
 pub(super) async fn ask<Q, F>(
@@ -49,11 +49,11 @@ pub async fn stats(State(site): State<ServedPaths>, Extension(asker): Extension<
     ask((site, asker, uri), ReportQuestion::problem, move |reader, question, now_us| {
         if question.compare {
             let answer = compare::ask(reader, &question.figures.window, &live.config, now_us).map_err(unread)?;
-            return as_printed(&answer.objects(), None);
+            return as_printed(&answer.objects(), &Coverage::default());
         }
         let question = &question.figures;
         let answer = stats::ask(reader, question, now_us).map_err(unread)?;
-        as_printed(&figures::objects(&question.by, &answer.groups), answer.rolled_until)
+        as_printed(&figures::objects(&question.by, &answer.groups), &answer.coverage)
     })
     .await
 }
@@ -65,7 +65,7 @@ pub async fn history(State(site): State<ServedPaths>, Extension(asker): Extensio
             SeriesError::Read(error) => unread(error),
             error @ SeriesError::Damaged(_) => Rejection::history(error.to_string(), false),
         })?;
-        let response = as_printed(&series::objects(question, &answer), answer.rolled_until)?;
+        let response = as_printed(&series::objects(question, &answer), &answer.coverage)?;
         Ok(leaving_out(response, answer.left_out.0))
     })
     .await
@@ -79,7 +79,7 @@ pub async fn distribution(
     let problem = |question: &DistributionQuestion, now_us| question.window.problem(now_us);
     ask((site, asker, uri), problem, |reader, question, now_us| {
         let answer = distribution::ask(reader, question, now_us).map_err(unread)?;
-        Ok(with_source(json(answer.json().to_string()), answer.rolled_until))
+        Ok(with_source(json(answer.json().to_string()), &answer.coverage))
     })
     .await
 }
@@ -89,7 +89,7 @@ pub async fn costs(State(site): State<ServedPaths>, Extension(asker): Extension<
     let live = site.gateway.live();
     ask((site, asker, uri), problem, move |reader, question, now_us| {
         let answer = costs::ask(reader, question, now_us).map_err(unread)?;
-        Ok(with_source(json(answer.json(&live.config).to_string()), answer.rolled_until))
+        Ok(with_source(json(answer.json(&live.config).to_string()), &answer.coverage))
     })
     .await
 }

@@ -4,6 +4,8 @@ import { useCallback, useEffect, useRef, useState } from "./html.js";
 
 /** The session has ended, or never began. */
 export const LOGGED_OUT = "photofinish:logged-out";
+/** Attempts are dated after now, up to its `detail`. */
+export const AHEAD = "photofinish:ahead";
 
 export class ApiError extends Error {
   /** @param {number} status 0: there was no answer @param {string} code @param {string} message @param {number} [wait] seconds */
@@ -75,11 +77,14 @@ export function useAnswer(url, every = 0) {
         const answer = await send(url, { signal: stop.signal });
         const data = /** @type {T} */ (await answer.json());
         gone.current = 0;
-        hold({ url, data, rolled: answer.headers.get("x-photofinish-rolled-until"), left: Number(answer.headers.get("x-photofinish-left-out")) });
+        const said = (/** @type {string} */ name) => answer.headers.get(`x-photofinish-${name}`);
+        hold({ url, data, rolled: said("rolled-until"), left: Number(said("left-out")) });
+        const ahead = said("ahead-until");
+        if (ahead) dispatchEvent(new CustomEvent(AHEAD, { detail: ahead }));
       } catch (error) {
         if (stop.signal.aborted) return;
         const known = error instanceof ApiError ? error : new ApiError(0, "broken", "The answer broke off.");
-        hold((before) => ({ url, data: before.url === url ? before.data : undefined, error: known, rolled: before.rolled, left: before.left }));
+        hold((before) => ({ ...before, url, data: before.url === url ? before.data : undefined, error: known }));
         const passes = known.status === 0 || known.status === 503;
         gone.current = passes ? gone.current + 1 : 0;
         if (passes) wait = known.wait ?? Math.min(2 ** gone.current, 15);
@@ -97,7 +102,8 @@ export function useAnswer(url, every = 0) {
   }, [url, every, turn]);
   const own = held.url === url;
   const again = useCallback(() => setTurn((turn) => turn + 1), []);
-  return { data: own ? held.data : undefined, error: own ? held.error : undefined, busy, rolled: own ? (held.rolled ?? null) : null, left: (own && held.left) || 0, again };
+  const { data, error, rolled = null, left } = own ? held : {};
+  return { data, error, busy, rolled, left: left || 0, again };
 }
 
 /** The answer of a path of the API, with its type.
