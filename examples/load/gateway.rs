@@ -178,7 +178,7 @@ pub fn program() -> anyhow::Result<PathBuf> {
 }
 
 fn config(base_urls: &[String]) -> String {
-    let mut config = String::from("[race]\naudit = 0.0\n");
+    let mut config = String::from("[race]\naudit = 0\nlook = 0\n");
     for (number, base_url) in base_urls.iter().enumerate() {
         config.push_str(&format!("[providers.up{number}]\nbase_url = \"{base_url}\"\n"));
     }

@@ -123,7 +123,7 @@ impl Subject {
 }
 
 fn gateway_config(upstream: SocketAddr, width: usize) -> String {
-    let mut config = format!("[race]\naudit = 0.0\nmax_attempts = {}\n", width.max(2));
+    let mut config = format!("[race]\naudit = 0\nlook = 0\nmax_attempts = {}\n", width.max(2));
     for number in 0..width {
         config.push_str(&format!("[providers.up{number}]\nbase_url = \"http://{upstream}/v1\"\n"));
     }

@@ -288,7 +288,7 @@ impl Meter {
 
     /// A read of the body returned.
     pub fn read(&mut self, at: Instant) {
-        self.times.first_byte.get_or_insert(micros_between(self.dispatch, at));
+        self.times.first_byte.get_or_insert_with(|| micros_between(self.dispatch, at));
     }
 
     pub fn keepalive(&mut self) {
@@ -297,16 +297,15 @@ impl Meter {
 
     /// An event other than a comment or a ping.
     pub fn event(&mut self, at: Instant) {
-        self.times.first_event.get_or_insert(micros_between(self.dispatch, at));
+        self.times.first_event.get_or_insert_with(|| micros_between(self.dispatch, at));
     }
 
     pub fn chunk(&mut self, chunk: &Chunk<'_>, at: Instant) {
-        let now = micros_between(self.dispatch, at);
         self.says |= chunk.says();
         chunk.payload.into_iter().for_each(|payload| self.payload(payload, at));
         self.choices.note(chunk);
         if let Some(reason) = &chunk.finish_reason {
-            self.times.finish.get_or_insert(now);
+            self.times.finish.get_or_insert_with(|| micros_between(self.dispatch, at));
             // The last reason counts: a broken answer may carry a second one.
             if self.finish_reason.as_deref() != Some(reason) {
                 self.finish_reason = Some(kept(reason, self.key.as_ref(), 64));
