@@ -265,6 +265,7 @@ impl<W: RelayObserver> RelayBody<W> {
         while first.len().max(joined.len()) < FRAME_MAX && !self.stream.is_due_to_rest() {
             let Poll::Ready(Some(bytes)) = self.poll_bytes(context) else { break };
             if joined.is_empty() {
+                joined.reserve((first.len() + bytes.len()).max(FRAME_MAX / 2));
                 joined.extend_from_slice(&first);
             }
             joined.extend_from_slice(&bytes);
