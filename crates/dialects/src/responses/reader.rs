@@ -14,7 +14,7 @@ use photofinish_wire::conversation::signature::{SignatureOwner, SignatureUse, he
 use photofinish_wire::conversation::{AnswerCalls, AnswerPiece, FinishReason, Fragment, ReadPieces};
 use photofinish_wire::json::numbers::parse;
 use photofinish_wire::json::surrogates::{HalfCharacters, words};
-use photofinish_wire::json::values::{list, text};
+use photofinish_wire::json::values::{self, list, text};
 use photofinish_wire::stream::event_reader::{EventData, data_of};
 
 /// Reads one stream.
@@ -204,11 +204,7 @@ impl ResponsesReader {
             }
             "function_call" | "custom_tool_call" => {
                 let arguments = [&item["arguments"], &item["input"]].into_iter().find(|value| !value.is_null());
-                let arguments = arguments.filter(|_| !known.said).map(|value| match value {
-                    Value::String(text) => text.clone(),
-                    // Some servers send arguments as an object. The scan of arguments checks that.
-                    other => other.to_string(),
-                });
+                let arguments = arguments.filter(|_| !known.said).map(values::arguments);
                 self.calls.end_of(0, at as i128, arguments.unwrap_or_default(), pieces);
             }
             "message" => self.close_message(at, item, pieces),
@@ -312,16 +308,17 @@ impl ResponsesReader {
 
     fn end(&mut self, kind: &str, response: &Value, pieces: &mut Vec<AnswerPiece>) {
         self.start(response, pieces);
-        // Some servers send everything, or some calls, at the end.
+        // Some servers send everything, or some calls, or the message at the end.
         let known = self.items.len();
         // Some servers give each call another id at the end.
         let heard = self.items.iter().filter(|(_, known)| known.is_call).count();
         let mut unheard = list(response, "output").filter(|item| is_function(item)).count().saturating_sub(heard);
+        let is_silent = self.items.iter().all(|(_, known)| known.is_call || known.block.is_some());
         for (at, item) in list(response, "output").enumerate() {
             let is_open = self.items.get(at).is_some_and(|(_, known)| !known.done);
             if at < known && is_open {
                 self.close(at, item, pieces);
-            } else if known == 0 || unheard > 0 && self.is_unheard(item) {
+            } else if known == 0 || unheard > 0 && self.is_unheard(item) || is_silent && item["type"] == "message" {
                 unheard = unheard.saturating_sub(1);
                 let at = self.push(u64::try_from(at).unwrap_or_default());
                 self.close(at, item, pieces);

@@ -128,6 +128,7 @@ fn a_call_that_only_the_end_has_is_not_lost() {
     let finish = AnswerPiece::Finish { index: 0, finish: FinishReason::ToolCalls };
     let one = vec![call(0, "c1", "f"), arguments(0, "{}"), finish];
     let both = [&one[..2], &[call(1, "c2", "g"), arguments(1, r#"{"a":1}"#), one[2].clone()]].concat();
+    let with_text = [&one[..2], &[said("hi"), one[2].clone()]].concat();
     let second = call_of("c2", "g", json!(r#"{"a":1}"#));
     let thought = json!({ "type": "reasoning", "summary": [] });
     for (output, wanted) in [
@@ -136,6 +137,10 @@ fn a_call_that_only_the_end_has_is_not_lost() {
         (json!([thought, call_of("c1", "f", json!("{}"))]), &one),
         // A server that names its calls anew.
         (json!([thought, call_of("c9", "f", json!("{}"))]), &one),
+        (
+            json!([{ "type": "message", "content": [{ "type": "output_text", "text": "hi" }] }, call_of("c1", "f", json!("{}"))]),
+            &with_text,
+        ),
         // Arguments that are no text.
         (json!([call_of("c1", "f", json!({})), call_of("c2", "g", json!({ "a": 1 }))]), &both),
     ] {
