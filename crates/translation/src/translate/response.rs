@@ -234,6 +234,7 @@ impl ResponseTranslation {
     /// Checks the calls in an event of an untranslated answer. `chunk` is the result of reading the event. Events that
     /// cannot concern a call are not parsed again.
     pub fn check(&mut self, event: &SseEvent, chunk: &Chunk<'_>) {
+        self.renumbered = None;
         let may_concern_call = chunk.payload.is_none_or(|payload| payload.kind == PayloadKind::Tool);
         let concerns_call = chunk.calls || (self.calls.is_some() && (chunk.finished != 0 || may_concern_call));
         let keeps_text = self.said.as_ref().is_some_and(|said| said.keeps_text());
