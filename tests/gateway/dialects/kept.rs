@@ -45,6 +45,55 @@ async fn a_character_that_is_cut_between_two_events_is_whole() {
     }
 }
 
+/// Clients of a stream know calls by their `index` alone.
+#[tokio::test]
+async fn calls_come_down_under_numbers_of_their_own() {
+    let call = |index: &str, id: &str, name: &str, arguments: &str| {
+        format!(r#"{{{index}"id":"{id}","type":"function","function":{{"name":"{name}","arguments":{arguments:?}}}}}"#)
+    };
+    let more = |index: &str, arguments: &str| format!(r#"{{{index}"function":{{"arguments":{arguments:?}}}}}"#);
+    for (fragments, numbers) in [
+        // Right, and so not a byte is changed.
+        (vec![call(r#""index":1,"#, "a", "f", "{}"), call(r#""index":2,"#, "b", "g", "{}")], vec![1, 2]),
+        (
+            vec![
+                call(r#""index":0,"#, "a", "f", "{"),
+                more(r#""index":0,"#, "}"),
+                call(r#""index":0,"#, "b", "g", "{"),
+                more(r#""index":0,"#, "}"),
+            ],
+            vec![0, 0, 1, 1],
+        ),
+        (vec![call("", "a", "f", "{"), more("", "}"), call("", "b", "g", "{}")], vec![0, 0, 1]),
+        (vec![call("", "a", "f", "{}") + "," + &call("", "b", "f", "{}")], vec![0, 1]),
+        (vec![call("", "", "f", r#"{"x":1e3}"#), call("", "", "f", r#"{"x":2}"#)], vec![0, 1]),
+    ] {
+        let deltas: Vec<String> = fragments.iter().map(|list| format!(r#"{{"tool_calls":[{list}]}}"#)).collect();
+        let deltas: Vec<&str> = deltas.iter().map(String::as_str).collect();
+        let fake = FakeProvider::start(vec![chat(&deltas, "tool_calls")]).await;
+        let gateway = Setup::over(&[&fake]).start().await;
+        let response = read_response(&mut gateway.streaming().await).await;
+        let events: Vec<Value> =
+            response.events().iter().filter_map(|event| serde_json::from_str(event).ok()).collect();
+        let calls = events
+            .iter()
+            .flat_map(|event| event["choices"][0]["delta"]["tool_calls"].as_array().cloned().unwrap_or_default());
+        let (found, rest): (Vec<Value>, Vec<Value>) =
+            calls.map(|mut call| (call["index"].take(), call["function"]["arguments"].take())).unzip();
+        assert_eq!(found, numbers, "{}", response.body);
+        let sent: Vec<String> = fragments
+            .iter()
+            .flat_map(|list| serde_json::from_str::<Vec<Value>>(&format!("[{list}]")).unwrap())
+            .map(|call| call["function"]["arguments"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(rest, sent, "{}", response.body);
+        if numbers == [1, 2] {
+            assert!(fragments.iter().all(|fragment| response.body.contains(fragment)), "{}", response.body);
+        }
+        assert_eq!(gateway.stop().await.one("a")["outcome"], "won");
+    }
+}
+
 #[tokio::test]
 async fn numbers_of_a_call_s_arguments_keep_their_text() {
     let arguments = r#"{"wei":25000000000000000000000,"rate":1e3,"share":0.10}"#;

@@ -124,6 +124,24 @@ async fn an_upstream_s_own_error_follows_an_early_head_unchanged() {
 }
 
 #[tokio::test]
+async fn no_byte_order_mark_follows_an_early_head() {
+    let gate = Gate::new();
+    let stream = || Script::new().token("hel").token("lo").finish("stop").done();
+    let script = Script::sse().wait(&gate).chunk("\u{feff}").then(stream()).end();
+    let fake = FakeProvider::start(vec![script]).await;
+    let gateway = Setup::over(&[&fake]).race(KEEPALIVE).start().await;
+    let mut client = gateway.streaming().await;
+    early(&mut client, &fake, Surface::Chat).await;
+    gate.open();
+    let mut body = Vec::new();
+    while let Some(chunk) = client.chunk().await.unwrap() {
+        body.extend_from_slice(&chunk);
+    }
+    assert!(body.ends_with(&[b"\n\n", &stream().body()[..]].concat()), "{}", String::from_utf8_lossy(&body));
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_after_an_early_head_stops_everything() {
     let fake = FakeProvider::start(vec![Script::new().until_closed()]).await;
     let gateway = Setup::over(&[&fake]).race(KEEPALIVE).start().await;

@@ -118,6 +118,37 @@ async fn half_a_character_loses_no_text_of_a_whole_answer() {
 }
 
 #[tokio::test]
+async fn an_empty_error_is_none() {
+    for error in [json!(null), json!(""), json!({}), json!([]), json!(false), json!(0)] {
+        let mut whole = json!({"object": "chat.completion", "error": error,
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]});
+        let (response, rows) = answered(Script::status(200, &[], &whole.to_string()), &ask(false, json!({}))).await;
+        assert_eq!((response.status, rows.one("a")["outcome"].as_str()), (200, Some("won")), "{whole}");
+        // Calls are read by another path.
+        let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+        whole["choices"][0]["message"]["tool_calls"] = json!([call]);
+        let (response, _) = answered(Script::status(200, &[], &whole.to_string()), &ask(false, json!({}))).await;
+        assert_eq!(response.status, 200, "{whole}");
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_is_not_finished_is_no_whole_answer() {
+    let item = json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "half"}]});
+    for status in ["in_progress", "queued"] {
+        let body = json!({"id": "resp_1", "object": "response", "status": status, "output": [item]});
+        for surface in [Surface::Responses, Surface::Chat] {
+            let pair = Pair { surface, dialect: Dialect::Responses };
+            let a = FakeProvider::start(vec![Script::status(200, &[], &body.to_string())]).await;
+            let gateway = pair.over(&[&a]).start().await;
+            let response = read_response(&mut pair.whole(&gateway).await).await;
+            assert_eq!(response.status, 502, "{}", response.body);
+            assert_eq!(gateway.stop().await.one("a")["failure"], "in_stream_error");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_wrong_content_type_loses_no_answer() {
     let stream = |content_type| {
         Script::new().head(200, &[("content-type", content_type)]).role().token("hi").finish("stop").done().end()

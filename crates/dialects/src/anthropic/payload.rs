@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use photofinish_wire::json::values::says_error;
 use photofinish_wire::json::{InvalidJson, Json, characters, unescape};
 use photofinish_wire::stream::event_reader::or_foreign;
 use photofinish_wire::stream::event_reader::read_sse;
@@ -55,7 +56,7 @@ impl<'a> AnthropicWire<'a> {
                 "content_block" => wire.block = DeltaText::read(json)?,
                 "message" => wire.message(json)?,
                 "usage" => wire.usage = json.some()?.or(wire.usage),
-                "error" => wire.is_error |= json.some()?.is_some(),
+                "error" => wire.is_error |= says_error(json.skip()?),
             }),
         )?;
         Ok(wire)

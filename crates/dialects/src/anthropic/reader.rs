@@ -9,6 +9,7 @@ use photofinish_wire::conversation::signature::{SignatureOwner, SignatureUse, he
 use photofinish_wire::conversation::{AnswerCalls, AnswerPiece, Citation, FinishReason, Fragment, ReadPieces};
 use photofinish_wire::json::numbers::parse;
 use photofinish_wire::json::surrogates::HalfCharacters;
+use photofinish_wire::json::values::arguments;
 use photofinish_wire::stream::sse::SseEvent;
 
 /// Reads one stream.
@@ -137,7 +138,8 @@ impl AnthropicReader {
                 self.signature(block, &delta, pieces);
             }
             ("input_json_delta", Some(BlockKind::Call { whole })) => {
-                if let Some(text) = take(&mut delta, "partial_json") {
+                let text = arguments(&delta["partial_json"]);
+                if !text.is_empty() {
                     *whole = None;
                     self.arguments(index, text, pieces);
                 }

@@ -9,7 +9,7 @@ use photofinish_wire::conversation::signature::{SignatureOwner, tag};
 use photofinish_wire::conversation::{AnswerCalls, AnswerPiece, Citation, FinishReason, Fragment, ReadPieces};
 use photofinish_wire::json::numbers::parse;
 use photofinish_wire::json::surrogates::HalfCharacters;
-use photofinish_wire::json::values::text;
+use photofinish_wire::json::values::{self, text};
 use photofinish_wire::stream::binary::{BinaryKind, message};
 use photofinish_wire::stream::sse::SseEvent;
 
@@ -114,7 +114,7 @@ impl BedrockReader {
             }
             "toolUse" if self.served.contains(&block) => {}
             "toolUse" => {
-                let arguments = owned(delta, "input").unwrap_or_default();
+                let arguments = values::arguments(&delta["input"]);
                 self.calls.add(
                     index,
                     Fragment { number: Some(block.into()), arguments, ..Fragment::default() },

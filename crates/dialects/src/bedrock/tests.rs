@@ -237,6 +237,17 @@ fn stop_reasons_have_their_meaning() {
 }
 
 #[test]
+fn input_may_be_an_object() {
+    let read = pieces(&[
+        event("contentBlockStart", r#"{"start":{"toolUse":{"toolUseId":"t","name":"f"}}}"#),
+        event("contentBlockDelta", r#"{"delta":{"toolUse":{"input":{"a":1}}}}"#),
+    ]);
+    let call =
+        AnswerPiece::Call { index: 0, call: 0, id: "t".into(), name: "f".into(), custom: false, signature: None };
+    assert_eq!(read, [call, AnswerPiece::Arguments { index: 0, call: 0, text: r#"{"a":1}"#.to_owned() }]);
+}
+
+#[test]
 fn a_vendor_s_own_tool_is_told_and_not_called() {
     let read = pieces(&[
         event("contentBlockStart", r#"{"start":{"toolUse":{"toolUseId":"t","name":"code","type":"server_tool_use"}}}"#),

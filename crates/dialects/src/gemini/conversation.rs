@@ -7,7 +7,7 @@ use crate::gemini::signature::read_signature;
 use photofinish_wire::client_error::Invalid;
 use photofinish_wire::conversation::call_ids::OpenCalls;
 use photofinish_wire::conversation::members::{
-    ARRAY, OBJECT, ObjectMembers, TypeRule, check_types, is_empty_list, kind_of, kind_of_text, objects, wrong_type,
+    OBJECT, ObjectMembers, TypeRule, check_types, is_empty_list, kind_of, kind_of_text, objects, wrong_type,
     wrong_value,
 };
 use photofinish_wire::conversation::signature::SignatureUse;
@@ -17,9 +17,8 @@ use photofinish_wire::conversation::{
 };
 use photofinish_wire::json::numbers::parse;
 
-const TYPES: [TypeRule; 3] = [
-    (&["contents"], "an array of objects", &["an array", "an object"]),
-    (&["tools", "safetySettings"], "an array of objects", ARRAY),
+const TYPES: [TypeRule; 2] = [
+    (&["contents", "tools", "safetySettings"], "an array of objects", &["an array", "an object"]),
     (&["generationConfig", "toolConfig"], "an object", OBJECT),
 ];
 const MODES: [&str; 4] = ["AUTO", "ANY", "NONE", "VALIDATED"];
@@ -53,13 +52,11 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     request.take("model");
     let mut conversation = Conversation::default();
     system(&mut request, &mut conversation)?;
-    let contents = match request.take("contents") {
-        None => return Err(without_contents()),
-        Some(one @ Value::Object(_)) => Value::Array(vec![one]),
-        Some(contents) => contents,
-    };
-    read(objects(contents, "contents")?, &mut conversation)?;
-    for tool in request.objects("tools")? {
+    if !request.has("contents") {
+        return Err(without_contents());
+    }
+    read(listed(&mut request, "contents")?, &mut conversation)?;
+    for tool in listed(&mut request, "tools")? {
         read_tool(tool, &mut conversation)?;
     }
     if let Some(config) = request.object("toolConfig")? {
@@ -70,6 +67,16 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     }
     request.tell_rest(&mut conversation.losses);
     Ok(conversation)
+}
+
+/// A list of objects. Google takes a single one without its brackets.
+fn listed(members: &mut ObjectMembers, name: &str) -> Result<Vec<ObjectMembers>, Invalid> {
+    let path = members.path_of(name);
+    match members.take(name) {
+        None => Ok(Vec::new()),
+        Some(one @ Value::Object(_)) => Ok(vec![ObjectMembers::new(one, path)?]),
+        Some(value) => objects(value, &path),
+    }
 }
 
 /// Members whose own members are the caller's words, not the vendor's.
@@ -116,7 +123,7 @@ fn camel(name: &str) -> String {
 
 /// Functions are the caller's. Everything else Google runs itself.
 fn read_tool(mut tool: ObjectMembers, conversation: &mut Conversation) -> Result<(), Invalid> {
-    for mut function in tool.objects("functionDeclarations")? {
+    for mut function in listed(&mut tool, "functionDeclarations")? {
         let path = function.path_of("parameters");
         let parameters = match function.take("parametersJsonSchema").or_else(|| function.take("parameters")) {
             Some(mut schema @ Value::Object(_)) => {
@@ -282,7 +289,7 @@ pub(super) fn system(request: &mut ObjectMembers, conversation: &mut Conversatio
         Some(content) => ObjectMembers::new(content, "systemInstruction".to_owned())?,
     };
     let mut parts = Vec::new();
-    for mut part in content.objects("parts")? {
+    for mut part in listed(&mut content, "parts")? {
         parts.extend(part.string("text")?.filter(|said| !said.is_empty()).map(text));
         part.tell_rest(&mut conversation.losses);
     }
@@ -319,7 +326,7 @@ impl ContentReader<'_> {
             Some("model") => Role::Assistant,
             Some(other) => return Err(wrong_value(&content.path_of("role"), other, &ROLES)),
         };
-        for part in content.objects("parts")? {
+        for part in listed(&mut content, "parts")? {
             self.part(part, role)?;
         }
         content.tell_rest(&mut self.conversation.losses);
@@ -410,7 +417,7 @@ impl ContentReader<'_> {
         };
         let place = result.path_of("name");
         let mut parts = vec![text(said)];
-        for mut part in result.objects("parts")? {
+        for mut part in listed(&mut result, "parts")? {
             if let Some(data) = part.object("inlineData")? {
                 parts.extend(self.inline(data)?);
             } else if let Some(file) = part.object("fileData")? {

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use photofinish_wire::json::values::says_error;
 use photofinish_wire::json::{InvalidJson, Json, characters};
 use photofinish_wire::stream::event_reader::or_foreign;
-use photofinish_wire::stream::event_reader::{read_sse, says_error};
+use photofinish_wire::stream::event_reader::read_sse;
 use photofinish_wire::stream::frame::{Chunk, Frame, Payload};
 use photofinish_wire::stream::sse::SseEvent;
 use photofinish_wire::{Dialect, PayloadKind};

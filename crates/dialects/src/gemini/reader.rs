@@ -11,7 +11,7 @@ use photofinish_wire::conversation::signature::{SignatureOwner, tag};
 use photofinish_wire::conversation::{AnswerCalls, AnswerPiece, Citation, FinishReason, Fragment, ReadPieces};
 use photofinish_wire::json::numbers::parse;
 use photofinish_wire::json::surrogates::HalfCharacters;
-use photofinish_wire::json::values::{list, text};
+use photofinish_wire::json::values::{has_error, list, text};
 use photofinish_wire::stream::sse::SseEvent;
 
 /// Candidates of Gemini that are read. A request asks for one.
@@ -45,7 +45,7 @@ impl ReadPieces for GeminiReader {
         let fields = event.fields();
         let data = fields.data.unwrap_or(Cow::Borrowed(&event.raw));
         let Ok(chunk) = parse(&self.halves.joined(&data)) else { return };
-        if !chunk.is_object() || chunk.get("error").is_some_and(|error| !error.is_null()) {
+        if !chunk.is_object() || has_error(chunk.get("error")) {
             return;
         }
         self.start(&chunk, pieces);

@@ -25,10 +25,10 @@ pub use whole::OllamaWhole;
 pub use writer::{OllamaForm, OllamaWriter};
 
 use photofinish_wire::client_error::ErrorShape;
-use photofinish_wire::json::values::{PutMember, answer};
+use photofinish_wire::json::values::{PutMember, answer, says_error};
 use photofinish_wire::json::{InvalidJson, Json, characters};
 use photofinish_wire::stream::event_reader::or_foreign;
-use photofinish_wire::stream::event_reader::{read_json, says, says_error};
+use photofinish_wire::stream::event_reader::{read_json, says};
 use photofinish_wire::stream::frame::{Chunk, Frame, Payload};
 use photofinish_wire::stream::sse::SseEvent;
 use photofinish_wire::{Dialect, PayloadKind};

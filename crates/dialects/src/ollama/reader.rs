@@ -8,7 +8,7 @@ use photofinish_wire::conversation::outgoing::new_call_id;
 use photofinish_wire::conversation::{AnswerCalls, AnswerPiece, FinishReason, Fragment, ReadPieces};
 use photofinish_wire::json::numbers::parse;
 use photofinish_wire::json::surrogates::HalfCharacters;
-use photofinish_wire::json::values::{list, text};
+use photofinish_wire::json::values::{has_error, list, text};
 use photofinish_wire::stream::sse::SseEvent;
 
 /// Reads one stream.
@@ -27,7 +27,7 @@ impl ReadPieces for OllamaReader {
     fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>) {
         let data = data(event);
         let Ok(line) = parse(&self.halves.joined(data)) else { return };
-        if !line.is_object() || line.get("error").is_some_and(|error| !error.is_null() && error != "") {
+        if !line.is_object() || has_error(line.get("error")) {
             return;
         }
         if let Some(model) = text(&line, "model").filter(|_| !self.started) {

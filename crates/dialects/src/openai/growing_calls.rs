@@ -34,7 +34,7 @@ struct GrownCall {
 impl GrowingCalls {
     /// Adds a list of `tool_calls`. Returns whether it has any. None if it cannot be read, or there are too many.
     pub fn add(&mut self, raw: &str) -> Option<bool> {
-        let fragments = objects(raw)?;
+        let fragments = if raw.starts_with('{') { vec![raw] } else { objects(raw)? };
         for fragment in &fragments {
             read_calls(0, &format!("[{fragment}]"), &mut self.calls, &mut self.pieces).ok()?;
             self.take_pieces();

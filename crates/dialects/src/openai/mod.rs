@@ -34,9 +34,9 @@ use messages::CALL_SIGNATURES;
 use photofinish_wire::client_error::ErrorShape;
 use photofinish_wire::conversation::signature::{RemovedReasoning, cleaned};
 use photofinish_wire::dialect::Dialect;
-use photofinish_wire::json::values::{PutMember, answer};
+use photofinish_wire::json::values::{PutMember, answer, says_error};
 use photofinish_wire::json::{InvalidJson, Json};
-use photofinish_wire::stream::event_reader::{or_foreign, read_sse, says_error};
+use photofinish_wire::stream::event_reader::{or_foreign, read_sse};
 use photofinish_wire::stream::service_tier::ServiceTier;
 use photofinish_wire::stream::sse::SseEvent;
 
@@ -101,7 +101,7 @@ fn as_chunk(body: &[u8]) -> Option<String> {
                 json.skip()?;
                 member(&mut chunk, name, "\"chat.completion.chunk\"");
             }
-            "error" if json.some()?.is_some() => return Err(InvalidJson),
+            "error" if says_error(json.skip()?) => return Err(InvalidJson),
             "error" => member(&mut chunk, name, "null"),
             "choices" if choices == 0 && json.peek() == Some(b'[') => {
                 member(&mut chunk, name, "[");
@@ -241,7 +241,7 @@ impl<'a> OpenAiWire<'a> {
 
     /// MiniMax's own object: any status but 0 is an error.
     fn base_resp(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
-        self.is_error |= json.member("status_code", Json::some)?.is_some_and(|code| code != "0");
+        self.is_error |= json.member("status_code", Json::some)?.is_some_and(|code| code.trim_matches('"') != "0");
         Ok(())
     }
 }

@@ -70,14 +70,17 @@ pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<DeltaPayload<'a>, Inva
     Ok(DeltaPayload { payload: Payload::merge(answer, reasoning.or(details)), text, calls })
 }
 
-/// A string, which is also stored in `text`, or a list of parts.
+/// A string, which is also stored in `text`, or parts.
 fn text_or_parts<'a>(
     json: &mut Json<'a>,
     kind: PayloadKind,
     text: &mut Option<&'a str>,
 ) -> Result<Option<Payload>, InvalidJson> {
-    if json.peek() == Some(b'[') {
-        return parts(json, kind);
+    match json.peek() {
+        Some(b'[' | b'{') => return parts(json, kind),
+        // Some servers read the JSON that a model wrote.
+        Some(b'-' | b'0'..=b'9') if kind == PayloadKind::Text => return Ok(Payload::of_text(kind, json.skip()?)),
+        _ => {}
     }
     let found = json.string_or_skip()?.filter(|found| !found.is_empty());
     *text = found.or(*text);
@@ -89,15 +92,28 @@ fn content(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, In
     text_or_parts(json, kind, &mut None)
 }
 
-/// Mistral: `thinking` and `text`, each again a string or a list.
+/// Mistral: `thinking` and `text`, each again a string or a list. Some servers list strings.
 fn parts(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, InvalidJson> {
     let mut all = None;
-    json.list(|json| {
-        let (mut thinking, mut part) = (false, None);
-        json.object(members!(|json| {
-            "type" => thinking = json.string_or_skip()? == Some("thinking"),
-            "text" | "thinking" => part = Payload::merge(part, content(json, kind)?),
-        }))?;
+    json.items(|json| {
+        let (mut thinking, mut part, mut is_part) = (false, None, false);
+        if json.peek() != Some(b'{') {
+            all = Payload::merge(all, content(json, kind)?);
+            return Ok(());
+        }
+        let written = json.skip()?;
+        Json::new(written).object(|name, json| {
+            is_part |= matches!(name, "type" | "text" | "thinking" | "image_url");
+            match name {
+                "type" => thinking = json.string_or_skip()? == Some("thinking"),
+                "text" | "thinking" => part = Payload::merge(part, content(json, kind)?),
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })?;
+        if !is_part && kind == PayloadKind::Text && written != "{}" {
+            part = Payload::of_text(kind, written);
+        }
         let part =
             part.map(|part: Payload| if thinking { Payload { kind: PayloadKind::Reasoning, ..part } } else { part });
         all = Payload::merge(all, part);
@@ -120,7 +136,7 @@ fn thoughts(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
 /// Whether there are any calls, and their payload.
 fn tool_calls(json: &mut Json<'_>) -> Result<(bool, Option<Payload>), InvalidJson> {
     let (mut found, mut all) = (false, None);
-    json.list(|json| {
+    json.items(|json| {
         found = true;
         json.object(members!(|json| {
             "function" | "custom" => {

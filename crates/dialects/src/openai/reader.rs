@@ -223,22 +223,30 @@ impl ChoiceReader {
         }
     }
 
-    /// A string, or Mistral's list of `text` and `thinking` parts.
+    /// A string, or Mistral's list of `text` and `thinking` parts. Some servers read the JSON that a model wrote: then it
+    /// is the text.
     fn content(&mut self, raw: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
         let index = self.index;
         let mut json = Json::new(raw);
-        if json.peek() != Some(b'[') {
-            let text = json.string_or_skip()?.map(words).filter(|text| !text.is_empty());
-            pieces.extend(text.map(|text| AnswerPiece::Text { index, text }));
+        if !matches!(json.peek(), Some(b'[' | b'{')) {
+            let text = match json.peek() {
+                Some(b'-' | b'0'..=b'9') => json.skip()?.to_owned(),
+                _ => json.string_or_skip()?.map(words).unwrap_or_default(),
+            };
+            pieces.extend((!text.is_empty()).then_some(AnswerPiece::Text { index, text }));
             return Ok(());
         }
-        json.list(|json| {
+        json.items(|json| {
             let (mut kind, mut text, mut thought, mut image) = (None, None, None, None);
-            json.object(members!(|json| {
-                "type" => kind = json.string_or_skip()?,
-                "text" => text = json.some()?,
-                "thinking" => thought = json.some()?,
-                "image_url" => image = json.some()?,
+            let written = json.skip()?;
+            if !written.starts_with('{') {
+                return self.content(written, pieces);
+            }
+            Json::new(written).object(members!(|json| {
+                "type" => kind = Some(json.string_or_skip()?.unwrap_or_default()),
+                "text" => text = Some(json.skip()?),
+                "thinking" => thought = Some(json.skip()?),
+                "image_url" => image = Some(json.skip()?),
             }))?;
             if let Some(thought) = thought {
                 self.thought(words_of_parts(thought)?, pieces);
@@ -249,6 +257,8 @@ impl ChoiceReader {
                 pieces.push(image_of(index, image));
             } else if let Some(kind) = kind {
                 pieces.push(AnswerPiece::Other(words(kind)));
+            } else if written != "{}" {
+                pieces.push(AnswerPiece::Text { index, text: written.to_owned() });
             }
             Ok(())
         })
@@ -367,14 +377,20 @@ impl ReasoningBlocks {
 /// A string, or the texts of a list of parts.
 fn words_of_parts(raw: &str) -> Result<String, InvalidJson> {
     let mut json = Json::new(raw);
-    if json.peek() != Some(b'[') {
+    let mut all = String::new();
+    if !matches!(json.peek(), Some(b'[' | b'{')) {
         return Ok(json.string_or_skip()?.map(words).unwrap_or_default());
     }
-    let mut all = String::new();
-    json.objects(|name, json| {
-        let text = json.string_or_skip()?.filter(|_| name == "text");
-        all.extend(text.map(words));
-        Ok(())
+    json.items(|json| {
+        if json.peek() != Some(b'{') {
+            all.extend(json.string_or_skip()?.map(words));
+            return Ok(());
+        }
+        json.object(|name, json| {
+            let text = json.string_or_skip()?.filter(|_| name == "text");
+            all.extend(text.map(words));
+            Ok(())
+        })
     })?;
     Ok(all)
 }
@@ -422,7 +438,7 @@ pub(super) fn read_calls(
     calls: &mut AnswerCalls,
     pieces: &mut Vec<AnswerPiece>,
 ) -> Result<(), InvalidJson> {
-    Json::new(raw).list(|json| {
+    Json::new(raw).items(|json| {
         let mut fragment = Fragment::default();
         json.object(members!(|json| {
             "index" => fragment.number = number(json.skip()?),

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use super::conversation::COMPACTIONS;
 use crate::responses::SseEvent;
+use photofinish_wire::json::values::says_error;
 use photofinish_wire::json::{InvalidJson, Json, characters};
-use photofinish_wire::stream::event_reader::{or_foreign, read_sse, says_error};
+use photofinish_wire::stream::event_reader::{or_foreign, read_sse};
 use photofinish_wire::stream::frame::{Chunk, Frame, Payload};
 use photofinish_wire::stream::service_tier::ServiceTier;
 use photofinish_wire::{Dialect, PayloadKind};

@@ -14,7 +14,7 @@ use photofinish_wire::conversation::signature::{SignatureOwner, SignatureUse, he
 use photofinish_wire::conversation::{AnswerCalls, AnswerPiece, FinishReason, Fragment, ReadPieces};
 use photofinish_wire::json::numbers::parse;
 use photofinish_wire::json::surrogates::{HalfCharacters, words};
-use photofinish_wire::json::values::{list, text};
+use photofinish_wire::json::values::{self, list, text};
 use photofinish_wire::stream::event_reader::{EventData, data_of};
 
 /// Reads one stream.
@@ -38,6 +38,7 @@ pub struct ResponsesReader {
 #[derive(Debug, Default)]
 struct OutputItem {
     is_call: bool,
+    call_id: String,
     /// The number of the block of reasoning.
     block: Option<u32>,
     /// The part of the last text: whether it is of a summary, and its index.
@@ -120,6 +121,11 @@ impl ResponsesReader {
         }
     }
 
+    /// Whether the item is a call that no event had.
+    fn is_unheard(&self, item: &Value) -> bool {
+        is_function(item) && !self.items.iter().any(|(_, known)| known.is_call && known.call_id == call_id(item))
+    }
+
     fn push(&mut self, index: u64) -> usize {
         self.items.push((index, OutputItem::default()));
         self.places.insert(index, self.items.len() - 1);
@@ -154,9 +160,10 @@ impl ResponsesReader {
                 if !known.is_call && is_called(item) =>
             {
                 known.is_call = true;
+                known.call_id = call_id(item).to_owned();
                 let fragment = Fragment {
                     number: Some(at as i128),
-                    id: if item["call_id"].is_string() { text("call_id") } else { text("id") },
+                    id: known.call_id.clone(),
                     name: match kind {
                         "tool_search_call" => SEARCH.to_owned(),
                         "local_shell_call" => SHELL.to_owned(),
@@ -196,8 +203,9 @@ impl ResponsesReader {
                 self.calls.end_of(0, at as i128, item["arguments"].to_string(), pieces);
             }
             "function_call" | "custom_tool_call" => {
-                let arguments = item["arguments"].as_str().or(item["input"].as_str()).filter(|_| !known.said);
-                self.calls.end_of(0, at as i128, arguments.unwrap_or_default().to_owned(), pieces);
+                let arguments = [&item["arguments"], &item["input"]].into_iter().find(|value| !value.is_null());
+                let arguments = arguments.filter(|_| !known.said).map(values::arguments);
+                self.calls.end_of(0, at as i128, arguments.unwrap_or_default(), pieces);
             }
             "message" => self.close_message(at, item, pieces),
             "reasoning" => {
@@ -300,11 +308,19 @@ impl ResponsesReader {
 
     fn end(&mut self, kind: &str, response: &Value, pieces: &mut Vec<AnswerPiece>) {
         self.start(response, pieces);
-        // Some servers send everything at the end.
+        // Some servers send everything, or some calls, or the message at the end.
         let known = self.items.len();
-        for (at, item) in list(response, "output").enumerate().filter(|(at, _)| known == 0 || *at < known) {
-            if self.items.get(at).is_none_or(|(_, known)| !known.done) {
-                let at = if known == 0 { self.position(u64::try_from(at).ok(), None) } else { at };
+        // Some servers give each call another id at the end.
+        let heard = self.items.iter().filter(|(_, known)| known.is_call).count();
+        let mut unheard = list(response, "output").filter(|item| is_function(item)).count().saturating_sub(heard);
+        let is_silent = self.items.iter().all(|(_, known)| known.is_call || known.block.is_some());
+        for (at, item) in list(response, "output").enumerate() {
+            let is_open = self.items.get(at).is_some_and(|(_, known)| !known.done);
+            if at < known && is_open {
+                self.close(at, item, pieces);
+            } else if known == 0 || unheard > 0 && self.is_unheard(item) || is_silent && item["type"] == "message" {
+                unheard = unheard.saturating_sub(1);
+                let at = self.push(u64::try_from(at).unwrap_or_default());
                 self.close(at, item, pieces);
             }
         }
@@ -319,6 +335,14 @@ impl ResponsesReader {
             pieces.push(AnswerPiece::Usage(Usage::of(&response["usage"].to_string())));
         }
     }
+}
+
+fn is_function(item: &Value) -> bool {
+    matches!(item["type"].as_str(), Some("function_call" | "custom_tool_call"))
+}
+
+fn call_id(item: &Value) -> &str {
+    item["call_id"].as_str().or(item["id"].as_str()).unwrap_or_default()
 }
 
 fn next(counter: &mut u32) -> u32 {

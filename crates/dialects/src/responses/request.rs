@@ -21,8 +21,14 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     let mut body = Map::new();
     body.put("model", Some(options.model.as_str()));
     let instructions = system_texts(&conversation.system, losses).join("\n\n");
-    body.put("instructions", (!instructions.is_empty()).then_some(instructions));
-    body.put("input", Some(input(conversation, losses)));
+    let mut input = input(conversation, losses);
+    if input.is_empty() && !instructions.is_empty() {
+        // A system prompt alone is not a valid request.
+        flush(Role::System, &mut vec![json!({ "type": "input_text", "text": instructions })], &mut input);
+    } else {
+        body.put("instructions", (!instructions.is_empty()).then_some(instructions));
+    }
+    body.put("input", Some(input));
     if !conversation.tools.is_empty() {
         body.put("tools", Some(conversation.tools.iter().map(|tool| write_tool(tool, losses)).collect::<Value>()));
         // Both are refused without tools.

@@ -24,7 +24,7 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     }
     let ended = match response.get("status").and_then(Value::as_str) {
         Some("incomplete") => "response.incomplete",
-        Some("failed" | "cancelled") => return None,
+        Some("failed" | "cancelled" | "queued" | "in_progress") => return None,
         _ => "response.completed",
     };
     events.emit(ended, json!({ "response": response }));

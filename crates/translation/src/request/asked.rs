@@ -9,8 +9,9 @@ use photofinish_dialects::embeddings::{AskedVectors, NOT_READ, inputs_in};
 use photofinish_wire::answer::whole::is_stream;
 use photofinish_wire::conversation::members::is_empty_list;
 use photofinish_wire::dialect::{PassedCall, Surface};
+use photofinish_wire::json::values::says_error;
 use photofinish_wire::json::{InvalidJson, Json};
-use photofinish_wire::stream::event_reader::{is_bare_error, is_sentence, says_error};
+use photofinish_wire::stream::event_reader::{is_bare_error, is_sentence};
 
 /// Why a body is not the answer. None: it says so itself.
 pub type NoAnswer = Option<String>;

@@ -18,10 +18,12 @@ use photofinish_wire::conversation::{
     AnswerCalls, AnswerPiece, Customs, NameRestorer, ReadPieces, SaidAnswer, WritePieces,
 };
 use photofinish_wire::dialect::{Dialect, Surface};
+use photofinish_wire::json::numbers::parse;
 use photofinish_wire::stream::frame::{Chunk, Frame};
 use photofinish_wire::stream::framing::{FrameDecoder, Framing};
 use photofinish_wire::stream::mended;
 use photofinish_wire::stream::sse::SseEvent;
+use serde_json::Value;
 
 /// The state of one attempt's answer: the called surface, the upstream's dialect, and the translation.
 pub struct ResponseTranslation {
@@ -40,6 +42,8 @@ pub struct ResponseTranslation {
     asked: AskedAnswer,
     /// The calls of an untranslated answer, from the first one on.
     calls: Option<Box<CallReader>>,
+    /// What goes to the client in place of the untranslated event that was checked last.
+    renumbered: Option<Bytes>,
     /// The first and the last event of an untranslated stream, which its error event needs (Responses). Shared, not
     /// copied.
     seen: Option<(SseEvent, SseEvent)>,
@@ -113,6 +117,7 @@ impl ResponseTranslation {
             embedding,
             asked: request_translation.asked_answer(),
             calls: None,
+            renumbered: None,
             seen: None,
             said: None,
             keeps_calls: false,
@@ -209,7 +214,7 @@ impl ResponseTranslation {
     pub fn pass(&mut self, event: SseEvent) -> Bytes {
         let Some(translation) = &mut self.translation else {
             self.remember(&event);
-            return event.raw;
+            return self.renumbered.take().unwrap_or(event.raw);
         };
         let mut out = BytesMut::new();
         translation.event(&event, self.said.as_deref_mut(), &mut out);
@@ -229,16 +234,25 @@ impl ResponseTranslation {
     /// Checks the calls in an event of an untranslated answer. `chunk` is the result of reading the event. Events that
     /// cannot concern a call are not parsed again.
     pub fn check(&mut self, event: &SseEvent, chunk: &Chunk<'_>) {
+        self.renumbered = None;
         let may_concern_call = chunk.payload.is_none_or(|payload| payload.kind == PayloadKind::Tool);
         let concerns_call = chunk.calls || (self.calls.is_some() && (chunk.finished != 0 || may_concern_call));
         let keeps_text = self.said.as_ref().is_some_and(|said| said.keeps_text());
         if self.translation.is_some() || !(concerns_call || keeps_text) {
             return;
         }
-        let (dialect, fresh) = (self.dialect, || calls_of(self.dialect, self.keeps_calls));
+        let (dialect, keeps) = (self.dialect, self.keeps_calls);
+        let fresh = || {
+            let mut calls = calls_of(dialect, keeps);
+            if dialect == Dialect::OpenAi {
+                calls.tell_numbers();
+            }
+            calls
+        };
         let reads = || Box::new(CallReader { reader: reader_with(dialect, fresh()), pieces: Vec::new() });
         let calls = self.calls.get_or_insert_with(reads);
         calls.reader.read(event, &mut calls.pieces);
+        self.renumbered = renumbered(event, &calls.reader.calls().take_numbers());
         for piece in calls.pieces.drain(..) {
             // A second start means that the server started again. The vendor's own clients discard the earlier content.
             if dialect == Dialect::Anthropic && matches!(piece, AnswerPiece::Start { id: Some(_), .. }) {
@@ -429,6 +443,31 @@ fn calls_of(dialect: Dialect, keeps: bool) -> AnswerCalls {
         calls.keep();
     }
     calls
+}
+
+/// A chunk of a chat whose calls have these numbers. None if they have them already.
+fn renumbered(event: &SseEvent, numbers: &[Option<i128>]) -> Option<Bytes> {
+    if !numbers.iter().any(Option::is_some) {
+        return None;
+    }
+    let mut chunk = parse(&event.fields().data?).ok()?;
+    let mut numbers = numbers.iter();
+    for choice in chunk.get_mut("choices")?.as_array_mut()? {
+        let delta = choice.get_mut("delta").and_then(Value::as_object_mut);
+        for (name, value) in delta.into_iter().flatten() {
+            let calls = match (name.as_str(), value) {
+                ("tool_calls", Value::Array(calls)) => calls.iter_mut(),
+                ("tool_calls", call @ Value::Object(_)) => std::slice::from_mut(call).iter_mut(),
+                _ => continue,
+            };
+            for call in calls {
+                if let Some(number) = *numbers.next()? {
+                    call["index"] = u64::try_from(number).ok()?.into();
+                }
+            }
+        }
+    }
+    Some(Bytes::from(format!("data: {chunk}\n\n")))
 }
 
 /// The calls in events of a surface.

@@ -23,7 +23,7 @@ pub fn check(surface: Surface, body: &[u8]) -> Result<(), Invalid> {
     let Ok(text) = std::str::from_utf8(body) else { return Ok(()) };
     let (mut tools, mut messages, mut parts) = (0_usize, 0_usize, 0_usize);
     let counted = Json::nested(text, SERDE_DEPTH_MAX).object(|name, json| match name {
-        "tools" | "functions" => json.list(|json| {
+        "tools" | "functions" => json.items(|json| {
             tools += 1;
             json.object(|name, json| match name {
                 // Tools of a namespace, and Gemini's.
@@ -32,7 +32,7 @@ pub fn check(surface: Surface, body: &[u8]) -> Result<(), Invalid> {
             })
         }),
         "systemInstruction" | "system_instruction" => json.object(|_, json| count(json, &mut parts)),
-        "messages" | "input" | "contents" => json.list(|json| {
+        "messages" | "input" | "contents" => json.items(|json| {
             messages += 1;
             json.object(|_, json| count(json, &mut parts))
         }),

@@ -39,6 +39,8 @@ pub struct AnswerCalls {
     take_any_value: bool,
     /// Arguments are kept, to be compared with what is written.
     keeps: bool,
+    /// For each fragment since they were taken, if they are wanted: the number that its call must have, if it is another.
+    numbers: Option<Vec<Option<i128>>>,
     broken: bool,
 }
 
@@ -67,6 +69,8 @@ struct GrowingCall {
     name: String,
     is_named: bool,
     is_numbered: bool,
+    /// The number that is its own, if numbers are wanted.
+    number: Option<i128>,
     /// Arguments that came before the call was passed on.
     held: String,
     custom: bool,
@@ -140,6 +144,30 @@ impl AnswerCalls {
         self.keeps = true;
     }
 
+    /// Tells from now on which fragments need another number.
+    pub fn tell_numbers(&mut self) {
+        self.numbers = Some(Vec::new());
+    }
+
+    /// For each fragment since the last time: the number that its call must have, if it has another or none. Clients know calls by
+    /// their numbers alone.
+    pub fn take_numbers(&mut self) -> Vec<Option<i128>> {
+        self.numbers.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The number of a call that no other call of its choice has: the vendor's, if it is free.
+    fn own_number(&mut self, at: usize, given: Option<i128>) -> i128 {
+        if let Some(number) = self.calls[at].number {
+            return number;
+        }
+        let choice = self.calls[at].choice;
+        let others = || self.calls.iter().filter(|call| call.choice == choice).filter_map(|call| call.number);
+        let free = given.filter(|given| !others().any(|other| other == *given));
+        let number = free.unwrap_or_else(|| others().max().map_or(0, |most| most.saturating_add(1)));
+        self.calls[at].number = Some(number);
+        number
+    }
+
     /// Whether calls that were written say the same as these: choice by choice, the arguments as JSON, if both are kept and of one form.
     /// Not their names: a surface may have its own for them.
     pub fn agree(&self, written: &AnswerCalls) -> bool {
@@ -158,10 +186,14 @@ impl AnswerCalls {
 
     /// Adds what an event says of a call.
     pub fn add(&mut self, choice: u32, fragment: Fragment, pieces: &mut Vec<AnswerPiece>) {
-        if fragment.is_empty() {
-            return;
+        let place = if fragment.is_empty() { None } else { self.place_of(choice, &fragment) };
+        if self.numbers.is_some() {
+            // One that says nothing is of the last call, if it has no number.
+            let of = place.or(self.last.filter(|_| fragment.number.is_none()));
+            let number = of.map(|at| self.own_number(at, fragment.number));
+            self.numbers.iter_mut().for_each(|all| all.push(number.filter(|_| fragment.number != number)));
         }
-        let Some(at) = self.place_of(choice, &fragment) else { return };
+        let Some(at) = place else { return };
         self.last = Some(at);
         let call = &mut self.calls[at];
         if call.id.is_empty() && !fragment.id.is_empty() {

@@ -149,6 +149,11 @@ impl<'a> Json<'a> {
         self.list(|json| json.object(&mut member))
     }
 
+    /// Walks a list as [`Json::list`] does, and an object as a list of it alone: some servers leave the brackets out.
+    pub fn items(&mut self, mut item: impl FnMut(&mut Json<'a>) -> Result<(), InvalidJson>) -> Result<(), InvalidJson> {
+        if self.peek() == Some(b'{') { item(self) } else { self.list(item) }
+    }
+
     /// Takes any value and returns its text.
     pub fn skip(&mut self) -> Result<&'a str, InvalidJson> {
         let first = self.peek();

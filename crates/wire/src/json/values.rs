@@ -29,6 +29,15 @@ pub fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name)?.as_str().filter(|text| !text.is_empty())
 }
 
+/// The arguments of a call, or a piece of them: a text. Some servers give an object, whose text it is then.
+pub fn arguments(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
 /// The items of a list member. No items if it is not a list.
 pub fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     value.get(name).and_then(Value::as_array).into_iter().flatten()
@@ -37,7 +46,17 @@ pub fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value>
 /// A whole answer. None if it is not an object, or has an error.
 pub fn answer(body: &[u8]) -> Option<Map<String, Value>> {
     let Value::Object(answer) = lenient(body)? else { return None };
-    answer.get("error").is_none_or(Value::is_null).then_some(answer)
+    (!has_error(answer.get("error"))).then_some(answer)
+}
+
+/// Whether a member `error` reports a failure.
+pub fn has_error(error: Option<&Value>) -> bool {
+    error.is_some_and(|error| says_error(&error.to_string()))
+}
+
+/// Whether the text of a member `error` reports a failure. Some servers write an empty one into good answers.
+pub fn says_error(error: &str) -> bool {
+    !matches!(error, "null" | "false" | "0" | "\"\"" | "{}" | "[]")
 }
 
 /// A value of `json!`.

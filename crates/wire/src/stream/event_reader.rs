@@ -93,11 +93,6 @@ pub fn read_json<'a>(data: &'a [u8], read: impl FnOnce(&'a str) -> Result<Frame<
     }
 }
 
-/// Whether the value of a member `error` reports a failure. Some servers write an empty one into good events.
-pub fn says_error(value: &str) -> bool {
-    !matches!(value, "null" | "false" | "\"\"" | "{}" | "[]")
-}
-
 // Errors in a 200 that have no `error`: `code` and `message`, `detail`, `success: false`, a sentence. Not for what they mean.
 
 /// Members that say what failed.

@@ -66,6 +66,18 @@ fn finish(finish: FinishReason) -> AnswerPiece {
 }
 
 #[test]
+fn arguments_may_be_an_object() {
+    let read = pieces(&[
+        event(
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}"#,
+        ),
+        event(r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":{"a":1}}}"#),
+        event(r#"{"type":"content_block_stop","index":0}"#),
+    ]);
+    assert_eq!(read, [call(0, "t", "f"), arguments(0, r#"{"a":1}"#)]);
+}
+
+#[test]
 fn a_stream_is_read_into_pieces() {
     let stream: Vec<SseEvent> = [
         r#"{"type":"message_start","message":{"id":"msg_1","model":"claude-x","content":[],"usage":{"input_tokens":5,"cache_read_input_tokens":20,"output_tokens":1}}}"#,

@@ -129,6 +129,22 @@ fn media_are_read_by_their_type() {
 }
 
 #[test]
+fn a_list_of_one_may_lack_its_brackets() {
+    let tools = json!([{ "functionDeclarations": [{ "name": "f" }] }]);
+    let listed = read(
+        json!({ "contents": [{ "parts": [{ "text": "x" }] }], "tools": tools, "systemInstruction": { "parts": [{ "text": "s" }] } }),
+    );
+    let single = read(json!({
+        "contents": { "parts": { "text": "x" } }, "system_instruction": { "parts": { "text": "s" } },
+        "tools": { "function_declarations": { "name": "f" } },
+    }));
+    assert_eq!(single, listed);
+    assert_eq!((single.turns.len(), single.tools.len(), single.system.len()), (1, 1, 1));
+    let member = |name: &str| (name == "tools").then_some("{}").or((name == "contents").then_some("[{}]"));
+    assert!(crate::gemini::check(&member, false).is_ok());
+}
+
+#[test]
 fn options_have_both_spellings() {
     for config in [
         json!({ "generationConfig": { "maxOutputTokens": 9, "topP": 0.9, "topK": 5.0, "stopSequences": ["a"], "seed": 7,

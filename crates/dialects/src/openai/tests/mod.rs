@@ -67,7 +67,12 @@ fn payload_is_generated_output_and_nothing_else() {
         (r#"{"images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}"#, Some((Image, 4))),
         (r#"{}"#, None),
         (r#"null"#, None),
-        (r#"{"content":7}"#, None),
+        (r#"{"content":7}"#, Some((Text, 1))),
+        (r#"{"content":{"a":1}}"#, Some((Text, 7))),
+        (r#"{"content":{"type":"text","text":"ab"}}"#, Some((Text, 2))),
+        (r#"{"content":["a",{"text":"b"}]}"#, Some((Text, 2))),
+        (r#"{"content":false,"reasoning":7,"refusal":false}"#, None),
+        (r#"{"tool_calls":{"index":0,"function":{"name":"get"}}}"#, Some((Tool, 3))),
     ];
     for (delta, expected) in table {
         assert_eq!(payload_of(delta), *expected, "{delta}");
@@ -102,7 +107,15 @@ fn what_is_no_chunk_is_told_apart() {
     }
     let event = SseEvent { raw: Bytes::from("event: error\ndata: {\"message\":\"x\"}\n\n") };
     assert!(matches!(read(&event), Frame::Error { .. }));
-    for fine in [r#"{"error":null}"#, r#"{"base_resp":{"status_code":0}}"#, r#"{"choices":{}}"#, r#"[1]"#] {
+    for fine in [
+        r#"{"error":null}"#,
+        r#"{"error":""}"#,
+        r#"{"error":0}"#,
+        r#"{"base_resp":{"status_code":"0"}}"#,
+        r#"{"base_resp":{"status_code":0}}"#,
+        r#"{"choices":{}}"#,
+        r#"[1]"#,
+    ] {
         assert_eq!(chunk(fine).payload, None, "{fine}");
     }
 }

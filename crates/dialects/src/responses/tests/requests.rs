@@ -100,6 +100,15 @@ fn a_conversation_is_written_item_by_item() {
 }
 
 #[test]
+fn a_system_prompt_alone_is_the_input() {
+    let conversation = Conversation { system: vec![text("be brief")], ..Conversation::default() };
+    let written = request(&conversation, &TranslationOptions::default(), &mut Losses::default());
+    let content = json!([{ "type": "input_text", "text": "be brief" }]);
+    assert_eq!(written["input"], json!([{ "type": "message", "role": "system", "content": content }]));
+    assert_eq!(written.get("instructions"), None);
+}
+
+#[test]
 fn options_have_their_places() {
     let conversation = Conversation {
         tools: vec![

@@ -120,6 +120,35 @@ fn what_comes_without_deltas_is_read_all_the_same() {
 }
 
 #[test]
+fn a_call_that_only_the_end_has_is_not_lost() {
+    let call_of = |id: &str, name: &str, arguments: Value| json!({ "type": "function_call", "call_id": id, "name": name, "arguments": arguments });
+    let done =
+        json!({ "type": "response.output_item.done", "output_index": 0, "item": call_of("c1", "f", json!("{}")) });
+    let ended = |output: Value| json!({ "type": "response.completed", "response": { "output": output } });
+    let finish = AnswerPiece::Finish { index: 0, finish: FinishReason::ToolCalls };
+    let one = vec![call(0, "c1", "f"), arguments(0, "{}"), finish];
+    let both = [&one[..2], &[call(1, "c2", "g"), arguments(1, r#"{"a":1}"#), one[2].clone()]].concat();
+    let with_text = [&one[..2], &[said("hi"), one[2].clone()]].concat();
+    let second = call_of("c2", "g", json!(r#"{"a":1}"#));
+    let thought = json!({ "type": "reasoning", "summary": [] });
+    for (output, wanted) in [
+        (json!([call_of("c1", "f", json!("{}")), second]), &both),
+        (json!([thought, call_of("c1", "f", json!("{}")), second]), &both),
+        (json!([thought, call_of("c1", "f", json!("{}"))]), &one),
+        // A server that names its calls anew.
+        (json!([thought, call_of("c9", "f", json!("{}"))]), &one),
+        (
+            json!([{ "type": "message", "content": [{ "type": "output_text", "text": "hi" }] }, call_of("c1", "f", json!("{}"))]),
+            &with_text,
+        ),
+        // Arguments that are no text.
+        (json!([call_of("c1", "f", json!({})), call_of("c2", "g", json!({ "a": 1 }))]), &both),
+    ] {
+        assert_eq!(&pieces(&stream(&[done.clone(), ended(output.clone())])), wanted, "{output}");
+    }
+}
+
+#[test]
 fn how_it_ended_is_read() {
     for (reason, finish) in [
         (json!("max_output_tokens"), FinishReason::Length),

@@ -123,7 +123,7 @@ impl http_body::Body for EarlyBody {
             EarlyStage::Relaying(relay, known) => {
                 let mut trailers = match ready!(Pin::new(relay).poll_frame(context)) {
                     Some(Ok(frame)) => match frame.into_trailers() {
-                        Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                        Err(frame) => return Poll::Ready(Some(Ok(frame.map_data(unmarked)))),
                         Ok(more) => more,
                     },
                     // A body of the gateway has no errors.
@@ -135,6 +135,15 @@ impl http_body::Body for EarlyBody {
             }
             EarlyStage::Ended => Poll::Ready(None),
         }
+    }
+}
+
+/// Events without the byte-order mark of their stream: behind heartbeats it would be a part of the first line, which clients
+/// then cannot read.
+fn unmarked(events: Bytes) -> Bytes {
+    match events.strip_prefix(b"\xEF\xBB\xBF") {
+        Some(rest) => events.slice_ref(rest),
+        None => events,
     }
 }
 

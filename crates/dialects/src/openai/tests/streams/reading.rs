@@ -6,6 +6,33 @@ use super::*;
 use photofinish_wire::answer::usage::Usage;
 
 #[test]
+fn content_in_other_forms_is_not_lost() {
+    for (content, expected) in [
+        (json!("a"), "a"),
+        (json!({ "type": "text", "text": "a" }), "a"),
+        (json!(["a", { "text": "b" }, null]), "ab"),
+        (json!([{ "type": "text", "text": ["a", "b"] }]), "ab"),
+        // The JSON of a model, which the server has read.
+        (json!({ "a": 1 }), r#"{"a":1}"#),
+        (json!(-1.5), "-1.5"),
+        (json!(false), ""),
+        (json!({}), ""),
+    ] {
+        let read = of_deltas(&[json!({ "content": content })]);
+        let said: String = read
+            .iter()
+            .map(|piece| match piece {
+                AnswerPiece::Text { text, .. } => text.as_str(),
+                other => panic!("{content}: {other:?}"),
+            })
+            .collect();
+        assert_eq!(said, expected, "{content}");
+    }
+    let call = json!({ "id": "a", "function": { "name": "f", "arguments": "{}" } });
+    assert_eq!(of_deltas(&[json!({ "tool_calls": call })]), of_deltas(&[json!({ "tool_calls": [call] })]));
+}
+
+#[test]
 fn a_stream_is_read_in_its_order() {
     let usage = Usage { input_tokens: Some(3), output_tokens: Some(2), ..Usage::default() };
     let read = pieces(&[
