@@ -296,12 +296,7 @@ impl Quirks {
 
     /// The longest name of a tool in a translation.
     pub fn tool_name_max_in(&self, dialect: Dialect) -> Option<usize> {
-        let usual = match dialect {
-            Dialect::OpenAi | Dialect::Gemini | Dialect::Bedrock => Some(64),
-            Dialect::Anthropic | Dialect::Responses => Some(128),
-            Dialect::Ollama => None,
-        };
-        self.tool_name_max.map(|most| usize::try_from(most).unwrap_or(usize::MAX)).or(usual)
+        self.tool_name_max.map(|most| usize::try_from(most).unwrap_or(usize::MAX)).or(dialect.tool_name_max())
     }
 
     /// Whether a request goes up as one of the Responses API, where the provider has that too.
