@@ -201,6 +201,14 @@ pub struct TranslationOptions {
     pub quirks: Quirks,
 }
 
+/// Calls the macro `$then` with the enums that are types of quirks.
+#[macro_export]
+macro_rules! each_form {
+    ($then:ident) => {
+        $then! { CallIdForm, ModelFamily, PastReasoning, ResponsesFor, SamplingForm, ThinkingForm, ThinkingOff }
+    };
+}
+
 /// Makes an enum with the names of its values in files.
 macro_rules! forms {
     ($(#[doc = $about:literal])+ $name:ident { $($(#[doc = $says:literal])* $variant:ident = $text:literal,)+ }) => {
