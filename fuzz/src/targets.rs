@@ -20,7 +20,7 @@ use photofinish_wire::answer::growing::GrowingAnswer;
 use photofinish_wire::conversation::signature::RemovedReasoning;
 use photofinish_wire::conversation::{AnswerPiece, WritePieces};
 use photofinish_wire::dialect::key_in;
-use photofinish_wire::each_quirk;
+use photofinish_wire::{each_form, each_quirk};
 // With the types of all quirks.
 use photofinish_wire::quirks::*;
 use photofinish_wire::stream::frame::Frame;
@@ -273,7 +273,7 @@ macro_rules! listed_values {
     })+ };
 }
 
-listed_values!(CallIdForm, ModelFamily, PastReasoning, ResponsesFor, SamplingForm, ThinkingForm, ThinkingOff);
+each_form!(listed_values);
 
 macro_rules! demanding {
     ($($(#[doc = $about:literal])* $quirk:ident: $type:ty $(= $usual:expr)?;)+) => {

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use photofinish_facts::record::table::Table as _;
 use photofinish_facts::record::{AttemptRecord, RaceRecord};
+use photofinish_gateway::proxy::CODES;
 use serde_json::Value;
 
-use super::{COMMANDS, HTTP, help, rows, source};
+use super::{COMMANDS, help, rows, source};
 
 const FILE: &str = "tests/contract.txt";
 
@@ -34,13 +35,13 @@ fn no_name_that_users_rely_on_is_gone() {
 
 fn names() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    let schema: Value = serde_json::from_str(include_str!("../../config.schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(&photofinish_config::schema()).unwrap();
     add_keys(&schema, &schema, "", 0, &mut names);
     for (command, options) in commands() {
         names.extend(options.into_iter().map(|option| format!("command {command} {option}")));
         names.insert(format!("command {command}"));
     }
-    names.extend(rows(HTTP, "Error codes").into_iter().map(|row| format!("error {}", row[0].trim_matches('`'))));
+    names.extend(CODES.iter().map(|code| format!("error {}", code.code)));
     for (_, text) in source().into_iter().filter(|(path, _)| !path.to_string_lossy().contains("tests")) {
         let program = text.split("#[cfg(test)]").next().unwrap_or_default();
         let quoted: Vec<&str> = program.split('"').collect();

@@ -4,17 +4,21 @@
 use std::path::Path;
 
 use photofinish_config::names::NamedChoice;
-use photofinish_config::{self as config, Policy, catalogue};
+use photofinish_config::{self as config, Objective, Policy, catalogue};
 use photofinish_facts::reason::DecisionReason;
+use photofinish_facts::record::table::{Column, Table as _};
+use photofinish_facts::record::{
+    AttemptOutcome, AttemptRecord, CensorCause, LeftOutReason, RaceOutcome, RaceRecord, RaceSource, StartReason,
+};
 use photofinish_gateway::proxy::{CODES, ErrorCode};
 
 // With the types of all quirks.
 use photofinish_wire::conversation::Effort;
-use photofinish_wire::each_quirk;
 use photofinish_wire::quirks::*;
+use photofinish_wire::{Dialect, each_form, each_quirk};
 use serde_json::Value;
 
-use super::README;
+use super::{README, rows};
 
 /// If set, the pages are written.
 pub const BLESS: &str = "PHOTOFINISH_BLESS";
@@ -82,7 +86,7 @@ macro_rules! toml_values {
     })+ };
 }
 
-toml_values!(CallIdForm, ModelFamily, PastReasoning, ResponsesFor, SamplingForm, ThinkingForm, ThinkingOff);
+each_form!(toml_values);
 
 impl TomlValue for bool {
     fn toml(&self) -> String {
@@ -146,6 +150,39 @@ fn quirks_are_in_their_pages() {
         let lines: Vec<String> = usual_values().into_iter().map(line).collect();
         format!("{before}{}\n\n{after}", lines.join("\n"))
     });
+}
+
+/// The names in `columns` of tables are in their comments, and those of dialects also in the pages that list them.
+#[test]
+fn names_are_where_they_are_listed() {
+    let (race, attempt) = (RaceRecord::COLUMNS, AttemptRecord::COLUMNS);
+    let [configuration, providers, translation] = ["configuration", "providers", "translation"]
+        .map(|page| std::fs::read_to_string(format!("{}/docs/{page}.md", env!("CARGO_MANIFEST_DIR"))).unwrap());
+    let dialects = Dialect::ALL.map(Dialect::as_str);
+    let about = |columns: &[Column], name: &str| columns.iter().find(|column| column.name == name).unwrap().about;
+    let line = |page: &str, begins: &str| page.lines().find(|line| line.starts_with(begins)).unwrap().replace('`', "");
+    for (place, text, names) in [
+        ("attempt.dialect", about(attempt, "dialect").to_owned(), dialects.as_slice()),
+        ("attempt.start_reason", about(attempt, "start_reason").to_owned(), &StartReason::ALL.map(StartReason::as_str)),
+        ("attempt.censor_cause", about(attempt, "censor_cause").to_owned(), &CensorCause::ALL.map(CensorCause::as_str)),
+        ("attempt.outcome", about(attempt, "outcome").to_owned(), &AttemptOutcome::ALL.map(AttemptOutcome::as_str)),
+        ("race.outcome", about(race, "outcome").to_owned(), &RaceOutcome::ALL.map(RaceOutcome::as_str)),
+        ("race.optimise", about(race, "optimise").to_owned(), &Objective::ALL.map(Objective::as_str)),
+        ("race.left_out", about(race, "left_out").to_owned(), &LeftOutReason::ALL.map(LeftOutReason::as_str)),
+        ("race.source", about(race, "source").to_owned(), &RaceSource::ALL.map(RaceSource::as_str)),
+        ("docs/configuration.md", line(&configuration, "dialect = "), &dialects),
+        ("docs/translation.md", line(&translation, "| | `openai`"), &dialects),
+        (
+            "docs/providers.md",
+            rows(&providers, "Dialects").into_iter().map(|mut row| row.remove(0)).collect(),
+            &dialects,
+        ),
+    ] {
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let words: Vec<&str> = text.split(|c| !is_word(c)).collect();
+        let missing: Vec<&&str> = names.iter().filter(|name| !words.contains(*name)).collect();
+        assert!(missing.is_empty(), "{place} lacks {missing:?}");
+    }
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! The [`Provider`] that follows from a table, from the catalogue and from the environment.
 
-use photofinish_dialects::model_list::ListFormat as _;
-
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::catalogue::{self, CatalogueEntry, ServedDialect, address_variable};

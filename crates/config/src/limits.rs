@@ -141,9 +141,9 @@ impl Limits {
     pub fn is_empty(&self) -> bool {
         // Each kind by name: a new one must be looked at here. The last four limit nothing by themselves.
         let Limits {
-            rpm,
-            tpm,
-            streams,
+            rpm: _,
+            tpm: _,
+            streams: _,
             budget: _,
             model_budgets: _,
             models,
@@ -153,8 +153,12 @@ impl Limits {
             unpriced: _,
             own_keys: _,
         } = self;
-        let rates = rpm.is_none() && tpm.is_none() && streams.is_none();
-        rates && !self.has_budget() && models.is_none() && deny.is_none()
+        !self.has_rates() && !self.has_budget() && models.is_none() && deny.is_none()
+    }
+
+    /// Has some that requests use up, besides money.
+    pub fn has_rates(&self) -> bool {
+        self.rpm.is_some() || self.tpm.is_some() || self.streams.is_some()
     }
 
     pub fn has_budget(&self) -> bool {

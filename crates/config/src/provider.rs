@@ -4,7 +4,6 @@
 //! Not for the facts about common providers: see `catalogue`. Not for reading a token: a background task of `app` does that.
 
 use photofinish_dialects::DialectFormat as _;
-use photofinish_dialects::model_list::ListFormat as _;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -88,10 +87,8 @@ impl Auth {
     /// The way of this dialect, unless a provider has another one. The region is empty.
     pub fn usual(dialect: Dialect) -> Auth {
         match dialect {
-            Dialect::OpenAi | Dialect::Responses | Dialect::Ollama => Auth::Bearer,
-            Dialect::Anthropic => Auth::Header("x-api-key".to_owned()),
-            Dialect::Gemini => Auth::Header("x-goog-api-key".to_owned()),
             Dialect::Bedrock => Auth::SigV4 { region: String::new() },
+            _ => dialect.key_header().map_or(Auth::Bearer, |header| Auth::Header(header.to_owned())),
         }
     }
 }

@@ -215,8 +215,7 @@ impl RawConfig {
             root.named_tables("models", &["upstreams"]).into_iter().map(|model| RawModel::read(model, &race)).collect();
         let users = root.named_tables("users", &["token", "token_sha256"]).into_iter().map(RawUser::read).collect();
         let limits = section(&mut root, "limits");
-        let marks = ["rpm", "tpm", "streams", "budget", "models", "deny"];
-        let teams = root.named_tables("teams", &marks).into_iter().map(RawTeam::read).collect();
+        let teams = root.named_tables("teams", Limits::NAMES).into_iter().map(RawTeam::read).collect();
         let probes = RawProbes::read(&mut root);
         root.finish();
         RawConfig {

@@ -12,7 +12,7 @@ use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable, one_of};
 use super::{Auth, ProviderDialect, text};
 use photofinish_wire::conversation::Effort;
-use photofinish_wire::each_quirk;
+use photofinish_wire::{each_form, each_quirk};
 // With the types of all quirks.
 use photofinish_wire::quirks::*;
 
@@ -166,7 +166,7 @@ macro_rules! choices {
     };
 }
 
-choices!(CallIdForm, ModelFamily, PastReasoning, ResponsesFor, SamplingForm, ThinkingForm, ThinkingOff);
+each_form!(choices);
 
 /// The tables of `request_for`, by the pattern of their models.
 pub(super) fn read_models(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<ModelRequests>> {

@@ -152,7 +152,8 @@ impl EmbeddingRequest {
                 Ok(json!({ "requests": self.inputs.iter().map(request).collect::<Vec<_>>() }))
             }
             Dialect::Bedrock => self.write_bedrock(model, losses),
-            Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => {
+            // The form of OpenAI, which most servers have.
+            _ => {
                 lose_truncate(losses);
                 let mut body = json!({ "input": self.inputs });
                 body.put("dimensions", self.dimensions);
@@ -485,7 +486,7 @@ fn vectors_of(dialect: Dialect, text: &str) -> Result<Vec<FoundVector<'_>>, Inva
             }
             Ok(found)
         }
-        Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => vectors_in(text, "data", "embedding"),
+        _ => vectors_in(text, "data", "embedding"),
     }
 }
 

@@ -1,5 +1,4 @@
-//! A provider's own list of its models: where each dialect has it, and how one page of it is read. Not for asking: see
-//! `photofinish_gateway`.
+//! A provider's own list of its models: how one page of it is read. Not for asking: see `photofinish_gateway`.
 
 use serde::Deserialize;
 
@@ -50,18 +49,6 @@ struct ListEntry {
 
 /// The lists of models of a dialect.
 pub trait ListFormat: Into<Dialect> {
-    /// The path of the first page. None: servers of this dialect have no list.
-    fn model_list_path(self) -> Option<&'static str> {
-        let dialect = self.into();
-        match dialect {
-            Dialect::OpenAi | Dialect::Responses => Some("/models"),
-            Dialect::Anthropic => Some("/models?limit=1000"),
-            Dialect::Gemini => Some("/models?pageSize=1000"),
-            Dialect::Ollama => Some("/api/tags"),
-            Dialect::Bedrock => None,
-        }
-    }
-
     /// # Errors
     /// The text is not a page of a list in this dialect.
     fn model_page(self, text: &[u8]) -> Result<ModelPage, NoModelList> {
@@ -69,7 +56,7 @@ pub trait ListFormat: Into<Dialect> {
         let body = ListBody::read(text).map_err(|_| NoModelList::Invalid)?;
         let (entries, by_name) = match dialect {
             Dialect::Gemini | Dialect::Ollama => (body.models, true),
-            Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic | Dialect::Bedrock => (body.data, false),
+            _ => (body.data, false),
         };
         let entries = entries.ok_or(NoModelList::Invalid)?;
         if body.simulated == Some(true) {

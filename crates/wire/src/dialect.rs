@@ -5,33 +5,103 @@ use percent_encoding::percent_decode_str;
 
 use crate::stream::framing::Framing;
 
-/// An API that an app calls: one path of the gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Surface {
-    Chat,
-    Completions,
-    Embeddings,
-    Responses,
-    Messages,
-    CountTokens,
-    /// Ollama's `/api/chat`.
-    OllamaChat,
-    /// Ollama's `/api/generate`.
-    OllamaGenerate,
-    /// Ollama's `/api/embed`.
-    OllamaEmbed,
-    /// Ollama's `/api/embeddings`, the predecessor of `/api/embed`.
-    OllamaEmbeddings,
-    /// Gemini's `generateContent` and `streamGenerateContent`.
-    Gemini,
-    /// Gemini's `countTokens`.
-    GeminiCount,
-    /// Gemini's `embedContent`.
-    GeminiEmbed,
-    /// Gemini's `batchEmbedContents`.
-    GeminiEmbedBatch,
-    /// OpenAI's calls that are not read.
-    Passed(PassedCall),
+/// Declares the surfaces, a line each: its stored name, the path at which the gateway serves it, and the dialect of its upstreams. A call that
+/// is not read also has the member with the prompt of a JSON request, if there is one.
+macro_rules! surfaces {
+    (
+        read { $($(#[doc = $about:literal])* $surface:ident = $name:literal, $path:literal, $dialect:ident;)+ }
+        passed { $($(#[doc = $says:literal])* $call:ident = $call_name:literal, $call_path:literal, $call_dialect:ident $(, $prompt:literal)?;)+ }
+        passed at paths of others { $($(#[doc = $means:literal])* $other:ident = $other_name:literal, $other_path:literal, $other_dialect:ident $(, $member:literal)?;)+ }
+    ) => {
+        /// An API that an app calls: one path of the gateway.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Surface {
+            $($(#[doc = $about])* $surface,)+
+            /// Calls that are not read.
+            Passed(PassedCall),
+        }
+
+        photofinish_base::named! {
+            /// A call that the gateway does not read, by its stored name. Requests and answers are passed through byte for byte, except for
+            /// `model`; its answer is raced as a whole, whatever its format. Not for their bodies: see `request::form` and `answer::whole`.
+            #[derive(Hash)]
+            pub enum PassedCall { $($(#[doc = $says])* $call = $call_name,)+ $($(#[doc = $means])* $other = $other_name,)+ }
+        }
+
+        impl Surface {
+            /// Each that has a path of its own.
+            pub const ALL: [Surface; [$($path,)+ $($call_path),+].len()] =
+                [$(Surface::$surface,)+ $(Surface::Passed(PassedCall::$call)),+];
+
+            /// Its stored name, its path, and its dialect.
+            #[inline]
+            fn facts(self) -> (&'static str, &'static str, Dialect) {
+                match self {
+                    $(Surface::$surface => ($name, $path, Dialect::$dialect),)+
+                    $(Surface::Passed(PassedCall::$call) => ($call_name, $call_path, Dialect::$call_dialect),)+
+                    $(Surface::Passed(PassedCall::$other) => ($other_name, $other_path, Dialect::$other_dialect),)+
+                }
+            }
+        }
+
+        impl PassedCall {
+            /// The member with the prompt of a JSON request.
+            pub fn prompt(self) -> Option<&'static str> {
+                match self {
+                    $(PassedCall::$call => surfaces!(@prompt $($prompt)?),)+
+                    $(PassedCall::$other => surfaces!(@prompt $($member)?),)+
+                }
+            }
+        }
+    };
+    (@prompt) => { None };
+    (@prompt $prompt:literal) => { Some($prompt) };
+}
+
+surfaces! {
+    read {
+        Chat = "chat", "/v1/chat/completions", OpenAi;
+        Completions = "completions", "/v1/completions", OpenAi;
+        Embeddings = "embeddings", "/v1/embeddings", OpenAi;
+        Responses = "responses", "/v1/responses", Responses;
+        Messages = "messages", "/v1/messages", Anthropic;
+        CountTokens = "count_tokens", "/v1/messages/count_tokens", Anthropic;
+        OllamaChat = "ollama_chat", "/api/chat", Ollama;
+        OllamaGenerate = "ollama_generate", "/api/generate", Ollama;
+        OllamaEmbed = "ollama_embed", "/api/embed", Ollama;
+        /// The predecessor of `/api/embed`.
+        OllamaEmbeddings = "ollama_embeddings", "/api/embeddings", Ollama;
+        /// Also `streamGenerateContent`.
+        Gemini = "gemini", "/v1beta/models/{model}:generateContent", Gemini;
+        GeminiCount = "gemini_count_tokens", "/v1beta/models/{model}:countTokens", Gemini;
+        GeminiEmbed = "gemini_embed", "/v1beta/models/{model}:embedContent", Gemini;
+        GeminiEmbedBatch = "gemini_embed_batch", "/v1beta/models/{model}:batchEmbedContents", Gemini;
+    }
+    passed {
+        /// Audio to text. Its request is a multipart form.
+        Transcription = "transcriptions", "/v1/audio/transcriptions", OpenAi;
+        /// Audio to English text. Its request is a multipart form.
+        Translation = "translations", "/v1/audio/translations", OpenAi;
+        /// Text to audio.
+        Speech = "speech", "/v1/audio/speech", OpenAi, "input";
+        /// Text to images.
+        Image = "images", "/v1/images/generations", OpenAi, "prompt";
+        /// Images and text to images. Its request is a multipart form, or names files.
+        ImageEdit = "image_edits", "/v1/images/edits", OpenAi, "prompt";
+        Moderation = "moderations", "/v1/moderations", OpenAi, "input";
+        /// Documents in the order of how well they answer a question, as Cohere and Jina have it.
+        Rerank = "rerank", "/v1/rerank", OpenAi, "documents";
+        /// A conversation of the Responses API to a short form of it.
+        Compaction = "compactions", "/v1/responses/compact", Responses, "input";
+        /// The tokens of a conversation of the Responses API.
+        InputTokens = "input_tokens", "/v1/responses/input_tokens", Responses, "input";
+    }
+    passed at paths of others {
+        /// A response that the upstream makes in the background, or a question for it.
+        Background = "background", "/v1/responses", Responses, "input";
+        /// A question for something that an upstream of the Responses API stores.
+        Stored = "stored", "/v1/responses/{id}", Responses;
+    }
 }
 
 /// How an upstream is asked to answer.
@@ -71,59 +141,6 @@ impl Surface {
         Surface::OllamaChat,
         Surface::OllamaGenerate,
     ];
-
-    pub const ALL: [Surface; 23] = [
-        Surface::Chat,
-        Surface::Completions,
-        Surface::Embeddings,
-        Surface::Responses,
-        Surface::Messages,
-        Surface::CountTokens,
-        Surface::OllamaChat,
-        Surface::OllamaGenerate,
-        Surface::OllamaEmbed,
-        Surface::OllamaEmbeddings,
-        Surface::Gemini,
-        Surface::GeminiCount,
-        Surface::GeminiEmbed,
-        Surface::GeminiEmbedBatch,
-        Surface::Passed(PassedCall::Transcription),
-        Surface::Passed(PassedCall::Translation),
-        Surface::Passed(PassedCall::Speech),
-        Surface::Passed(PassedCall::Image),
-        Surface::Passed(PassedCall::ImageEdit),
-        Surface::Passed(PassedCall::Moderation),
-        Surface::Passed(PassedCall::Rerank),
-        Surface::Passed(PassedCall::Compaction),
-        Surface::Passed(PassedCall::InputTokens),
-    ];
-
-    /// Its stored name, its path, and its dialect.
-    #[inline]
-    fn facts(self) -> (&'static str, &'static str, Dialect) {
-        match self {
-            Surface::Chat => ("chat", "/v1/chat/completions", Dialect::OpenAi),
-            Surface::Completions => ("completions", "/v1/completions", Dialect::OpenAi),
-            Surface::Embeddings => ("embeddings", "/v1/embeddings", Dialect::OpenAi),
-            Surface::Responses => ("responses", "/v1/responses", Dialect::Responses),
-            Surface::Messages => ("messages", "/v1/messages", Dialect::Anthropic),
-            Surface::CountTokens => ("count_tokens", "/v1/messages/count_tokens", Dialect::Anthropic),
-            Surface::OllamaChat => ("ollama_chat", "/api/chat", Dialect::Ollama),
-            Surface::OllamaGenerate => ("ollama_generate", "/api/generate", Dialect::Ollama),
-            Surface::OllamaEmbed => ("ollama_embed", "/api/embed", Dialect::Ollama),
-            Surface::OllamaEmbeddings => ("ollama_embeddings", "/api/embeddings", Dialect::Ollama),
-            Surface::Gemini => ("gemini", "/v1beta/models/{model}:generateContent", Dialect::Gemini),
-            Surface::GeminiCount => ("gemini_count_tokens", "/v1beta/models/{model}:countTokens", Dialect::Gemini),
-            Surface::GeminiEmbed => ("gemini_embed", "/v1beta/models/{model}:embedContent", Dialect::Gemini),
-            Surface::GeminiEmbedBatch => {
-                ("gemini_embed_batch", "/v1beta/models/{model}:batchEmbedContents", Dialect::Gemini)
-            }
-            Surface::Passed(
-                call @ (PassedCall::Compaction | PassedCall::InputTokens | PassedCall::Background | PassedCall::Stored),
-            ) => (call.as_str(), call.path(), Dialect::Responses),
-            Surface::Passed(call) => (call.as_str(), call.path(), Dialect::OpenAi),
-        }
-    }
 
     /// The stored name, in `race.api`.
     pub fn as_str(self) -> &'static str {
@@ -262,6 +279,59 @@ impl Dialect {
         }
     }
 
+    /// The header in which a key goes to its vendor. None: as a bearer token.
+    pub fn key_header(self) -> Option<&'static str> {
+        match self {
+            Dialect::Anthropic => Some("x-api-key"),
+            Dialect::Gemini => Some("x-goog-api-key"),
+            Dialect::OpenAi | Dialect::Responses | Dialect::Bedrock | Dialect::Ollama => None,
+        }
+    }
+
+    /// The path of the first page of a server's models. None: it has no list.
+    pub fn model_list_path(self) -> Option<&'static str> {
+        match self {
+            Dialect::OpenAi | Dialect::Responses => Some("/models"),
+            Dialect::Anthropic => Some("/models?limit=1000"),
+            Dialect::Gemini => Some("/models?pageSize=1000"),
+            Dialect::Ollama => Some("/api/tags"),
+            Dialect::Bedrock => None,
+        }
+    }
+
+    /// The longest name of a tool. None: there is no bound.
+    pub fn tool_name_max(self) -> Option<usize> {
+        match self {
+            Dialect::OpenAi | Dialect::Gemini | Dialect::Bedrock => Some(64),
+            Dialect::Anthropic | Dialect::Responses => Some(128),
+            Dialect::Ollama => None,
+        }
+    }
+
+    /// What each event has that begins a tool call.
+    pub fn call_mark(self) -> &'static str {
+        match self {
+            Dialect::OpenAi | Dialect::Responses | Dialect::Ollama => "_call",
+            Dialect::Anthropic => "tool_use",
+            Dialect::Gemini => "functionCall",
+            Dialect::Bedrock => "toolUse",
+        }
+    }
+
+    /// Whether the arguments of a tool call are a text instead of an object.
+    pub fn has_texts_as_arguments(self) -> bool {
+        matches!(self, Dialect::OpenAi | Dialect::Responses)
+    }
+
+    /// The member, and its word, that only an answer that is not streamed has. None: the members of an event show it.
+    pub fn whole_sign(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Dialect::Anthropic => Some(("type", "message")),
+            Dialect::Responses => Some(("object", "response")),
+            Dialect::OpenAi | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => None,
+        }
+    }
+
     /// How its streams are cut into events.
     pub fn framing(self) -> Framing {
         match self {
@@ -272,73 +342,15 @@ impl Dialect {
     }
 }
 
-// Calls that the gateway does not read: audio, images, moderations, compactions and rerankings. Requests and answers are passed
-// through byte for byte, except for `model`. Vocabulary: imports no dialect. Not for their bodies: see
-// `request::form` and `answer::whole`.
-
-photofinish_base::named! {
-    /// A call whose answer is raced as a whole, whatever its format, by its stored name.
-    #[derive(Hash)]
-    pub enum PassedCall {
-        /// Audio to text. Its request is a multipart form.
-        Transcription = "transcriptions",
-        /// Audio to English text. Its request is a multipart form.
-        Translation = "translations",
-        /// Text to audio.
-        Speech = "speech",
-        /// Text to images.
-        Image = "images",
-        /// Images and text to images. Its request is a multipart form, or names files.
-        ImageEdit = "image_edits",
-        Moderation = "moderations",
-        /// Documents in the order of how well they answer a question, as Cohere and Jina have it.
-        Rerank = "rerank",
-        /// A conversation of the Responses API to a short form of it.
-        Compaction = "compactions",
-        /// The tokens of a conversation of the Responses API.
-        InputTokens = "input_tokens",
-        /// A response that the upstream makes in the background, or a question for it.
-        Background = "background",
-        /// A question for something that an upstream of the Responses API stores.
-        Stored = "stored",
-    }
-}
-
 impl PassedCall {
     /// The path at which the gateway serves it.
     pub fn path(self) -> &'static str {
-        match self {
-            PassedCall::Transcription => "/v1/audio/transcriptions",
-            PassedCall::Translation => "/v1/audio/translations",
-            PassedCall::Speech => "/v1/audio/speech",
-            PassedCall::Image => "/v1/images/generations",
-            PassedCall::ImageEdit => "/v1/images/edits",
-            PassedCall::Moderation => "/v1/moderations",
-            PassedCall::Rerank => "/v1/rerank",
-            PassedCall::Compaction => "/v1/responses/compact",
-            PassedCall::InputTokens => "/v1/responses/input_tokens",
-            PassedCall::Background => "/v1/responses",
-            PassedCall::Stored => "/v1/responses/{id}",
-        }
+        Surface::Passed(self).path()
     }
 
     /// The path behind the base URL of an upstream.
     pub fn upstream_path(self) -> &'static str {
         self.path().trim_start_matches("/v1")
-    }
-
-    /// The member with the prompt of a JSON request.
-    pub fn prompt(self) -> Option<&'static str> {
-        match self {
-            PassedCall::Transcription | PassedCall::Translation | PassedCall::Stored => None,
-            PassedCall::Speech
-            | PassedCall::Moderation
-            | PassedCall::Compaction
-            | PassedCall::InputTokens
-            | PassedCall::Background => Some("input"),
-            PassedCall::Image | PassedCall::ImageEdit => Some("prompt"),
-            PassedCall::Rerank => Some("documents"),
-        }
     }
 }
 

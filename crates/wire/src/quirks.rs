@@ -201,6 +201,14 @@ pub struct TranslationOptions {
     pub quirks: Quirks,
 }
 
+/// Calls the macro `$then` with the enums that are types of quirks.
+#[macro_export]
+macro_rules! each_form {
+    ($then:ident) => {
+        $then! { CallIdForm, ModelFamily, PastReasoning, ResponsesFor, SamplingForm, ThinkingForm, ThinkingOff }
+    };
+}
+
 /// Makes an enum with the names of its values in files.
 macro_rules! forms {
     ($(#[doc = $about:literal])+ $name:ident { $($(#[doc = $says:literal])* $variant:ident = $text:literal,)+ }) => {
@@ -296,12 +304,7 @@ impl Quirks {
 
     /// The longest name of a tool in a translation.
     pub fn tool_name_max_in(&self, dialect: Dialect) -> Option<usize> {
-        let usual = match dialect {
-            Dialect::OpenAi | Dialect::Gemini | Dialect::Bedrock => Some(64),
-            Dialect::Anthropic | Dialect::Responses => Some(128),
-            Dialect::Ollama => None,
-        };
-        self.tool_name_max.map(|most| usize::try_from(most).unwrap_or(usize::MAX)).or(usual)
+        self.tool_name_max.map(|most| usize::try_from(most).unwrap_or(usize::MAX)).or(dialect.tool_name_max())
     }
 
     /// Whether a request goes up as one of the Responses API, where the provider has that too.

@@ -135,8 +135,6 @@ pub fn bare_run(n: i64) -> RunRecord {
 /// two values of one type are equal, except times that must agree.
 pub fn won(n: i64) -> AttemptRecord {
     AttemptRecord {
-        model_reported: Some("llama-70b-0115".into()),
-        response_id: Some("chatcmpl-1".into()),
         dialect: "openai",
         key_id: Some("k1".into()),
         dispatch_us: 1_000,
@@ -164,7 +162,6 @@ pub fn won(n: i64) -> AttemptRecord {
         http_status: Some(200),
         failure: Some("reset"),
         failure_phase: Some("stream"),
-        retry_after_ms: Some(1_234),
         payload_events: 41,
         reasoning_events: 3,
         chars_total: 164,
@@ -176,6 +173,23 @@ pub fn won(n: i64) -> AttemptRecord {
         gap_max_us: Some(61_000),
         burst: Some(false),
         client_stalled: true,
+        in_flight_upstream: 6,
+        definition_version: DEFINITION_VERSION,
+        cost_usd_min: Some(0.0125),
+        cost_usd_max: Some(0.0125),
+        price_source: Some("catalogue 2026-11-22".to_owned()),
+        plain: false,
+        predicted_us: Some(190_000),
+        ..reported(n)
+    }
+}
+
+/// What the provider reports of attempt 0 of race `n`.
+fn reported(n: i64) -> AttemptRecord {
+    AttemptRecord {
+        model_reported: Some("llama-70b-0115".into()),
+        response_id: Some("chatcmpl-1".into()),
+        retry_after_ms: Some(1_234),
         input_tokens: Some(1_024),
         cached_input_tokens: Some(512),
         output_tokens: Some(41),
@@ -188,15 +202,8 @@ pub fn won(n: i64) -> AttemptRecord {
         server_total_us: Some(24),
         ratelimit_remaining_requests: Some(99),
         ratelimit_remaining_tokens: Some(98_000),
-        in_flight_upstream: 6,
-        definition_version: DEFINITION_VERSION,
-        cost_usd_min: Some(0.0125),
-        cost_usd_max: Some(0.0125),
-        price_source: Some("catalogue 2026-11-22".to_owned()),
         cache_write_tokens: Some(128),
         service_tier: Some("priority"),
-        plain: false,
-        predicted_us: Some(190_000),
         calls: Some("valid"),
         structured: Some("valid"),
         tool_set: Some(3_405_691_582),

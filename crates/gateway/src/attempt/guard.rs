@@ -309,13 +309,14 @@ impl AttemptGuard {
         self.meter.write(&mut self.record);
         let now = self.elapsed(Instant::now());
         let record = &mut *self.record;
+        if !self.counts && !record.plain {
+            self.meter.write_tokens(record);
+        }
         if self.counts {
-            forget_tokens(record);
             (record.payload_events, record.chars_total) = (0, 0);
         }
         // When it came, the provider knows alone.
         if record.plain {
-            forget_tokens(record);
             (record.finish_us, record.burst) = (None, None);
         }
         record.audited = self.shared.decided() == RaceDecision::Audited;
@@ -394,13 +395,6 @@ impl Drop for AttemptGuard {
         let (sink, choices) = (self.sink.clone(), self.choices);
         tape.judge(record, is_whole, &self.shutdown, move |record| sink.attempt(record, choices, took_us));
     }
-}
-
-/// The answer has no tokens, or their times are not known.
-fn forget_tokens(record: &mut AttemptRecord) {
-    (record.first_token_us, record.first_answer_us, record.last_token_us) = (None, None, None);
-    (record.second_token_us, record.first_kind, record.chars_first) = (None, None, 0);
-    (record.gap_p50_us, record.gap_p95_us, record.gap_p99_us, record.gap_max_us) = (None, None, None, None);
 }
 
 /// From how many tokens on its answer is endless.

@@ -113,10 +113,6 @@ impl EventTimes {
     fn write(&self, record: &mut AttemptRecord) {
         record.first_byte_us = self.first_byte;
         record.first_event_us = self.first_event;
-        record.first_token_us = self.first_token.map(|(at, _)| at);
-        record.first_answer_us = self.first_answer;
-        record.second_token_us = self.second_token;
-        record.last_token_us = self.last_token;
         record.finish_us = self.finish;
         record.eof_us = self.eof;
     }
@@ -385,22 +381,30 @@ impl Meter {
 
     /// Writes the columns of the row.
     pub fn write(&self, record: &mut AttemptRecord) {
-        let first = self.times.first_token.map(|(_, payload)| payload);
         self.times.write(record);
-        record.first_kind = first.map(|payload| payload.kind.as_str());
         record.payload_events = self.counts.events;
         record.reasoning_events = self.counts.reasoning_events;
         record.chars_total = self.counts.chars;
-        record.chars_first = first.map_or(0, |payload| i64::from(payload.chars));
         record.keepalives = self.keepalives;
-        [record.gap_p50_us, record.gap_p95_us, record.gap_p99_us] = self.gaps.quantiles([0.5, 0.95, 0.99]);
-        record.gap_max_us = self.gaps.max();
         record.burst = self.burst();
         record.client_stalled = self.stalled;
         record.model_reported = self.names.model.clone();
         record.response_id = self.names.id.clone();
         record.finish_reason = self.finish_reason.clone();
         self.usage.write(record);
+    }
+
+    /// Writes those that only an answer with tokens has, whose times are known.
+    pub fn write_tokens(&self, record: &mut AttemptRecord) {
+        let first = self.times.first_token.map(|(_, payload)| payload);
+        record.first_token_us = self.first_token_us();
+        record.first_kind = first.map(|payload| payload.kind.as_str());
+        record.first_answer_us = self.times.first_answer;
+        record.second_token_us = self.times.second_token;
+        record.last_token_us = self.times.last_token;
+        record.chars_first = first.map_or(0, |payload| i64::from(payload.chars));
+        [record.gap_p50_us, record.gap_p95_us, record.gap_p99_us] = self.gaps.quantiles([0.5, 0.95, 0.99]);
+        record.gap_max_us = self.gaps.max();
     }
 
     /// An event with payload.

@@ -13,7 +13,7 @@ use crate::proxy::prepare::AskedBy;
 use crate::proxy::run::race_guard::RaceGuard;
 use crate::proxy::run::running::PreparedRace;
 use crate::proxy::state::gateway::Gateway;
-use photofinish_config::{Limits, UpstreamConfig};
+use photofinish_config::UpstreamConfig;
 use photofinish_facts::record::{RaceSource, RequestOrigin};
 use photofinish_routing::health::LiveConfig;
 use photofinish_wire::PathCall;
@@ -44,8 +44,7 @@ impl ShadowRequest {
         let (gateway, request) = (&race.gateway, &race.request);
         let shadow = live.config.model(&request.model)?.shadow.as_ref()?;
         // What it would use up could be missing for what the caller asks next.
-        let is_limited = |of: &Limits| of.rpm.is_some() || of.tpm.is_some() || of.streams.is_some();
-        let is_counted = by.levels.iter().any(|level| is_limited(level.limits()));
+        let is_counted = by.levels.iter().any(|level| level.limits().has_rates());
         let may = guard.is_of_client()
             && request.surface.streams()
             && request.call().is_none()

@@ -15,16 +15,8 @@ use photofinish_wire::dialect::{Dialect, Surface};
 const HELD_MAX: usize = 1 << 20;
 
 /// What events of a dialect have that begin a call, by dialect. Made once: to make a searcher costs more than to search.
-static MARKS: LazyLock<[Finder<'static>; Dialect::ALL.len()]> = LazyLock::new(|| {
-    Dialect::ALL.map(|dialect| {
-        Finder::new(match dialect {
-            Dialect::OpenAi | Dialect::Responses | Dialect::Ollama => b"_call".as_slice(),
-            Dialect::Anthropic => b"tool_use",
-            Dialect::Gemini => b"functionCall",
-            Dialect::Bedrock => b"toolUse",
-        })
-    })
-});
+static MARKS: LazyLock<[Finder<'static>; Dialect::ALL.len()]> =
+    LazyLock::new(|| Dialect::ALL.map(|dialect| Finder::new(dialect.call_mark())));
 
 /// The held events of one answer.
 pub struct HeldCalls {

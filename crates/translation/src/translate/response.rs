@@ -434,11 +434,8 @@ impl AnswerTranslation {
 
 /// How complete the arguments of calls must be that are passed on as they came.
 fn calls_of(dialect: Dialect, keeps: bool) -> AnswerCalls {
-    let mut calls = match dialect {
-        Dialect::OpenAi | Dialect::Responses => AnswerCalls::of_texts(),
-        // The client gets an object.
-        Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => AnswerCalls::default(),
-    };
+    // Else the client gets an object.
+    let mut calls = if dialect.has_texts_as_arguments() { AnswerCalls::of_texts() } else { AnswerCalls::default() };
     if keeps {
         calls.keep();
     }

@@ -235,14 +235,9 @@ pub fn or_foreign<'a>(own: Dialect, text: &'a str, chunk: Chunk<'a>) -> Frame<'a
     }
 }
 
-/// Whether the object is an answer of its dialect that is not streamed. In the other dialects the members of an event
-/// show it.
+/// Whether the object is an answer of its dialect that is not streamed.
 fn is_whole(own: Dialect, text: &str) -> bool {
-    let (member, word) = match own {
-        Dialect::Anthropic => ("type", "message"),
-        Dialect::Responses => ("object", "response"),
-        Dialect::OpenAi | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => return false,
-    };
+    let Some((member, word)) = own.whole_sign() else { return false };
     matches!(Json::new(text).member(member, Json::string_or_skip), Ok(Some(found)) if found == word)
 }
 

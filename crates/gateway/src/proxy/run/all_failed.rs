@@ -165,7 +165,7 @@ fn shows_overflow(surface: Surface, answer: &RawAnswer, is_only: bool) -> bool {
             Dialect::Anthropic => says(PROMPT_TOO_LONG),
             Dialect::OpenAi => is_only || says("context_length_exceeded"),
             Dialect::Responses => says("context_length_exceeded"),
-            Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => true,
+            _ => true,
         }
 }
 

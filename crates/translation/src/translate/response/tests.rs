@@ -148,12 +148,8 @@ fn translation(surface: Surface, dialect: Dialect) -> ResponseTranslation {
 fn stream(surface: Surface, dialect: Dialect, pieces: &[AnswerPiece]) -> Bytes {
     let writer = match dialect {
         _ if surface.dialect() == dialect => surface,
-        Dialect::OpenAi => Surface::Chat,
-        Dialect::Responses => Surface::Responses,
-        Dialect::Anthropic => Surface::Messages,
-        Dialect::Gemini => Surface::Gemini,
-        Dialect::Ollama => Surface::OllamaChat,
         Dialect::Bedrock => return frames(pieces),
+        _ => dialect.conversing(),
     };
     let (mut writer, mut out) = (writer.writer("m", true, false, false, &Default::default()), BytesMut::new());
     pieces.iter().for_each(|piece| writer.write(piece.clone(), &mut out));
