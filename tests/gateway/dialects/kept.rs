@@ -67,6 +67,31 @@ async fn calls_come_down_under_numbers_of_their_own() {
         (vec![call("", "a", "f", "{"), more("", "}"), call("", "b", "g", "{}")], vec![0, 0, 1]),
         (vec![call("", "a", "f", "{}") + "," + &call("", "b", "f", "{}")], vec![0, 1]),
         (vec![call("", "", "f", r#"{"x":1e3}"#), call("", "", "f", r#"{"x":2}"#)], vec![0, 1]),
+        // Fragments that differ in their text alone.
+        (
+            vec![
+                call(r#""index":0,"#, "a", "f", "{"),
+                more(r#""index":0,"#, r#""x":"#),
+                more(r#""index":0,"#, "1"),
+                more(r#""index":0,"#, "}"),
+                call(r#""index":0,"#, "b", "g", "{"),
+                more(r#""index":0,"#, r#""y":"#),
+                more(r#""index":0,"#, "2"),
+                more(r#""index":0,"#, "}"),
+            ],
+            vec![0, 0, 0, 0, 1, 1, 1, 1],
+        ),
+        (
+            vec![
+                call("", "a", "f", "{"),
+                more("", r#""x":"#),
+                more("", "1"),
+                more("", "}"),
+                call("", "b", "g", "{"),
+                more("", "}"),
+            ],
+            vec![0, 0, 0, 0, 1, 1],
+        ),
     ] {
         let deltas: Vec<String> = fragments.iter().map(|list| format!(r#"{{"tool_calls":[{list}]}}"#)).collect();
         let deltas: Vec<&str> = deltas.iter().map(String::as_str).collect();
@@ -91,6 +116,24 @@ async fn calls_come_down_under_numbers_of_their_own() {
             assert!(fragments.iter().all(|fragment| response.body.contains(fragment)), "{}", response.body);
         }
         assert_eq!(gateway.stop().await.one("a")["outcome"], "won");
+    }
+}
+
+/// What is no call beside a call without a number harms neither the call nor the stream.
+#[tokio::test]
+async fn a_list_of_calls_may_have_what_is_no_call() {
+    let call = r#"{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}"#;
+    for rest in [r#""x""#, "7", "null", "[]", "{}"] {
+        let lists = [format!("[{call},{rest}]"), format!("[{rest},{call}]"), format!("[{rest}]")];
+        let first = format!(r#"{{"tool_calls":[{call}]}}"#);
+        for list in lists {
+            let fake =
+                FakeProvider::start(vec![chat(&[&first, &format!(r#"{{"tool_calls":{list}}}"#)], "tool_calls")]).await;
+            let gateway = Setup::over(&[&fake]).start().await;
+            let response = read_response(&mut gateway.streaming().await).await;
+            assert!(response.body.ends_with("data: [DONE]\n\n"), "{list}: {}", response.body);
+            gateway.stop().await;
+        }
     }
 }
 

@@ -458,13 +458,15 @@ fn renumbered(event: &SseEvent, numbers: &[Option<i128>]) -> Option<Bytes> {
                 _ => continue,
             };
             for call in calls {
-                if let Some(number) = *numbers.next()? {
-                    call["index"] = u64::try_from(number).ok()?.into();
+                // What is no object is no call, but was counted as one.
+                if let (Some(number), Some(call)) = (*numbers.next()?, call.as_object_mut()) {
+                    call.insert("index".to_owned(), u64::try_from(number).ok()?.into());
                 }
             }
         }
     }
-    Some(Bytes::from(format!("data: {chunk}\n\n")))
+    // A fragment that is in no list of calls has a number too: then it is not known whose each is.
+    numbers.next().is_none().then(|| Bytes::from(format!("data: {chunk}\n\n")))
 }
 
 /// The calls in events of a surface.
