@@ -45,14 +45,13 @@ async fn a_character_that_is_cut_between_two_events_is_whole() {
     }
 }
 
-/// Clients of a stream know calls by their `index` alone.
-#[tokio::test]
-async fn calls_come_down_under_numbers_of_their_own() {
+/// Fragments of calls, and the `index` that each has to have.
+fn numbered_calls() -> Vec<(Vec<String>, Vec<i32>)> {
     let call = |index: &str, id: &str, name: &str, arguments: &str| {
         format!(r#"{{{index}"id":"{id}","type":"function","function":{{"name":"{name}","arguments":{arguments:?}}}}}"#)
     };
     let more = |index: &str, arguments: &str| format!(r#"{{{index}"function":{{"arguments":{arguments:?}}}}}"#);
-    for (fragments, numbers) in [
+    vec![
         // Right, and so not a byte is changed.
         (vec![call(r#""index":1,"#, "a", "f", "{}"), call(r#""index":2,"#, "b", "g", "{}")], vec![1, 2]),
         (
@@ -92,7 +91,13 @@ async fn calls_come_down_under_numbers_of_their_own() {
             ],
             vec![0, 0, 0, 0, 1, 1],
         ),
-    ] {
+    ]
+}
+
+/// Clients of a stream know calls by their `index` alone.
+#[tokio::test]
+async fn calls_come_down_under_numbers_of_their_own() {
+    for (fragments, numbers) in numbered_calls() {
         let deltas: Vec<String> = fragments.iter().map(|list| format!(r#"{{"tool_calls":[{list}]}}"#)).collect();
         let deltas: Vec<&str> = deltas.iter().map(String::as_str).collect();
         let fake = FakeProvider::start(vec![chat(&deltas, "tool_calls")]).await;
