@@ -29,6 +29,9 @@ struct AnthropicWire<'a> {
     model: Option<Cow<'a, str>>,
     id: Option<Cow<'a, str>>,
     usage: Option<&'a str>,
+    /// What a message already has when it starts.
+    begun: Option<Payload>,
+    begins_call: bool,
 }
 
 /// The members of a delta or a block that matter.
@@ -67,6 +70,12 @@ impl<'a> AnthropicWire<'a> {
             "model" => self.model = json.text()?,
             "id" => self.id = json.text()?,
             "usage" => self.usage = json.some()?.or(self.usage),
+            "content" => json.list(|json| {
+                let block = DeltaText::read(json)?;
+                self.begins_call |= block.kind == Some("tool_use");
+                self.begun = Payload::merge(self.begun, block.of_block());
+                Ok(())
+            })?,
         }))
     }
 
@@ -79,7 +88,10 @@ impl<'a> AnthropicWire<'a> {
         match self.name {
             Some("ping") => return Frame::KeepAlive,
             Some("message_stop") => return Frame::Done(chunk),
-            Some("message_start") => (chunk.model, chunk.id) = (self.model, self.id),
+            Some("message_start") => {
+                (chunk.model, chunk.id) = (self.model, self.id);
+                (chunk.payload, chunk.calls) = (self.begun, self.begins_call);
+            }
             Some("content_block_start") => {
                 chunk.payload = self.block.of_block();
                 chunk.calls = self.block.kind == Some("tool_use");

@@ -44,7 +44,7 @@ impl ReadPieces for AnthropicReader {
         let Ok(mut event) = parse(&self.halves.joined(&data)) else { return };
         let index = event.get("index").and_then(Value::as_u64).unwrap_or(0);
         match event.get("type").and_then(Value::as_str) {
-            Some("message_start") => self.message_start(&event["message"], pieces),
+            Some("message_start") => self.message_start(&mut event["message"], pieces),
             Some("content_block_start") => self.block_start(index, event["content_block"].take(), pieces),
             Some("content_block_delta") => self.block_delta(index, event["delta"].take(), pieces),
             Some("content_block_stop") => self.block_stop(index, pieces),
@@ -68,11 +68,16 @@ impl ReadPieces for AnthropicReader {
 
 impl AnthropicReader {
     /// After a second start in one stream (the server started again) no block is open.
-    fn message_start(&mut self, message: &Value, pieces: &mut Vec<AnswerPiece>) {
+    fn message_start(&mut self, message: &mut Value, pieces: &mut Vec<AnswerPiece>) {
         self.open.clear();
         self.calls.renumber();
         pieces.push(AnswerPiece::Start { id: text(message, "id"), model: text(message, "model") });
         self.usage(&message["usage"], pieces);
+        // Some servers begin with whole blocks, which the vendor's clients take as the first ones.
+        for (index, block) in (0..).zip(message["content"].as_array_mut().into_iter().flatten()) {
+            self.block_start(index, block.take(), pieces);
+            self.block_stop(index, pieces);
+        }
     }
 
     fn block_start(&mut self, index: u64, mut content: Value, pieces: &mut Vec<AnswerPiece>) {

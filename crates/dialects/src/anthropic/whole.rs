@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::anthropic::writer::emit;
 use photofinish_wire::answer::growing::{
-    GrowingForm, GrownAnswer, GrownMembers, ITEMS_MAX, MemberPlace, Rule, Whole, members, says,
+    GrowingForm, GrownAnswer, GrownMembers, ITEMS_MAX, MemberPlace, Rule, Whole, members, objects, says,
 };
 use photofinish_wire::json::Json;
 use photofinish_wire::json::SERDE_DEPTH_MAX;
@@ -91,6 +91,13 @@ impl GrowingForm for MessageWhole {
                 let mut started = GrownAnswer::default();
                 started.grow_all(MemberPlace::Answer, object("message"), |_| Rule::Last)?;
                 if answer.members.is_empty() || answer.members.raw("id") != started.members.raw("id") {
+                    // The blocks that it begins with are the first ones.
+                    let message = Json::nested(object("message"), SERDE_DEPTH_MAX);
+                    let content = { message }.member("content", Json::some).ok()?;
+                    for (index, block) in (0..).zip(objects(content.unwrap_or("[]"))?) {
+                        let at = started.part(index, ITEMS_MAX)?;
+                        started.grow_all(MemberPlace::Part(at), block, |_| Rule::Last)?;
+                    }
                     *answer = started;
                 }
                 Some(())

@@ -43,7 +43,7 @@ impl<'a> GeminiWire<'a> {
         Json::whole(
             text,
             members!(|json| {
-                "candidates" => json.list(|json| wire.candidate(json))?,
+                "candidates" => json.items(|json| wire.candidate(json))?,
                 // Vertex sends this object without counts until the end. Then it is ignored.
                 "usageMetadata" => {
                     let usage = json.some()?.filter(|usage| usage.contains("TokenCount"));
@@ -65,7 +65,7 @@ impl<'a> GeminiWire<'a> {
         json.object(members!(|json| {
             "index" => index = json.skip()?.parse().unwrap_or(0),
             "content" => json.object(|name, json| match name {
-                "parts" => json.list(|json| self.part(json)),
+                "parts" => json.items(|json| self.part(json)),
                 _ => json.skip().map(drop),
             })?,
             "finishReason" => reason = finish_reason(json)?,

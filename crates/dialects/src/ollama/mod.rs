@@ -127,7 +127,7 @@ impl<'a> OllamaWire<'a> {
         json.object(members!(|json| {
             "content" => self.answer = self.answer.saturating_add(chars(json)?),
             "thinking" => self.reasoning = self.reasoning.saturating_add(chars(json)?),
-            "tool_calls" => json.list(|json| self.call(json))?,
+            "tool_calls" => json.items(|json| self.call(json))?,
         }))
     }
 

@@ -161,9 +161,12 @@ fn item(text: &str) -> Result<Option<Payload>, InvalidJson> {
     Ok(payload)
 }
 
-/// The text of an item's parts.
+/// The text of an item's parts. Some servers write the text itself.
 fn content(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut all = None;
+    if json.peek() == Some(b'"') {
+        return Ok(json.string_or_skip()?.and_then(|text| Payload::of_text(PayloadKind::Text, text)));
+    }
     json.objects(|name, json| {
         let kind = match name {
             "text" => PayloadKind::Text,

@@ -241,6 +241,11 @@ impl ResponsesReader {
     /// Passes on what no delta of the message had.
     fn close_message(&mut self, at: usize, item: &Value, pieces: &mut Vec<AnswerPiece>) {
         let (said, is_cited) = (self.items[at].1.said, self.items[at].1.is_cited);
+        // Some servers write the text itself.
+        if let Some(text) = text(item, "content").filter(|_| !said) {
+            self.turn_to(at, pieces);
+            pieces.push(AnswerPiece::Text { index: 0, text: text.to_owned() });
+        }
         for part in list(item, "content") {
             let text = |name: &str| text(part, name).map(str::to_owned);
             if let Some(text) = text("text").filter(|_| !said) {

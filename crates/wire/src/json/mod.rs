@@ -141,12 +141,12 @@ impl<'a> Json<'a> {
         Ok(found)
     }
 
-    /// Walks the members of all objects of a list. Skips any other value.
+    /// Walks the members of all objects of a list, or of an object alone. Skips any other value.
     pub fn objects(
         &mut self,
         mut member: impl FnMut(&'a str, &mut Json<'a>) -> Result<(), InvalidJson>,
     ) -> Result<(), InvalidJson> {
-        self.list(|json| json.object(&mut member))
+        self.items(|json| json.object(&mut member))
     }
 
     /// Walks a list as [`Json::list`] does, and an object as a list of it alone: some servers leave the brackets out.

@@ -38,9 +38,14 @@ pub fn arguments(value: &Value) -> String {
     }
 }
 
-/// The items of a list member. No items if it is not a list.
+/// The items of a list member. An object is a list of it alone: some servers leave the brackets out. Other values have none.
 pub fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
-    value.get(name).and_then(Value::as_array).into_iter().flatten()
+    let items = match value.get(name) {
+        Some(Value::Array(items)) => items.as_slice(),
+        Some(item @ Value::Object(_)) => std::slice::from_ref(item),
+        _ => &[],
+    };
+    items.iter()
 }
 
 /// A whole answer. None if it is not an object, or has an error.

@@ -133,7 +133,7 @@ pub fn delta_rule(name: &str) -> Rule {
 fn growth(rule: Rule, value: &Value) -> Growth {
     match (rule, value) {
         (Rule::Text | Rule::Deep, Value::String(text)) if !text.is_empty() => Growth::Text,
-        (Rule::Deep | Rule::Extend, Value::Object(members)) if !members.is_empty() => Growth::Other,
+        (Rule::Deep | Rule::Extend | Rule::Items(_), Value::Object(members)) if !members.is_empty() => Growth::Other,
         (_, Value::Array(items)) if !items.is_empty() => Growth::Other,
         _ => Growth::Nothing,
     }
@@ -145,9 +145,10 @@ impl Rule {
         match (self, before, value) {
             (_, _, Value::Null) => {}
             (Rule::Text | Rule::Deep, Value::String(before), Value::String(text)) => before.push_str(&text),
-            (Rule::Items(take), before, Value::Array(items)) => {
+            // Some servers leave the brackets out.
+            (Rule::Items(take), before, mut items @ (Value::Array(_) | Value::Object(_))) => {
                 let mut list = taken_list(before);
-                for item in items {
+                for item in taken_items(&mut items) {
                     if !take(list.last_mut(), &item) {
                         list.push(item);
                     }
@@ -213,6 +214,10 @@ fn taken_list(value: &mut Value) -> Vec<Value> {
         Value::Array(list) => list,
         _ => Vec::new(),
     }
+}
+
+fn taken_items(value: &mut Value) -> Vec<Value> {
+    if value.is_object() { vec![value.take()] } else { taken_list(value) }
 }
 
 fn inside(path: u64, step: impl Hash) -> u64 {
