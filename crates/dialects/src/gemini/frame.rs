@@ -43,7 +43,7 @@ impl<'a> GeminiWire<'a> {
         Json::whole(
             text,
             members!(|json| {
-                "candidates" => json.items(|json| wire.candidate(json))?,
+                "candidates" => json.list(|json| wire.candidate(json))?,
                 // Vertex sends this object without counts until the end. Then it is ignored.
                 "usageMetadata" => {
                     let usage = json.some()?.filter(|usage| usage.contains("TokenCount"));
