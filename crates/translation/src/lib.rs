@@ -1,8 +1,7 @@
 //! What a client asks, and what it is answered: its request parsed and made into what an upstream takes, the upstream's answer
-//! made into what the client expects, continued and judged. Not for one dialect's forms: see `photofinish_dialects`.
+//! made into what the client expects, continued. Not for one dialect's forms: see `photofinish_dialects`.
 
 pub mod adapt;
-pub mod judge;
 pub mod request;
 pub mod rescue;
 pub mod translate;

@@ -9,10 +9,10 @@ use photofinish_base::memory::{Lease, Memory};
 use photofinish_base::recent::Recent;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_facts::record::AttemptRecord;
+use photofinish_judge::Asked;
 use photofinish_routing::learning::Learning;
 use photofinish_routing::quality::JudgedAnswer;
 use photofinish_translation::ApiRequest;
-use photofinish_translation::judge::Asked;
 use photofinish_wire::answer::judgement::{CallsVerdict, Judgement, StructuredVerdict};
 use photofinish_wire::conversation::SaidAnswer;
 

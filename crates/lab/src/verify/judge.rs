@@ -299,7 +299,7 @@ impl<'h> HostReplies<'h> {
             texts += 1;
             let value = serde_json::from_str(text(answer)).ok();
             let schema = &one.question.members["response_format"]["json_schema"]["schema"];
-            fits &= value.is_some_and(|value: Value| photofinish_translation::judge::obeys(schema, &value));
+            fits &= value.is_some_and(|value: Value| photofinish_judge::obeys(schema, &value));
         }
         vec![
             said(HostFact::ToolNone, called(Topic::ToolNone).map(<[Value]>::is_empty), ""),
@@ -374,5 +374,5 @@ fn is_valid(question: &FactQuestion, call: &Value) -> bool {
     let function = &call["function"];
     let arguments = function["arguments"].as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
     let schema = function["name"].as_str().and_then(|name| question.schema_of(name));
-    schema.zip(arguments).is_some_and(|(schema, arguments)| photofinish_translation::judge::obeys(schema, &arguments))
+    schema.zip(arguments).is_some_and(|(schema, arguments)| photofinish_judge::obeys(schema, &arguments))
 }

@@ -25,6 +25,7 @@ use photofinish_config::keyring::HashedKey;
 use photofinish_config::{BreakerSettings, CancelBilling, Drains, Objective, Price, RaceSettings, UpstreamStream};
 use photofinish_facts::record::StartReason;
 use photofinish_facts::recording::RaceSink;
+use photofinish_judge::Asked;
 use photofinish_limits::AttemptReservation;
 use photofinish_race::retries::Retries;
 use photofinish_race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
@@ -35,7 +36,6 @@ use photofinish_routing::health::{
 use photofinish_routing::learning::{AttemptObserver, ConversationId};
 use photofinish_routing::policy::question::AttemptView;
 use photofinish_translation::adapt::Lesson;
-use photofinish_translation::judge::Asked;
 use photofinish_translation::{ApiRequest, RequestTranslation};
 use photofinish_transport::upstream::Endpoint;
 use photofinish_wire::answer::error::too_long;

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use photofinish_dialects::DialectFormat as _;
+use photofinish_wire::conversation::AnswerPiece;
 use serde_json::json;
 
 use super::*;
@@ -188,4 +189,31 @@ fn equal_tools_are_one_class() {
     )
     .unwrap();
     assert!(Asked::new(&plain).is_none());
+}
+
+#[test]
+fn prose_is_a_broken_answer() {
+    let any_object = json!({"type": "json_object"});
+    for (surface, members) in [
+        (Surface::Chat, json!({"response_format": any_object})),
+        (Surface::Responses, json!({"text": {"format": any_object}})),
+        (Surface::Gemini, json!({"generationConfig": {"responseMimeType": "application/json"}})),
+        (Surface::OllamaChat, json!({"format": "json"})),
+        (Surface::OllamaGenerate, json!({"prompt": "x", "format": "json"})),
+    ] {
+        let asked = asked(surface, members);
+        let list = if surface == Surface::Gemini { StructuredVerdict::Valid } else { StructuredVerdict::Invalid };
+        for (text, expected) in [
+            ("{\"a\": 1}", StructuredVerdict::Valid),
+            ("\n{}\n", StructuredVerdict::Valid),
+            ("Here you are: {\"a\": 1}", StructuredVerdict::Invalid),
+            ("```json\n{}\n```", StructuredVerdict::Invalid),
+            ("{\"a\": 1", StructuredVerdict::Invalid),
+            ("[1]", list),
+        ] {
+            let mut said = SaidAnswer::new(asked.has_format());
+            said.add(&AnswerPiece::Text { index: 0, text: text.to_owned() });
+            assert_eq!(asked.judge(&said).structured, Some(expected), "{surface:?}: {text}");
+        }
+    }
 }

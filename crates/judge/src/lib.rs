@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::request::ApiRequest;
+use photofinish_translation::ApiRequest;
 use photofinish_wire::answer::judgement::{CallsVerdict, Judgement, StructuredVerdict};
 use photofinish_wire::conversation::{SaidAnswer, SaidCall};
 use photofinish_wire::dialect::Surface;
