@@ -235,97 +235,74 @@ async fn a_client_that_lists_functions_gets_a_function_call() {
     }
 }
 
-/// Streams of forms that are in no document, each with the text that its vendor's client would show: `SAID`.
-fn unusual_forms() -> Vec<(Dialect, &'static str, Script)> {
-    let of = |dialect: Dialect, events: &[&str]| {
-        let framed = |event: &&str| match dialect {
-            Dialect::Ollama => format!("{event}\n"),
-            _ => format!("data: {event}\n\n"),
-        };
-        events.iter().fold(Script::of(dialect).open(), |script, event| script.chunk(framed(event))).end()
-    };
-    vec![
-        (
-            Dialect::Ollama,
-            "text after the end's reason",
-            of(
-                Dialect::Ollama,
-                &[
-                    r#"{"model":"m","message":{"role":"assistant","content":"SA"},"done":false,"done_reason":"stop"}"#,
-                    r#"{"model":"m","message":{"role":"assistant","content":"ID"},"done":true,"done_reason":"stop"}"#,
-                ],
-            ),
-        ),
-        (
-            Dialect::Gemini,
-            "parts as an object",
-            of(
-                Dialect::Gemini,
-                &[
-                    r#"{"candidates":[{"content":{"role":"model","parts":{"text":"SA"}}}]}"#,
-                    r#"{"candidates":[{"content":{"role":"model","parts":{"text":"ID"}},"finishReason":"STOP"}]}"#,
-                ],
-            ),
-        ),
-        (
-            Dialect::Gemini,
-            "a finish reason in each event",
-            of(
-                Dialect::Gemini,
-                &[
-                    r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"SA"}]},"finishReason":"STOP"}]}"#,
-                    r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"ID"}]},"finishReason":"STOP"}]}"#,
-                ],
-            ),
-        ),
-        (
-            Dialect::OpenAi,
-            "a finish reason in each event",
-            of(
-                Dialect::OpenAi,
-                &[
-                    r#"{"id":"c","choices":[{"index":0,"delta":{"content":"SA"},"finish_reason":"stop"}]}"#,
-                    r#"{"id":"c","choices":[{"index":0,"delta":{"content":"ID"},"finish_reason":"stop"}]}"#,
-                    "[DONE]",
-                ],
-            ),
-        ),
-        (
-            Dialect::Responses,
-            "content as a text",
-            of(
-                Dialect::Responses,
-                &[
-                    r#"{"type":"response.created","response":{"id":"r","model":"m","status":"in_progress","output":[]}}"#,
-                    r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"a","role":"assistant","content":[{"type":"output_text","text":"SA"}]}}"#,
-                    r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"message","id":"b","role":"assistant","content":"ID"}}"#,
-                    r#"{"type":"response.completed","response":{"id":"r","model":"m","status":"completed"}}"#,
-                ],
-            ),
-        ),
-        (
-            Dialect::Anthropic,
-            "content in the start",
-            of(
-                Dialect::Anthropic,
-                &[
-                    r#"{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"SA"}],"usage":{"input_tokens":1,"output_tokens":1}}}"#,
-                    r#"{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}"#,
-                    r#"{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"ID"}}"#,
-                    r#"{"type":"content_block_stop","index":1}"#,
-                    r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}"#,
-                    r#"{"type":"message_stop"}"#,
-                ],
-            ),
-        ),
-    ]
-}
+/// Streams of forms that are in no document, whose text is `SAID` for a client of the vendor.
+const UNUSUAL_FORMS: [(Dialect, &str, &[&str]); 6] = [
+    (
+        Dialect::Ollama,
+        "text after the end's reason",
+        &[
+            r#"{"model":"m","message":{"role":"assistant","content":"SA"},"done":false,"done_reason":"stop"}"#,
+            r#"{"model":"m","message":{"role":"assistant","content":"ID"},"done":true,"done_reason":"stop"}"#,
+        ],
+    ),
+    (
+        Dialect::Gemini,
+        "parts as an object",
+        &[
+            r#"{"candidates":[{"content":{"role":"model","parts":{"text":"SA"}}}]}"#,
+            r#"{"candidates":[{"content":{"role":"model","parts":{"text":"ID"}},"finishReason":"STOP"}]}"#,
+        ],
+    ),
+    (
+        Dialect::Gemini,
+        "a finish reason in each event",
+        &[
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"SA"}]},"finishReason":"STOP"}]}"#,
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"ID"}]},"finishReason":"STOP"}]}"#,
+        ],
+    ),
+    (
+        Dialect::OpenAi,
+        "a finish reason in each event",
+        &[
+            r#"{"id":"c","choices":[{"index":0,"delta":{"content":"SA"},"finish_reason":"stop"}]}"#,
+            r#"{"id":"c","choices":[{"index":0,"delta":{"content":"ID"},"finish_reason":"stop"}]}"#,
+            "[DONE]",
+        ],
+    ),
+    (
+        Dialect::Responses,
+        "content as a text",
+        &[
+            r#"{"type":"response.created","response":{"id":"r","model":"m","status":"in_progress","output":[]}}"#,
+            r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"a","role":"assistant","content":[{"type":"output_text","text":"SA"}]}}"#,
+            r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"message","id":"b","role":"assistant","content":"ID"}}"#,
+            r#"{"type":"response.completed","response":{"id":"r","model":"m","status":"completed"}}"#,
+        ],
+    ),
+    (
+        Dialect::Anthropic,
+        "content in the start",
+        &[
+            r#"{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"SA"}],"usage":{"input_tokens":1,"output_tokens":1}}}"#,
+            r#"{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}"#,
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"ID"}}"#,
+            r#"{"type":"content_block_stop","index":1}"#,
+            r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}"#,
+            r#"{"type":"message_stop"}"#,
+        ],
+    ),
+];
 
 /// All of what the upstream wrote arrives, or an error.
 #[tokio::test]
 async fn unusual_forms_lose_no_text() {
     let mut wrong = Vec::new();
-    for (dialect, what, script) in unusual_forms() {
+    for (dialect, what, events) in UNUSUAL_FORMS {
+        let end = if dialect == Dialect::Ollama { "\n" } else { "\n\n" };
+        let begin = if dialect == Dialect::Ollama { "" } else { "data: " };
+        let framed = |script: Script, event: &&str| script.chunk(format!("{begin}{event}{end}"));
+        let script = events.iter().fold(Script::of(dialect).open(), framed).end();
         for surface in [Surface::Chat, Surface::Messages, Surface::Responses, Surface::Ollama, Surface::Gemini] {
             let pair = Pair { surface, dialect };
             let fake = FakeProvider::start(vec![script.clone(), script.clone()]).await;
