@@ -65,6 +65,17 @@ fn numbered_calls() -> Vec<(Vec<String>, Vec<i32>)> {
         ),
         (vec![call("", "a", "f", "{"), more("", "}"), call("", "b", "g", "{}")], vec![0, 0, 1]),
         (vec![call("", "a", "f", "{}") + "," + &call("", "b", "f", "{}")], vec![0, 1]),
+        // A text or a fraction, which strict clients do not take.
+        (
+            vec![
+                call(r#""index":"0","#, "a", "f", "{"),
+                more(r#""index":"0","#, r#""x":"#),
+                more(r#""index":"0","#, "1"),
+                more(r#""index":"0","#, "}"),
+            ],
+            vec![0, 0, 0, 0],
+        ),
+        (vec![call(r#""index":1.0,"#, "a", "f", "{}")], vec![1]),
         (vec![call("", "", "f", r#"{"x":1e3}"#), call("", "", "f", r#"{"x":2}"#)], vec![0, 1]),
         // Fragments that differ in their text alone.
         (

@@ -441,7 +441,11 @@ pub(super) fn read_calls(
     Json::new(raw).items(|json| {
         let mut fragment = Fragment::default();
         json.object(members!(|json| {
-            "index" => fragment.number = number(json.skip()?),
+            "index" => {
+                let written = json.skip()?;
+                fragment.number = number(written);
+                fragment.is_odd_number = written.parse::<i128>().is_err();
+            },
             "id" => fragment.id = json.string_or_skip()?.map(words).unwrap_or_default(),
             "function" => read_function(&mut fragment, json)?,
             "custom" => {

@@ -49,6 +49,8 @@ pub struct AnswerCalls {
 pub struct Fragment {
     /// The vendor's number of the call.
     pub number: Option<i128>,
+    /// It is not written as an integer.
+    pub is_odd_number: bool,
     pub id: String,
     /// The name or a piece of it.
     pub name: String,
@@ -149,8 +151,8 @@ impl AnswerCalls {
         self.numbers = Some(Vec::new());
     }
 
-    /// For each fragment since the last time: the number that its call must have, if it has another or none. Clients know calls by
-    /// their numbers alone.
+    /// For each fragment since the last time: the number that its call must have, if it has another, none, or an odd one.
+    /// Clients know calls by their numbers alone.
     pub fn take_numbers(&mut self) -> Vec<Option<i128>> {
         self.numbers.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -191,7 +193,9 @@ impl AnswerCalls {
             // One that says nothing is of the last call, if it has no number.
             let of = place.or(self.last.filter(|_| fragment.number.is_none()));
             let number = of.map(|at| self.own_number(at, fragment.number));
-            self.numbers.iter_mut().for_each(|all| all.push(number.filter(|_| fragment.number != number)));
+            self.numbers
+                .iter_mut()
+                .for_each(|all| all.push(number.filter(|_| fragment.is_odd_number || fragment.number != number)));
         }
         let Some(at) = place else { return };
         self.last = Some(at);
