@@ -243,7 +243,7 @@ async fn a_batch_ends_between_two_races() {
     let mut other = other_connection(&path).await;
     let mut changes = recorder.state.changes.subscribe();
     while recorder.written() < 7_500 {
-        changes.changed().await.unwrap();
+        tokio::time::timeout(LONG, changes.changed()).await.unwrap().unwrap();
         let split: i64 = sqlx::query_scalar(split).fetch_one(&mut other).await.unwrap();
         let alone: i64 =
             sqlx::query_scalar("SELECT count(*) FROM attempt WHERE race_id NOT IN (SELECT race_id FROM race)")
