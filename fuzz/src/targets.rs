@@ -1,7 +1,7 @@
 //! The fuzz targets: every reader and writer of bytes that a provider, a client or an operator wrote. A target takes any
 //! bytes; it must not panic, and its cost must not grow faster than its input.
 //!
-//! Three programs share these functions: the targets of cargo-fuzz in this folder, `examples/fuzz` for stable Rust,
+//! Three programs share these functions: that of cargo-fuzz in this folder, `examples/fuzz` for stable Rust,
 //! and the growth probe (`tests/growth.rs`). So this file uses nothing but the library.
 
 use photofinish_dialects::DialectFormat as _;

@@ -8,6 +8,7 @@ const { apart, beside, cut, dates, scale, spread, widthOf } = await import(join(
 const { learn, colour, shortened, clip } = await import(join(site, "names.js"));
 const { costText, dollars, percent, rate, short } = await import(join(site, "figures.js"));
 const { story } = await import(join(site, "story.js"));
+const { barOf, wordsOf } = await import(join(site, "limits.js"));
 
 const collide = (ticks, width) => ticks.some(({ px, text }, at) => px - widthOf(text) / 2 < -0.5 || px + widthOf(text) / 2 > width + 0.5 || (at > 0 && px - widthOf(text) / 2 < ticks[at - 1].px + widthOf(ticks[at - 1].text) / 2 - 0.5));
 
@@ -84,9 +85,19 @@ function sentences() {
   check("a rejected request", told([], { outcome: "rejected", http_status: 400 }), "The gateway rejected it with status 400.");
 }
 
+/** Of kinds that no page knows. */
+function limits() {
+  const rate = { limit: "images", unit: "images a day", allowed: 50, used: 12, left: 38, full_in_ms: 61_000 };
+  check("a limit is a bar, whatever its kind", barOf(rate), { what: "images: 50 images a day", used: 12, most: 50, text: "12", left: "38", back: "in 61 s" });
+  const money = { limit: "credit.hour", unit: "nano_usd", allowed: 5e9, used: 2e9, left: 2.5e9, full_in_ms: null, reserved: 5e8, ends_at: "12:00", runs_out_at: "11:30" };
+  check("money has what is reserved in its bar", barOf(money), { what: "credit.hour: $5.00", used: 2.5e9, most: 5e9, text: "$2.50", left: "$2.50", back: "12:00; runs out 11:30" });
+  check("a setting that nothing uses up is said in words, one that is used up is not", wordsOf({ set: { images: 50, credit: { hour: 5 }, zones: ["a", "b"], none: [], by: { "x-*": { day: 1.5 } }, strict: true }, uses: [rate, money] }), "zones = a, b; none = none; by = x-* day 1.5; strict = true");
+}
+
 export function parts() {
   axes();
   names();
   costs();
+  limits();
   sentences();
 }

@@ -54,17 +54,19 @@ fn choices<T: NamedChoice>() -> String {
 }
 
 #[test]
-fn policies_and_reasons_are_in_their_pages() {
+fn policies_dialects_and_reasons_are_in_their_pages() {
     is_as_declared("docs/routing.md", |page| {
         let page = with_rows(page, "## Policies\n", &choices::<Policy>());
         with_rows(&page, "`why` has codes", &choices::<DecisionReason>())
     });
-    let key = format!("policy = \"{}\" ", Policy::Adaptive.as_str());
+    let dialects = Dialect::ALL.map(Dialect::as_str).join(" | ");
+    let comments = [
+        (format!("policy = \"{}\" ", Policy::Adaptive.as_str()), Policy::ALL.map(Policy::as_str).join(" | ")),
+        ("dialect = ".to_owned(), format!("or a list: {dialects}; default: the catalogue's")),
+    ];
     let with_names = |page: &str| {
-        let line = |line: &str| match line.split_once(" # ") {
-            Some((before, _)) if line.starts_with(&key) => {
-                format!("{before} # {}\n", Policy::ALL.map(Policy::as_str).join(" | "))
-            }
+        let line = |line: &str| match (line.split_once(" # "), comments.iter().find(|(key, _)| line.starts_with(key))) {
+            (Some((before, _)), Some((_, names))) => format!("{before} # {names}\n"),
             _ => format!("{line}\n"),
         };
         page.lines().map(line).collect()
@@ -156,21 +158,23 @@ fn quirks_are_in_their_pages() {
 #[test]
 fn names_are_where_they_are_listed() {
     let (race, attempt) = (RaceRecord::COLUMNS, AttemptRecord::COLUMNS);
-    let [configuration, providers, translation] = ["configuration", "providers", "translation"]
+    let [providers, translation] = ["providers", "translation"]
         .map(|page| std::fs::read_to_string(format!("{}/docs/{page}.md", env!("CARGO_MANIFEST_DIR"))).unwrap());
     let dialects = Dialect::ALL.map(Dialect::as_str);
     let about = |columns: &[Column], name: &str| columns.iter().find(|column| column.name == name).unwrap().about;
     let line = |page: &str, begins: &str| page.lines().find(|line| line.starts_with(begins)).unwrap().replace('`', "");
     for (place, text, names) in [
-        ("attempt.dialect", about(attempt, "dialect").to_owned(), dialects.as_slice()),
-        ("attempt.start_reason", about(attempt, "start_reason").to_owned(), &StartReason::ALL.map(StartReason::as_str)),
+        (
+            "attempt.start_reason",
+            about(attempt, "start_reason").to_owned(),
+            &StartReason::ALL.map(StartReason::as_str)[..],
+        ),
         ("attempt.censor_cause", about(attempt, "censor_cause").to_owned(), &CensorCause::ALL.map(CensorCause::as_str)),
         ("attempt.outcome", about(attempt, "outcome").to_owned(), &AttemptOutcome::ALL.map(AttemptOutcome::as_str)),
         ("race.outcome", about(race, "outcome").to_owned(), &RaceOutcome::ALL.map(RaceOutcome::as_str)),
         ("race.optimise", about(race, "optimise").to_owned(), &Objective::ALL.map(Objective::as_str)),
         ("race.left_out", about(race, "left_out").to_owned(), &LeftOutReason::ALL.map(LeftOutReason::as_str)),
         ("race.source", about(race, "source").to_owned(), &RaceSource::ALL.map(RaceSource::as_str)),
-        ("docs/configuration.md", line(&configuration, "dialect = "), &dialects),
         ("docs/translation.md", line(&translation, "| | `openai`"), &dialects),
         (
             "docs/providers.md",

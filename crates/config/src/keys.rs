@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toml::de::DeValue;
 
 use super::names::NamedChoice;
@@ -29,7 +29,7 @@ pub(super) trait ValueKind {
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema;
 
-    /// A default as it is written in the file. None: it has no short form.
+    /// A value as it is written in the file. None: it has no short form.
     fn written(&self, _: &Self::Value) -> Option<Value> {
         None
     }
@@ -43,6 +43,9 @@ pub(super) trait KeyKind {
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str, base: &Self::Value) -> Self::Value;
 
     fn schema(&self, generator: &mut SchemaGenerator, base: &Self::Value) -> Schema;
+
+    /// The value as it is written in the file. None: the key is absent, or it has no short form.
+    fn entry(&self, value: &Self::Value) -> Option<Value>;
 }
 
 impl<L: ValueKind> KeyKind for L {
@@ -59,6 +62,10 @@ impl<L: ValueKind> KeyKind for L {
         }
         schema
     }
+
+    fn entry(&self, value: &L::Value) -> Option<Value> {
+        self.written(value)
+    }
 }
 
 /// A key without a default.
@@ -74,6 +81,10 @@ impl<L: ValueKind> KeyKind for WithoutDefault<L> {
     fn schema(&self, generator: &mut SchemaGenerator, _: &Option<L::Value>) -> Schema {
         self.0.schema(generator)
     }
+
+    fn entry(&self, value: &Option<L::Value>) -> Option<Value> {
+        value.as_ref().and_then(|value| self.0.written(value))
+    }
 }
 
 /// The keys of one table. `keys!` implements it.
@@ -85,6 +96,9 @@ pub(super) trait TableKeys: Clone + Default + JsonSchema {
 
     /// The schema of each key.
     fn properties(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
+
+    /// The keys that are not as by default, with their values as they are written in the file.
+    fn entries(&self) -> Map<String, Value>;
 }
 
 /// A table under a key. Its absent keys keep their defaults.
@@ -114,6 +128,10 @@ impl<T: TableKeys> KeyKind for NestedTable<T> {
 
     fn schema(&self, generator: &mut SchemaGenerator, _: &T) -> Schema {
         generator.subschema_for::<T>()
+    }
+
+    fn entry(&self, value: &T) -> Option<Value> {
+        Some(value.entries().into())
     }
 }
 
@@ -190,7 +208,7 @@ pub(super) fn joined(doc: &str) -> String {
 
 /// A table with these keys and no others.
 pub(super) fn object(properties: Vec<(&'static str, Schema)>) -> Schema {
-    let properties: serde_json::Map<String, Value> =
+    let properties: Map<String, Value> =
         properties.into_iter().map(|(key, schema)| (key.to_owned(), schema.into())).collect();
     json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
@@ -258,6 +276,20 @@ macro_rules! keys {
                         &base.$key,
                     ),
                 ),)+]
+            }
+
+            fn entries(&self) -> ::serde_json::Map<String, ::serde_json::Value> {
+                use $crate::keys::{KeyKind, keys};
+                let base = <$name>::default();
+                let mut entries = ::serde_json::Map::new();
+                $({
+                    let kind = keys!(@kind $kind $(, $default)?);
+                    let entry = KeyKind::entry(&kind, &self.$key);
+                    if let Some(entry) = entry.filter(|entry| KeyKind::entry(&kind, &base.$key).as_ref() != Some(entry)) {
+                        entries.insert(stringify!($key).to_owned(), entry);
+                    }
+                })+
+                entries
             }
         }
 
@@ -541,6 +573,7 @@ pub(super) struct ParsedTexts<T> {
     pub(super) parse: fn(&str) -> Option<T>,
     pub(super) expected: &'static str,
     pub(super) pattern: &'static str,
+    pub(super) format: fn(&T) -> String,
 }
 
 impl<T: Clone> ValueKind for ParsedTexts<T> {
@@ -559,6 +592,10 @@ impl<T: Clone> ValueKind for ParsedTexts<T> {
 
     fn schema(&self, _: &mut SchemaGenerator) -> Schema {
         one_or_more(text(self.pattern))
+    }
+
+    fn written(&self, value: &Vec<T>) -> Option<Value> {
+        Some(value.iter().map(self.format).collect())
     }
 }
 

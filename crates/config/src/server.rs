@@ -171,6 +171,7 @@ const PROXIES: ParsedTexts<IpNet> = ParsedTexts {
     },
     expected: "an IP address or a network, such as \"10.0.0.0/8\"",
     pattern: r"[0-9a-fA-F.:]+(/\d+)?",
+    format: IpNet::to_string,
 };
 
 /// Names without a port: which port a client came by proves nothing.
@@ -182,6 +183,7 @@ const HOSTS: ParsedTexts<String> = ParsedTexts {
     },
     expected: "a name without scheme and port, such as \"gateway.internal\"; localhost and IP addresses always work",
     pattern: r"[A-Za-z0-9._-]+",
+    format: String::clone,
 };
 
 /// As in DNS; underscores too, which container names have.

@@ -116,6 +116,7 @@ const WRONG: ParsedTexts<HostFact> = ParsedTexts {
     parse: HostFact::from_name,
     expected: "facts of `photofinish verify`, such as \"stop\" or \"tool_named\"",
     pattern: "[a-z_]+",
+    format: |fact| fact.as_str().to_owned(),
 };
 
 names! {

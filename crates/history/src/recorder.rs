@@ -40,9 +40,6 @@ use writer::WriterState;
 /// How long the recorder may take to write the last rows to the spill file, after it has abandoned the store.
 const SPILL_FOR: Duration = Duration::from_secs(2);
 
-/// From one look at the rows that wait to the next.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
-
 /// Accepts rows. Cheap to clone; all clones feed one queue.
 #[derive(Clone)]
 pub struct Recorder {
@@ -125,7 +122,7 @@ impl Recorder {
 
     /// Records of finished races that are not in the database yet, in memory or in the spill file.
     pub fn depth(&self) -> usize {
-        self.state.queued() + self.state.spilled()
+        self.state.depth()
     }
 
     /// Records in the spill file, which survive a crash.
@@ -209,11 +206,7 @@ impl Recorder {
 
     /// Resolves once no row waits, or the store takes none, or after `limit`.
     pub async fn until_written(&self, limit: Duration) {
-        let written = async {
-            while self.depth() > 0 && self.condition() == Condition::Ok {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
-        };
+        let written = self.state.until(|state| state.depth() == 0 || *state.condition.borrow() != Condition::Ok);
         let _ = tokio::time::timeout(limit, written).await;
     }
 

@@ -360,6 +360,25 @@ pub struct LevelUse {
     pub periods: [PeriodUse; PERIODS],
 }
 
+/// What one limit allows that requests use up, and what is used of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitUse {
+    /// Its key in `[limits]`, such as `rpm` or `budget.day`.
+    pub key: String,
+    /// [`NANO_USD`] if it is money.
+    pub unit: &'static str,
+    pub allowed: u64,
+    pub used: u64,
+    pub left: u64,
+    /// Microseconds until nothing of it is used, if it comes back evenly.
+    pub full_in_us: Option<i64>,
+    /// If it is money.
+    pub period: Option<PeriodUse>,
+}
+
+/// The unit of money.
+pub const NANO_USD: &str = "nano_usd";
+
 /// Money of a period, in nano-USD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeriodUse {
@@ -372,7 +391,51 @@ pub struct PeriodUse {
     pub end_us: i64,
 }
 
+impl LevelUse {
+    /// Each limit that is set.
+    pub fn uses(&self) -> Vec<LimitUse> {
+        let rate = |key: &str, unit, rate: &Option<RateLeft>| {
+            rate.map(|RateLeft { per_minute, burst, left, reset_us }| LimitUse {
+                key: key.to_owned(),
+                unit,
+                allowed: per_minute,
+                used: burst.saturating_sub(left),
+                left,
+                full_in_us: Some(reset_us),
+                period: None,
+            })
+        };
+        let (running, streams) = self.streams;
+        let streams = streams.map(|limit| LimitUse {
+            key: "streams".to_owned(),
+            unit: "requests at once",
+            allowed: limit.into(),
+            used: running.into(),
+            left: limit.saturating_sub(running).into(),
+            full_in_us: None,
+            period: None,
+        });
+        let (requests, tokens) = (&self.requests, &self.tokens);
+        let rates = [rate("rpm", "requests a minute", requests), rate("tpm", "tokens a minute", tokens), streams];
+        rates.into_iter().flatten().chain(self.periods.iter().filter_map(PeriodUse::as_limit)).collect()
+    }
+}
+
 impl PeriodUse {
+    /// None: there is no budget.
+    fn as_limit(&self) -> Option<LimitUse> {
+        let (budget, nano) = (self.budget?, |nano: i64| u64::try_from(nano).unwrap_or(0));
+        Some(LimitUse {
+            key: format!("budget.{}", self.calendar.as_str()),
+            unit: NANO_USD,
+            allowed: nano(budget),
+            used: nano(self.spent),
+            left: nano(budget.saturating_sub(self.spent).saturating_sub(self.reserved)),
+            full_in_us: None,
+            period: Some(*self),
+        })
+    }
+
     fn of(calendar: Calendar, budget: Option<i64>, window: &BudgetWindow) -> PeriodUse {
         let Period { spent, reserved, estimated, start_us, end_us, .. } = *window.current();
         let spent = spent.saturating_add(window.spent_elsewhere());

@@ -87,6 +87,7 @@ impl Bucket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLeft {
     pub per_minute: u64,
+    pub burst: u64,
     pub left: u64,
     /// Microseconds until all of the burst is there again.
     pub reset_us: i64,
@@ -94,7 +95,8 @@ pub struct RateLeft {
 
 impl RateLeft {
     pub(super) fn of(rate: Rate, bucket: &Bucket) -> RateLeft {
-        RateLeft { per_minute: rate.per_minute, left: bucket.left(rate), reset_us: bucket.drains_within(rate, 0) }
+        let Rate { per_minute, burst } = rate;
+        RateLeft { per_minute, burst, left: bucket.left(rate), reset_us: bucket.drains_within(rate, 0) }
     }
 }
 

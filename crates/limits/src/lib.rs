@@ -24,7 +24,7 @@ mod storm;
 mod window;
 
 pub use admit::{BudgetRefusal, LimitRefusal, OverBudget, RefusedBy, admit};
-pub use book::{BudgetChange, LevelUse, LimitLevel, LimitLevels, PeriodUse, UsageBook};
+pub use book::{BudgetChange, LevelUse, LimitLevel, LimitLevels, LimitUse, NANO_USD, PeriodUse, UsageBook};
 pub use bucket::RateLeft;
 pub use heard::{ReplicaUse, SubjectUse};
 pub use hold::{Admission, AttemptCost, AttemptReservation, Hold, KnownCost, LimitsLeft, Written};

@@ -158,9 +158,9 @@ impl Surface {
         self.facts().2
     }
 
-    /// Whether the path names the model, and whether the answer is streamed.
+    /// See [`Dialect::is_in_path`].
     pub fn is_in_path(self) -> bool {
-        self.dialect() == Dialect::Gemini
+        self.dialect().is_in_path()
     }
 
     /// Whether the body names the model of the path again.
@@ -277,6 +277,11 @@ impl Dialect {
             Dialect::Gemini => Surface::Gemini,
             Dialect::OpenAi | Dialect::Bedrock => Surface::Chat,
         }
+    }
+
+    /// Whether the path names the model, and whether the answer is streamed.
+    pub fn is_in_path(self) -> bool {
+        matches!(self, Dialect::Gemini | Dialect::Bedrock)
     }
 
     /// The header in which a key goes to its vendor. None: as a bearer token.

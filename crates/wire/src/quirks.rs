@@ -55,7 +55,8 @@ pub fn reminder(text: &str) -> String {
 }
 
 /// Calls the macro `$then` with every quirk, written `/// What it means (of which dialects).` and `key: Type = usual;`, or `key: Type;` where no
-/// value is usual. The keys of the configuration and the facts of the catalogue are made from it too.
+/// value is usual. The keys of the configuration and the facts of the catalogue are made from it too. Each is heeded in translations to
+/// its dialects and in requests of their clients; else its parentheses say that these go up as they are, or are translated.
 #[macro_export]
 macro_rules! each_quirk {
     ($then:ident) => {
@@ -66,14 +67,16 @@ macro_rules! each_quirk {
             max_completion_tokens: bool = false;
             /// How it takes the reasoning of earlier turns. `loop`: with the calls of the running loop of tools;
             /// `wanted`: with each turn that called a tool, in Messages too, and a placeholder where none is known;
-            /// `refused`: not in translations; `never`: nor in chats of clients (not `responses` and `ollama`).
+            /// `refused`: not in translations; `never`: nor in chats of clients (`openai`, `anthropic`, `gemini`,
+            /// `bedrock`).
             past_reasoning: PastReasoning = PastReasoning::Refused;
             /// The ids of tool calls that it takes. `forty`: 40 letters, digits, `_` and `-` at most; `nine`: nine
             /// letters and digits (`openai`).
             call_ids: CallIdForm = CallIdForm::Any;
             /// The longest name of a tool, in bytes. Longer ones, and those with other characters than letters, digits,
             /// `_` and `-`, go up shortened with a checksum, and calls come back with the client's. Translations know
-            /// the usual bound: 128 for `anthropic` and `responses`, 64 for `openai`, `gemini` and `bedrock`.
+            /// the usual bound: 128 for `anthropic` and `responses`, 64 for the others (`openai`, `responses`, `anthropic`,
+            /// `gemini`, `bedrock`).
             tool_name_max: u64;
             /// Which chats go up on `/v1/responses`, where the provider has it: those with tools and an effort, with
             /// tools, all (`openai`).
@@ -86,7 +89,7 @@ macro_rules! each_quirk {
             /// tools alone do not (`responses`).
             codex_tools: bool = true;
             /// It makes short forms of conversations: it has `/v1/responses/compact` and knows `compaction_trigger`.
-            /// Else it is asked for a summary in words (`responses`).
+            /// Else it is asked for a summary in words (`responses`, where such a request is translated).
             compaction: bool = true;
             /// It takes `developer` turns; else they become `system` (`openai`).
             developer_turns: bool = true;
@@ -116,14 +119,15 @@ macro_rules! each_quirk {
             schemas: bool = true;
             /// It takes a schema of the answer together with tools (`gemini`).
             schemas_with_tools: bool = true;
-            /// It fetches files from public addresses (`gemini`).
+            /// It fetches files from public addresses (`gemini`, where the addresses of its own clients go up as they are).
             fetches: bool = true;
             /// Whose own members its requests have (`bedrock`).
             family: ModelFamily = ModelFamily::Other;
             /// It takes `system` turns in the middle of a conversation; else a user turn says it (`openai`, where that
             /// is usual, and `anthropic`).
             system_turns: bool;
-            /// It takes the beginning of its answer as the last turn (`anthropic`).
+            /// It takes the beginning of its answer as the last turn: so it goes on with what broke off (`anthropic`, where
+            /// a turn of its own clients goes up as it is).
             prefill: bool = false;
             /// It is a Claude. Else what only Claude's own API has is left out and named: `context_management`, betas,
             /// an effort (unless `thinking` takes one), the line that Claude Code puts first for Anthropic's billing,

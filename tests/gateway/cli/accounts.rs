@@ -186,8 +186,8 @@ async fn budgets_go_on_after_a_kill() {
     let served = setup(&fake, "budget = { day = 1000.0 }\n").serve().await;
     let me = async |served: &RunningGateway| {
         let me = served.get("/api/me", &[("x-api-key", "ann-token")]).await.json();
-        let day = &me["limits"][0]["budgets"][0];
-        ["spent_nano_usd", "reserved_nano_usd", "estimated_nano_usd"].map(|name| day[name].as_i64().unwrap())
+        let day = &me["limits"][0]["uses"][0];
+        ["used", "reserved", "estimated"].map(|name| day[name].as_i64().unwrap())
     };
     assert_eq!(status(&served, "ann-token").await, 200);
     let mut client = RawClient::connect(served.addr).await;

@@ -312,7 +312,7 @@ async fn a_lead_has_the_plain_users_of_the_team_and_their_keys() {
     // What limits leave is seen with them, those of the file too.
     let standing = |by: &'static str, path: &'static str| {
         let served = &served;
-        async move { asked(served, by, ("GET", path), Value::Null).await.json()["standing"]["requests"]["left"].clone() }
+        async move { asked(served, by, ("GET", path), Value::Null).await.json()["standing"]["uses"][0]["left"].clone() }
     };
     for (by, path, left) in [
         ("ann", "/api/users/new2", json!(9)),
@@ -323,7 +323,7 @@ async fn a_lead_has_the_plain_users_of_the_team_and_their_keys() {
     }
     let teams = asked(&served, "root", ("GET", "/api/teams"), Value::Null).await.json();
     assert_eq!(
-        (&teams["teams"][0]["name"], &teams["teams"][0]["standing"]["requests"]["per_minute"]),
+        (&teams["teams"][0]["name"], &teams["teams"][0]["standing"]["uses"][0]["allowed"]),
         (&json!("other"), &json!(1000))
     );
     let lead = asked(&served, "root", ("POST", "/api/users"), json!({ "name": "l", "role": "lead" })).await;

@@ -1,6 +1,7 @@
 //! Limits of teams, users and keys that were made at run time, over HTTP: what is allowed, what is refused and in which words, and
 //! what a restart remembers.
 
+use photofinish_limits::NANO_USD;
 use serde_json::{Value, json};
 
 use super::TOKEN;
@@ -66,7 +67,8 @@ async fn ask(served: &RunningGateway, holder: &MadeHolder, model: &str) -> Respo
         let me = async || served.get("/api/me", &[("x-api-key", &holder.key)]).await.json();
         let is_idle = |me: Value| {
             let levels = me["limits"].as_array().unwrap().iter();
-            levels.flat_map(|level| level["budgets"].as_array().unwrap()).all(|of| of["reserved_nano_usd"] == 0)
+            let mut uses = levels.flat_map(|level| level["uses"].as_array().unwrap());
+            uses.all(|of| of.get("reserved").is_none_or(|reserved| *reserved == 0))
         };
         soon("what ran is booked", async { while !is_idle(me().await) {} }).await;
     }
@@ -194,8 +196,9 @@ async fn limits_made_over_http_hold_at_each_level_and_over_a_restart() {
         }
         check(case, holder, &ask(&served, holder, "opus").await, expected);
         let shown = served.get(&holder.path, &[("x-api-key", "root-token")]).await.json();
-        for budget in shown["standing"]["budgets"].as_array().into_iter().flatten() {
-            assert_eq!(budget["spent_nano_usd"], *fit * 10 * TOKEN, "{case}: {shown}");
+        let uses = shown["standing"]["uses"].as_array().into_iter().flatten();
+        for budget in uses.filter(|of| of["unit"] == NANO_USD) {
+            assert_eq!(budget["used"], *fit * 10 * TOKEN, "{case}: {shown}");
         }
         // What is raised lets the next one through.
         let version = &shown["version"];

@@ -4,6 +4,7 @@ mod bills;
 mod budgets;
 mod changes;
 mod examples;
+mod kinds;
 mod made;
 mod model_budgets;
 mod models;

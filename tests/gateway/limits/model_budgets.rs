@@ -39,8 +39,8 @@ async fn asked(gateway: &TestGateway, model: &str) -> (u16, String, String) {
 async fn settled(gateway: &TestGateway) {
     let me = || async { get(gateway, "ann", "/api/me").await.json() };
     let is_idle = |me: &serde_json::Value| {
-        let budgets = me["limits"].as_array().unwrap().iter().flat_map(|level| level["budgets"].as_array().unwrap());
-        budgets.clone().all(|budget| budget["reserved_nano_usd"] == 0)
+        let uses = me["limits"].as_array().unwrap().iter().flat_map(|level| level["uses"].as_array().unwrap());
+        uses.clone().all(|of| of["reserved"] == 0)
     };
     soon("what runs has ended", async { while !is_idle(&me().await) {} }).await;
 }
@@ -81,18 +81,18 @@ async fn it_holds_besides_the_whole_budget_and_is_shown() {
     assert!(message.contains("the user \"ann\" may spend 0.035 USD this day (budget.day)"), "{message}");
     let me = get(&gateway, "ann", "/api/me").await.json();
     let shown = |level: &serde_json::Value| {
-        let budgets = level["budgets"].as_array().unwrap().iter();
-        let spans = budgets.map(|of| format!("{} {}", of["span"].as_str().unwrap(), of["spent_nano_usd"]));
-        (level["name"].as_str().unwrap().to_owned(), spans.collect::<Vec<_>>().join(", "))
+        let budgets = level["uses"].as_array().unwrap().iter();
+        let spent = budgets.map(|of| format!("{} {}", of["limit"].as_str().unwrap(), of["used"]));
+        (level["name"].as_str().unwrap().to_owned(), spent.collect::<Vec<_>>().join(", "))
     };
     let shown: Vec<_> = me["limits"].as_array().unwrap().iter().map(shown).collect();
     let of = |name: &str, spent: String| (name.to_owned(), spent);
     assert_eq!(
         shown,
         [
-            of("ann", format!("day {}", 30 * TOKEN)),
-            of("opus of user ann", format!("day {0}, week {0}", 10 * TOKEN)),
-            of("s* of user ann", format!("total {}", 20 * TOKEN)),
+            of("ann", format!("budget.day {}", 30 * TOKEN)),
+            of("opus of user ann", format!("budget.day {0}, budget.week {0}", 10 * TOKEN)),
+            of("s* of user ann", format!("budget.total {}", 20 * TOKEN)),
         ]
     );
     gateway.stop().await;

@@ -137,8 +137,8 @@ async fn what_one_gateway_spends_and_lets_in_is_missing_at_the_other() {
     let first = answered(&here, 20).await;
     until(&there, "/api/me", "what it spent and let in is heard", |me| {
         let of = &me["limits"][0];
-        let left = of["requests"]["left"].as_u64().unwrap();
-        of["budgets"][0]["spent_nano_usd"] == i64::from(first) * 10_000_000 && left + u64::from(first) <= 13
+        let left = of["uses"][0]["left"].as_u64().unwrap();
+        of["uses"][1]["used"] == i64::from(first) * 10_000_000 && left + u64::from(first) <= 13
     })
     .await;
     let all = first + answered(&there, 20).await + answered(&here, 20).await;

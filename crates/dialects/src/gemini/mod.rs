@@ -21,8 +21,8 @@ pub use conversation::{check, conversation};
 pub use format::GeminiFormat;
 pub use frame::read;
 pub use reader::GeminiReader;
-pub use request::request;
-pub use signature::without_reasoning;
+pub use request::{fit, request};
+pub use signature::{sign_calls, without_reasoning};
 pub use whole::GeminiWhole;
 pub use writer::GeminiWriter;
 

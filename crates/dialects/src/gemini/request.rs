@@ -346,6 +346,40 @@ fn thinking(reasoning: &Reasoning, quirks: &Quirks, losses: &mut Losses) -> Opti
     (!config.is_empty()).then_some(Value::Object(config))
 }
 
+/// The settings of a request that Gemini's own client wrote, as the model takes them. A budget and a level each keep their form. Returns
+/// whether something changed.
+pub fn fit(config: &mut Map<String, Value>, has_tools: bool, quirks: &Quirks, losses: &mut Losses) -> bool {
+    let before = config.clone();
+    if let Some(Value::Object(thinking)) = config.get_mut("thinkingConfig") {
+        if let Some(asked) = thinking.get("thinkingBudget").and_then(Value::as_i64).filter(|asked| *asked >= 0)
+            && quirks.thinking != ThinkingForm::Effort
+        {
+            let reasoning = Reasoning { budget: u64::try_from(asked).ok(), ..Reasoning::default() };
+            thinking.put("thinkingBudget", budget(&reasoning, asked == 0, quirks));
+        }
+        let level = thinking.get("thinkingLevel").and_then(Value::as_str).map(str::to_ascii_lowercase);
+        if let Some(asked) = level.and_then(|level| Effort::from_name(&level))
+            && quirks.thinking != ThinkingForm::Budget
+        {
+            let level = Some(quirks.thinking_levels.level(asked)).filter(|level| *level != asked);
+            thinking.put("thinkingLevel", level.map(|level| level.as_str().to_ascii_uppercase()));
+        }
+        if quirks.thinking == ThinkingForm::Off {
+            config.shift_remove("thinkingConfig");
+        }
+        if config.get("thinkingConfig") != before.get("thinkingConfig") {
+            losses.form("generationConfig.thinkingConfig");
+        }
+    }
+    if has_tools && !quirks.schemas_with_tools && config.get("responseMimeType").is_some_and(|of| of != "text/plain") {
+        ["responseMimeType", "responseSchema", "responseJsonSchema"]
+            .iter()
+            .for_each(|name| drop(config.shift_remove(*name)));
+        losses.lose("generationConfig.responseMimeType");
+    }
+    *config != before
+}
+
 /// The budget within the model's range. -1 leaves it to the model.
 fn budget(reasoning: &Reasoning, off: bool, quirks: &Quirks) -> Option<i64> {
     let signed = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);

@@ -7,10 +7,12 @@ use serde_json::Value;
 
 use photofinish_wire::conversation::signature::{RemovedReasoning, SignatureOwner, SignatureUse, held, is_tagged, own};
 use photofinish_wire::json::numbers::parse;
-use photofinish_wire::json::values::json;
+use photofinish_wire::json::values::{PutMember as _, json};
 
 /// Google's placeholder for the signature of a call that another model made.
 pub(super) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+/// Its member, in both spellings.
+const SIGNATURES: [&str; 2] = ["thoughtSignature", "thought_signature"];
 
 /// For an answer: bare if Gemini made it, else the mark in base64.
 pub(super) fn write_signature(signature: &str) -> String {
@@ -52,10 +54,23 @@ pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>
     found.then(|| whole.to_string().into_bytes())
 }
 
+/// Gives the first call of each turn of the model a signature, if it has none. Returns whether one lacked it.
+pub fn sign_calls(contents: &mut Value) -> bool {
+    let mut signed = false;
+    for content in contents.as_array_mut().into_iter().flatten() {
+        let parts = content.get_mut("parts").and_then(Value::as_array_mut).into_iter().flatten();
+        let first = parts.filter_map(Value::as_object_mut).find(|part| part.contains_key("functionCall"));
+        if let Some(part) = first.filter(|part| !SIGNATURES.iter().any(|name| part.contains_key(*name))) {
+            part.put("thoughtSignature", Some(NO_SIGNATURE));
+            signed = true;
+        }
+    }
+    signed
+}
+
 /// Whether the part goes. None if it has no signature to be removed.
 fn clean(part: &mut Value, taken: RemovedReasoning) -> Option<bool> {
-    let names = ["thoughtSignature", "thought_signature"];
-    let (name, signature) = names.iter().find_map(|name| Some((*name, part.get(*name)?.as_str()?)))?;
+    let (name, signature) = SIGNATURES.iter().find_map(|name| Some((*name, part.get(*name)?.as_str()?)))?;
     let goes = taken == RemovedReasoning::All || marked(signature).is_some();
     if !goes {
         return None;

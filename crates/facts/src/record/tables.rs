@@ -111,7 +111,7 @@ table! {
         model_sent: String,
         /// the `model` field of the answer
         model_reported: Option<String>,
-        /// wire format: `openai`, `responses`, `anthropic`, `gemini`, `bedrock`, `ollama`
+        /// wire format, by the name of the [dialect](providers.md)
         dialect: &'static str = "openai",
         /// a short hash of the key
         key_id: Option<String>,

@@ -53,6 +53,8 @@ pub(super) struct StoreState {
     pub dropped: AtomicU64,
     pub violations: AtomicU64,
     pub condition: watch::Sender<Condition>,
+    /// Something of this became otherwise, but for rows that come.
+    pub changes: watch::Sender<()>,
     problems: Mutex<StoreProblems>,
     /// A reader says that the database is damaged.
     pub doubted: Notify,
@@ -88,6 +90,7 @@ impl StoreState {
             dropped: AtomicU64::new(0),
             violations: AtomicU64::new(0),
             condition: watch::Sender::new(Condition::Ok),
+            changes: watch::Sender::new(()),
             problems: Mutex::default(),
             doubted: Notify::new(),
             attempts: AttemptFeed::default(),
@@ -111,6 +114,17 @@ impl StoreState {
         usize::try_from(self.spilled.load(Relaxed)).unwrap_or(usize::MAX)
     }
 
+    /// Rows in memory or in the spill file.
+    pub fn depth(&self) -> usize {
+        self.queued() + self.spilled()
+    }
+
+    /// Resolves once this is so: at once, or after a change.
+    pub async fn until(&self, is_so: impl Fn(&StoreState) -> bool) {
+        let mut changes = self.changes.subscribe();
+        while !is_so(self) && changes.changed().await.is_ok() {}
+    }
+
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }
@@ -124,6 +138,7 @@ impl StoreState {
     pub fn keep(&self, rows: usize, taken: &Taken) {
         self.queued.fetch_sub(rows as i64, Relaxed);
         self.count(rows as u64, taken);
+        self.changes.send_replace(());
     }
 
     fn count(&self, rows: u64, taken: &Taken) {
@@ -167,6 +182,7 @@ impl StoreState {
         self.spilled.fetch_add(rows.saturating_sub(taken.refused) as u64, Relaxed);
         self.queued.fetch_sub(rows as i64, Relaxed);
         self.refuse(taken);
+        self.changes.send_replace(());
     }
 
     /// Sets the number of rows that an earlier run left in the spill file.
@@ -179,6 +195,7 @@ impl StoreState {
         self.count(rows, taken);
         let left = self.spilled.load(Relaxed).saturating_sub(rows);
         self.spilled.store(if more { left.max(1) } else { 0 }, Relaxed);
+        self.changes.send_replace(());
     }
 
     pub fn lose(&self, rows: usize) {
@@ -190,7 +207,9 @@ impl StoreState {
     }
 
     pub fn is(&self, now: Condition) {
-        self.condition.send_if_modified(|condition| std::mem::replace(condition, now) != now);
+        if self.condition.send_if_modified(|condition| std::mem::replace(condition, now) != now) {
+            self.changes.send_replace(());
+        }
     }
 
     /// Rows are not written now.
@@ -216,6 +235,7 @@ impl StoreState {
 
     pub fn has_set_aside(&self, aside: &Path) {
         self.problems().aside = aside.file_name().map(|name| name.to_string_lossy().into_owned());
+        self.changes.send_replace(());
     }
 
     /// Why rows are not written now, and the name of the damaged database that was set aside last.

@@ -89,13 +89,13 @@ async fn a_locked_database_loses_nothing_and_delays_nobody() {
     assert!(!spill(&path).exists());
 }
 
+/// Waits for this change of the state.
+async fn soon(recorder: &Recorder, is_so: impl Fn(&StoreState) -> bool) {
+    tokio::time::timeout(LONG, recorder.state.until(is_so)).await.unwrap();
+}
+
 async fn until_all_written(recorder: &Recorder, written: u64) {
-    let all = async {
-        while recorder.written() < written {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(LONG, all).await.unwrap();
+    soon(recorder, |state| state.written.load(Relaxed) >= written).await;
     assert_eq!((recorder.written(), recorder.depth()), (written, 0));
 }
 
@@ -103,7 +103,7 @@ fn spill(path: &Path) -> std::path::PathBuf {
     path.with_file_name("history.db.spill")
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn held_rows_wait_until_nobody_holds_them_or_their_room_is_used_up() {
     let (_directory, path, recorder, writer) = started().await;
     let held = recorder.hold();
@@ -119,22 +119,12 @@ async fn held_rows_wait_until_nobody_holds_them_or_their_room_is_used_up() {
     for n in 1..=QUEUE_MAX as i64 / 2 + 1 {
         recorder.race(sample::race(n), None);
     }
-    until_all_written_but(&recorder, QUEUE_MAX / 2).await;
+    soon(&recorder, |state| state.depth() < QUEUE_MAX / 2).await;
     assert_eq!(recorder.dropped(), 0);
     // The end does not wait.
     assert_eq!(writer.finish(LONG).await, 0);
     drop(held);
     assert_eq!(rows(&path, "race").await, QUEUE_MAX as i64 / 2 + 2);
-}
-
-/// Waits until fewer rows than that wait.
-async fn until_all_written_but(recorder: &Recorder, depth: usize) {
-    let few = async {
-        while recorder.depth() >= depth {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(LONG, few).await.unwrap();
 }
 
 #[tokio::test]
@@ -150,9 +140,7 @@ async fn rows_beyond_the_queue_wait_in_a_file_and_come_back_once() {
         of_race.attempt(Box::new(sample::won(n)), None, 1_000);
         of_race.attempt(Box::new(sample::lost(n, 5)), None, 1_000);
         drop(of_race);
-        while recorder.state.queued() > QUEUE_MAX / 2 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        soon(&recorder, |state| state.queued() <= QUEUE_MAX / 2).await;
     }
     assert_eq!((recorder.dropped(), recorder.written(), recorder.depth()), (0, 0, 3 * races as usize));
     assert!(recorder.spilled() >= races as usize);
@@ -253,7 +241,9 @@ async fn a_batch_ends_between_two_races() {
     let split =
         "SELECT count(*) FROM race WHERE (SELECT count(*) FROM attempt WHERE attempt.race_id = race.race_id) <> 2";
     let mut other = other_connection(&path).await;
+    let mut changes = recorder.state.changes.subscribe();
     while recorder.written() < 7_500 {
+        tokio::time::timeout(LONG, changes.changed()).await.unwrap().unwrap();
         let split: i64 = sqlx::query_scalar(split).fetch_one(&mut other).await.unwrap();
         let alone: i64 =
             sqlx::query_scalar("SELECT count(*) FROM attempt WHERE race_id NOT IN (SELECT race_id FROM race)")

@@ -88,34 +88,14 @@ fn described(config: &Config) -> DescribedFile {
 /// Those that are set.
 fn limits(limits: &Limits) -> DescribedMembers {
     let mut members = DescribedMembers::new();
-    let Limits { rpm, tpm, streams, budget, model_budgets, warn: _, models, deny, reserve, unpriced, own_keys } =
-        limits;
-    for (name, rate) in [("rpm", rpm), ("tpm", tpm)] {
-        rate.iter().for_each(|rate| add(&mut members, name, &rate.per_minute.to_string()));
-    }
-    streams.iter().for_each(|streams| add(&mut members, "streams", &streams.to_string()));
-    for (name, nano_usd) in
-        [("day", budget.day), ("week", budget.week), ("month", budget.month), ("total", budget.total)]
-    {
-        nano_usd.iter().for_each(|nano| add(&mut members, &format!("usd_{name}"), &(*nano as f64 / 1e9).to_string()));
-    }
-    if !model_budgets.is_empty() {
-        add(&mut members, "model_budgets", &format!("{model_budgets:?}"));
-    }
-    for (name, patterns) in [("models", models), ("deny", deny)] {
-        let words = |patterns: &Vec<_>| patterns.iter().map(as_str).collect::<Vec<&str>>().join(" ");
-        patterns.iter().for_each(|patterns| add(&mut members, name, &words(patterns)));
-    }
-    if limits.has_budget() {
-        add(&mut members, "reserve", reserve.as_str());
-        add(&mut members, "unpriced", unpriced.as_str());
-        add(&mut members, "own_keys", own_keys.as_str());
+    for (name, value) in limits.settings() {
+        let text = value.to_string();
+        match text.len() > VALUE_MAX {
+            true => add(&mut members, &name, &text),
+            false => drop(members.insert(name, value)),
+        }
     }
     members
-}
-
-fn as_str(pattern: &photofinish_config::ModelPattern) -> &str {
-    pattern.as_str()
 }
 
 fn add(members: &mut DescribedMembers, name: &str, value: &str) {
@@ -153,14 +133,8 @@ mod tests {
             (String::new(), String::new(), vec![]),
             (String::new(), eve.to_owned(), vec![r#"file:user:eve: - → {"role":"admin"}"#]),
             (eve.to_owned(), String::new(), vec![r#"file:user:eve: {"role":"admin"} → -"#]),
-            (
-                team("5"),
-                team("5000"),
-                vec![
-                    r#"file:team:search: {"usd_day":"5","reserve":"usual","unpriced":"dearest","own_keys":"free"} → {"usd_day":"5000","reserve":"usual","unpriced":"dearest","own_keys":"free"}"#,
-                ],
-            ),
-            (String::new(), "[limits]\nrpm = 60\n".to_owned(), vec![r#"file:everybody: {} → {"rpm":"60"}"#]),
+            (team("5"), team("5000"), vec![r#"file:team:search: {"budget":{"day":5.0}} → {"budget":{"day":5000.0}}"#]),
+            (String::new(), "[limits]\nrpm = 60\n".to_owned(), vec![r#"file:everybody: {} → {"rpm":60}"#]),
             (
                 at("a:1/planted/v1"),
                 at("b:2/planted/v1"),

@@ -85,6 +85,18 @@ fn no_file_of_ours_writes_markup_as_text() {
     }
 }
 
+/// So it shows a new one as it comes from `/api/me`.
+#[test]
+fn the_page_of_limits_names_no_kind_of_limit() {
+    let schema: Value = serde_json::from_str(&photofinish_config::schema()).unwrap();
+    let kinds = schema["definitions"]["Limits"]["properties"].as_object().unwrap();
+    let script = String::from_utf8_lossy(&FILES["lib/limits.js"].plain);
+    let words: Vec<&str> = script.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    assert!(words.contains(&"uses") && words.contains(&"set"));
+    let named: Vec<&String> = kinds.keys().filter(|kind| words.contains(&kind.as_str())).collect();
+    assert!(named.is_empty(), "limits.js names {named:?}");
+}
+
 #[test]
 fn vendored_files_are_those_of_the_registry() {
     let list: Value = serde_json::from_slice(&FILES["vendor/vendored.json"].plain).unwrap();

@@ -1,5 +1,7 @@
 //! Requests in the upstream's own dialect, changed as the upstream demands; and what its refusals teach.
 
+#[cfg(test)]
+mod every_quirk;
 mod lessons;
 mod own_dialect;
 mod repeats;

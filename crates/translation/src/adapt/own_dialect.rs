@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::repeats::{fold_results, may_repeat_results};
 use crate::request::ApiRequest;
-use photofinish_dialects::claude;
+use photofinish_dialects::{claude, gemini};
 use photofinish_wire::conversation::tool_names::{PLACES, each_name, may_exceed};
 use photofinish_wire::conversation::{Effort, Losses, Reasoning, ToolNames};
 use photofinish_wire::dialect::Surface;
@@ -17,17 +17,20 @@ use photofinish_wire::quirks::changes::{RequestChanges, remove, rename};
 use photofinish_wire::quirks::turns::{
     REFERENCE, SYSTEM_ROLES, cache_marks, fit_turns, limit_marks, remind, say_references, think_before_calls,
 };
-use photofinish_wire::quirks::{BILLING, CallIdForm, PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingOff};
+use photofinish_wire::quirks::{
+    BILLING, CallIdForm, PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingLevels, ThinkingOff,
+};
 
 /// Whether the upstream may want the request otherwise. A quick look: [`rewritten`] decides.
 pub fn concerns(request: &ApiRequest, quirks: &Quirks) -> bool {
     // Most requests say no limit, and most upstreams demand nothing else.
     let quirks = Quirks {
         max_completion_tokens: quirks.max_completion_tokens && request.has_older_limit,
+        stream_options: quirks.stream_options || !request.has_stream_options(),
         tool_name_max: quirks.tool_name_max.filter(|_| exceeds_names(request, quirks)),
         ..*quirks
     };
-    touches(request.surface, &quirks)
+    touches(request.surface, &quirks) && may_need(request.surface, request.body(), &quirks)
         || may_repeat_results(request.surface, request.body())
         || request.surface.repeats_model()
 }
@@ -39,10 +42,31 @@ pub fn parses(request: &ApiRequest, quirks: &Quirks) -> bool {
         Surface::Messages => {
             reminds(request.body(), quirks) || exceeds_marks(request.body(), quirks) || thinks(request.body(), quirks)
         }
-        Surface::Gemini => may_repeat_results(request.surface, request.body()),
+        Surface::Gemini => may_repeat_results(request.surface, request.body()) || signs_calls(request.body(), quirks),
         _ => false,
     };
     is_fitted || request.surface.repeats_model() || exceeds_names(request, quirks)
+}
+
+/// Whether the text of a request may have what an upstream that demands something else wants otherwise.
+fn may_need(surface: Surface, body: &[u8], quirks: &Quirks) -> bool {
+    match surface {
+        Surface::Gemini => {
+            quirks.tool_name_max.is_some()
+                || has(body, "\"thinkingConfig\"")
+                || (!quirks.schemas_with_tools && has(body, "\"tools\""))
+                || signs_calls(body, quirks)
+        }
+        Surface::OllamaChat | Surface::OllamaGenerate => quirks.tool_name_max.is_some() || has(body, "\"think\""),
+        _ => true,
+    }
+}
+
+/// Whether calls may lack the signatures that the vendor wants. A client that keeps some keeps all.
+fn signs_calls(body: &[u8], quirks: &Quirks) -> bool {
+    quirks.past_reasoning == PastReasoning::Wanted
+        && has(body, "\"functionCall\"")
+        && !["\"thoughtSignature\"", "\"thought_signature\""].iter().any(|name| has(body, name))
 }
 
 /// Whether there may be a tool whose name the vendor does not take.
@@ -100,7 +124,7 @@ pub struct RewrittenBody {
 
 /// The body as this upstream wants it. None: as it is.
 pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &RequestChanges) -> Option<RewrittenBody> {
-    let touches = touches(surface, quirks) || may_repeat_results(surface, body);
+    let touches = touches(surface, quirks) && may_need(surface, body, quirks) || may_repeat_results(surface, body);
     if !touches && changes.keeps_bodies() {
         return None;
     }
@@ -114,7 +138,8 @@ pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &Reque
             Surface::Chat => rewriter.chat(quirks),
             Surface::Messages => rewriter.messages(quirks),
             Surface::Responses => rewriter.responses(quirks),
-            Surface::Gemini => rewriter.gemini(),
+            Surface::Gemini => rewriter.gemini(quirks),
+            Surface::OllamaChat | Surface::OllamaGenerate => rewriter.ollama(quirks),
             _ => {}
         }
     }
@@ -130,6 +155,7 @@ fn touches(surface: Surface, quirks: &Quirks) -> bool {
         || match surface {
             Surface::Chat => {
                 quirks.max_completion_tokens
+                    || !quirks.stream_options
                     || !quirks.forced_tools
                     || quirks.max_output.is_some()
                     || fits_history(quirks)
@@ -141,11 +167,21 @@ fn touches(surface: Surface, quirks: &Quirks) -> bool {
                     || quirks.plain_user_ids
                     || !quirks.claude
                     || quirks.thinking_off != ThinkingOff::Disabled
-                    || quirks.thinking == ThinkingForm::Effort
-                    || quirks.sampling == SamplingForm::Refused
+                    || matches!(quirks.thinking, ThinkingForm::Effort | ThinkingForm::Off)
+                    || quirks.thinking_levels != ThinkingLevels::USUAL
+                    || quirks.sampling != SamplingForm::Free
+                    || !quirks.schemas
                     || quirks.max_output.is_some()
             }
             Surface::Responses => !quirks.forced_tools,
+            Surface::Gemini => {
+                quirks.thinking != ThinkingForm::Budget
+                    || quirks.thinking_off != ThinkingOff::Disabled
+                    || quirks.thinking_min.or(quirks.thinking_max).is_some()
+                    || quirks.past_reasoning == PastReasoning::Wanted
+                    || !quirks.schemas_with_tools
+            }
+            Surface::OllamaChat | Surface::OllamaGenerate => quirks.thinking == ThinkingForm::Effort,
             _ => false,
         }
 }
@@ -192,6 +228,9 @@ impl Rewriter<'_, '_> {
     fn chat(&mut self, quirks: &Quirks) {
         if quirks.max_completion_tokens {
             self.changed |= rename(self.members, "max_tokens", "max_completion_tokens");
+        }
+        if !quirks.stream_options {
+            self.remove("stream_options");
         }
         if !quirks.forced_tools {
             self.free_choice();
@@ -242,11 +281,29 @@ impl Rewriter<'_, '_> {
         }
     }
 
-    fn gemini(&mut self) {
-        if let Some(mut contents) = self.value("contents")
-            && fold_results(&mut contents)
+    fn gemini(&mut self, quirks: &Quirks) {
+        let may_need = |text: &[u8]| [may_repeat_results(Surface::Gemini, text), signs_calls(text, quirks)];
+        if let [repeats, signs] = self.text("contents").map_or([false; 2], |text| may_need(text.as_bytes()))
+            && (repeats || signs)
+            && let Some(mut contents) = self.value("contents")
+            && fold_results(&mut contents) | (signs && gemini::sign_calls(&mut contents))
         {
             self.put("contents", &contents);
+        }
+        let has_tools = self.text("tools").is_some_and(|tools| tools != "[]");
+        if let Some(Value::Object(mut config)) = self.value("generationConfig")
+            && gemini::fit(&mut config, has_tools, quirks, &mut self.losses)
+        {
+            self.put("generationConfig", &Value::Object(config));
+        }
+    }
+
+    fn ollama(&mut self, quirks: &Quirks) {
+        let asked = self.value("think").and_then(|think| Effort::from_name(think.as_str()?));
+        let fitted = asked.map(|effort| (effort, quirks.thinking_levels.level(effort)));
+        if let Some((_, level)) = fitted.filter(|(asked, level)| asked != level) {
+            self.put("think", &Value::from(level.as_str()));
+            self.losses.form("think");
         }
     }
 
@@ -267,8 +324,9 @@ impl Rewriter<'_, '_> {
         }
         self.limit(["max_tokens", ""], quirks);
         if !quirks.claude {
-            self.without_claudes(quirks);
+            self.without_claudes();
         }
+        self.output_config(quirks);
         if self.text("messages").is_some_and(|text| [reminds, thinks].iter().any(|may| may(text.as_bytes(), quirks)))
             && let Some(mut messages) = self.value("messages")
         {
@@ -293,13 +351,22 @@ impl Rewriter<'_, '_> {
             blocks.retain(|block| !block["text"].as_str().is_some_and(|text| text.starts_with(BILLING)));
             self.put("system", &Value::Array(blocks));
         }
-        if quirks.sampling == SamplingForm::Refused {
-            for name in ["temperature", "top_p", "top_k"] {
-                let Some(value) = self.value(name) else { continue };
-                self.remove(name);
-                // One changes nothing.
-                self.losses.lose_if(name == "top_k" || value.as_f64() != Some(1.0), name);
-            }
+        self.sampling(quirks);
+    }
+
+    fn sampling(&mut self, quirks: &Quirks) {
+        // One changes nothing.
+        let changes = |value: &Value| value.as_f64() != Some(1.0);
+        let is_heated = self.value("temperature").is_some_and(|value| changes(&value));
+        let refused: &[&str] = match quirks.sampling {
+            SamplingForm::Refused => &["temperature", "top_p", "top_k"],
+            SamplingForm::One if is_heated => &["top_p"],
+            SamplingForm::One | SamplingForm::Free => &[],
+        };
+        for name in refused {
+            let Some(value) = self.value(name) else { continue };
+            self.remove(name);
+            self.losses.lose_if(*name == "top_k" || changes(&value), name);
         }
     }
 
@@ -323,6 +390,10 @@ impl Rewriter<'_, '_> {
 
     fn thinking(&mut self, thinking: &Value, quirks: &Quirks) {
         match (thinking["type"].as_str(), quirks.thinking_off) {
+            (asked, _) if quirks.thinking == ThinkingForm::Off => {
+                self.remove("thinking");
+                self.losses.lose_if(asked != Some("disabled"), "thinking");
+            }
             (Some("disabled"), ThinkingOff::Never) => {
                 self.remove("thinking");
                 self.losses.lose("thinking");
@@ -350,8 +421,8 @@ impl Rewriter<'_, '_> {
         }
     }
 
-    /// Leaves out what only Claude's own API has. An effort stays where one is taken.
-    fn without_claudes(&mut self, quirks: &Quirks) {
+    /// Leaves out what only Claude's own API has, but for an effort.
+    fn without_claudes(&mut self) {
         self.losses.lose_if(self.text("context_management").is_some(), "context_management");
         self.remove("context_management");
         if self.text("messages").is_some_and(|text| has(text.as_bytes(), REFERENCE))
@@ -360,14 +431,38 @@ impl Rewriter<'_, '_> {
         {
             self.put("messages", &messages);
         }
-        let takes_effort = matches!(quirks.thinking, ThinkingForm::Effort | ThinkingForm::Either);
-        let Some(Value::Object(mut config)) = self.value("output_config").filter(|_| !takes_effort) else { return };
-        if config.shift_remove("effort").is_some() {
-            self.losses.form("output_config.effort");
+    }
+
+    /// An effort that is taken, and a schema of the answer and strict tools where they are.
+    fn output_config(&mut self, quirks: &Quirks) {
+        let takes_effort = quirks.claude || matches!(quirks.thinking, ThinkingForm::Effort | ThinkingForm::Either);
+        if let Some(Value::Object(mut config)) = self.value("output_config") {
+            let before = config.clone();
+            if !takes_effort {
+                config.shift_remove("effort");
+            } else if let Some(effort) = config.get("effort").and_then(|name| Effort::from_name(name.as_str()?)) {
+                config.insert("effort".to_owned(), quirks.thinking_levels.level(effort).as_str().into());
+            }
+            if config.get("effort") != before.get("effort") {
+                self.losses.form("output_config.effort");
+            }
+            let has_format = !quirks.schemas && config.shift_remove("format").is_some();
+            self.losses.lose_if(has_format, "output_config.format");
+            match config.is_empty() {
+                _ if config == before => {}
+                true => self.remove("output_config"),
+                false => self.put("output_config", &Value::Object(config)),
+            }
         }
-        match config.is_empty() {
-            true => self.remove("output_config"),
-            false => self.put("output_config", &Value::Object(config)),
+        if !quirks.schemas
+            && self.text("tools").is_some_and(|text| has(text.as_bytes(), "\"strict\""))
+            && let Some(Value::Array(mut tools)) = self.value("tools")
+        {
+            for (at, tool) in tools.iter_mut().enumerate() {
+                let strict = tool.as_object_mut().and_then(|tool| tool.shift_remove("strict"));
+                self.losses.lose_if(strict == Some(Value::Bool(true)), &format!("tools[{at}].strict"));
+            }
+            self.put("tools", &Value::Array(tools));
         }
     }
 }

@@ -145,6 +145,44 @@ fn what_codex_alone_sends_goes_as_a_chat_where_it_is_not_known() {
     }
 }
 
+/// Lines of: the surface, quirks, a request, what goes up (`=`: the same), and what is named as lost.
+const FITTED: &str = r#"
+    gemini | {"thinking_max":9} | {"generationConfig":{"thinkingConfig":{"thinkingBudget":10}}} | {"generationConfig":{"thinkingConfig":{"thinkingBudget":9}}} | generationConfig.thinkingConfig
+    gemini | {"thinking_max":9} | {"generationConfig":{"thinkingConfig":{"thinkingBudget":-1}}} | = |
+    gemini | {"thinking_off":"never","thinking_min":5} | {"generationConfig":{"thinkingConfig":{"thinkingBudget":0}}} | {"generationConfig":{"thinkingConfig":{"thinkingBudget":5}}} | generationConfig.thinkingConfig
+    gemini | {"thinking":"effort","thinking_levels":["low","high"]} | {"generationConfig":{"thinkingConfig":{"thinkingLevel":"medium"}}} | {"generationConfig":{"thinkingConfig":{"thinkingLevel":"HIGH"}}} | generationConfig.thinkingConfig
+    gemini | {"thinking":"effort"} | {"generationConfig":{"thinkingConfig":{"thinkingLevel":"low"}}} | = |
+    gemini | {} | {"generationConfig":{"thinkingConfig":{"thinkingLevel":"MAX"}}} | = |
+    gemini | {"thinking":"off"} | {"generationConfig":{"thinkingConfig":{"thinkingBudget":10}}} | {"generationConfig":{}} | generationConfig.thinkingConfig
+    gemini | {"schemas_with_tools":false} | {"tools":[{}],"generationConfig":{"responseMimeType":"application/json","topK":1}} | {"tools":[{}],"generationConfig":{"topK":1}} | generationConfig.responseMimeType
+    gemini | {"schemas_with_tools":false} | {"tools":[],"generationConfig":{"responseMimeType":"application/json"}} | = |
+    gemini | {"past_reasoning":"wanted"} | {"contents":[{"parts":[{"functionCall":{}}]}]} | {"contents":[{"parts":[{"functionCall":{},"thoughtSignature":"skip_thought_signature_validator"}]}]} |
+    gemini | {"past_reasoning":"wanted"} | {"contents":[{"parts":[{"functionCall":{},"thought_signature":"x"}]}]} | = |
+    ollama_chat | {"thinking":"effort"} | {"think":"max"} | {"think":"high"} | think
+    ollama_chat | {} | {"think":"max"} | = |
+    messages | {"claude":true,"thinking_levels":["high"]} | {"output_config":{"effort":"max"}} | {"output_config":{"effort":"high"}} | output_config.effort
+    messages | {"schemas":false} | {"output_config":{"format":{}}} | {} | output_config.format
+    messages | {"schemas":false} | {"tools":[{"name":"f","strict":true}]} | {"tools":[{"name":"f"}]} | tools[0].strict
+    messages | {"thinking":"off"} | {"thinking":{"type":"enabled"}} | {} | thinking
+    messages | {"sampling":"one"} | {"temperature":0.5,"top_p":0.9} | {"temperature":0.5} | top_p
+    messages | {"sampling":"one"} | {"temperature":1,"top_p":0.9} | = |
+    chat | {"stream_options":false} | {"stream_options":{},"n":1} | {"n":1} |
+"#;
+
+#[test]
+fn what_a_model_cannot_think_or_write_is_fitted_in_its_own_dialect() {
+    let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    for line in FITTED.trim().lines() {
+        let mut cells = line.split('|').map(str::trim);
+        let [surface, quirks, body, expected, lost] = std::array::from_fn(|_| cells.next().unwrap_or_default());
+        let surface = Surface::TRANSLATED.into_iter().find(|one| one.as_str() == surface).unwrap();
+        let quirks = serde_json::from_str::<QuirkSet>(quirks).unwrap().settled();
+        let expected = if expected == "=" { body } else { expected };
+        let made = changed(surface, &json(body), quirks, &RequestChanges::default());
+        assert_eq!((made.0, made.1.join(" ")), (json(expected), lost.to_owned()), "{line}");
+    }
+}
+
 #[test]
 fn claudes_before_opus_4_8_get_no_system_turns_on_messages() {
     for (name, takes) in [

@@ -175,7 +175,8 @@ impl RequestTranslation {
         let asked = EmbeddingRequest::read(surface, body)?;
         let mut losses = Losses::default();
         let body = Bytes::from(asked.write(dialect, &options.model, &mut losses)?.to_string());
-        let of_dialect = if dialect == Dialect::Ollama { Surface::OllamaEmbed } else { Surface::Embeddings };
+        let own = |surface: &Surface| surface.embeds() && surface.dialect() == dialect;
+        let of_dialect = Surface::ALL.into_iter().find(own).unwrap_or(Surface::Embeddings);
         let request = Arc::new(request_of(dialect, of_dialect, body, None)?);
         let embedding = Some(asked.form(surface, dialect, &losses));
         Ok(RequestTranslation { surface, dialect, embedding, ..RequestTranslation::passed(request, losses) })
@@ -374,12 +375,10 @@ const JSON_IN_WORDS: &str =
 
 /// A request that was just written; its surface decides which members are set. In some dialects the model is in the path.
 fn request_of(dialect: Dialect, surface: Surface, body: Bytes, max_tokens: Option<i64>) -> Result<ApiRequest, Invalid> {
-    match dialect {
-        Dialect::Gemini | Dialect::Bedrock => Ok(ApiRequest::fixed(body, max_tokens)),
-        _ => {
-            ApiRequest::written(surface, body).map_err(|invalid| Invalid { message: invalid.to_string(), param: None })
-        }
+    if dialect.is_in_path() {
+        return Ok(ApiRequest::fixed(body, max_tokens));
     }
+    ApiRequest::written(surface, body).map_err(|invalid| Invalid { message: invalid.to_string(), param: None })
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub fn add(headers: &mut HeaderMap, left: LimitsLeft, surface: Surface) {
         }
     };
     for (kind, rate) in [("requests", left.requests), ("tokens", left.tokens)] {
-        let Some(RateLeft { per_minute, left, reset_us }) = rate else { continue };
+        let Some(RateLeft { per_minute, left, reset_us, .. }) = rate else { continue };
         let reset = if is_anthropic { instant(reset_us) } else { pause(reset_us) };
         for (what, value) in [("limit", per_minute.to_string()), ("remaining", left.to_string()), ("reset", reset)] {
             put(
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_callers_own_limits_replace_the_providers() {
-        let rate = |left| Some(RateLeft { per_minute: 60, left, reset_us: 1_500_000 });
+        let rate = |left| Some(RateLeft { per_minute: 60, burst: 60, left, reset_us: 1_500_000 });
         let near = NearEnd { calendar: Calendar::Week, budget: 1_000_000_000, spent: 830_000_000, end_us: 0 };
         let left = LimitsLeft { requests: rate(5), tokens: None, budget: Some(2_500_000), near: Some(("user", near)) };
         for (surface, expected) in [

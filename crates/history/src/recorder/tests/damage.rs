@@ -25,12 +25,7 @@ fn record(recorder: &Recorder, races: std::ops::Range<i64>) {
 }
 
 async fn until_set_aside(recorder: &Recorder) {
-    let moved = async {
-        while recorder.problem_and_aside().1.is_none() || recorder.condition() != Condition::Ok {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(LONG, moved).await.unwrap();
+    soon(recorder, |state| state.problem_and_aside().1.is_some() && *state.condition.borrow() == Condition::Ok).await;
 }
 
 async fn integrity(path: &Path) -> String {
@@ -115,12 +110,7 @@ async fn a_database_that_cannot_be_set_aside_keeps_its_rows_waiting() {
     record(&recorder, 5..10);
     until(&recorder, Condition::Damaged).await;
     record(&recorder, 10..20);
-    let waiting = async {
-        while recorder.spilled() < 20 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(LONG, waiting).await.unwrap();
+    soon(&recorder, |state| state.spilled() >= 20).await;
     assert_eq!((recorder.condition(), recorder.dropped()), (Condition::Damaged, 0));
     std::fs::remove_dir(path.with_file_name("history.db.new")).unwrap();
     until_set_aside(&recorder).await;

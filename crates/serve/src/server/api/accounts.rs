@@ -18,13 +18,13 @@ use crate::accounts::{AccountAction, AccountAnswer, AccountRefusal, AccountReque
 use crate::server::reads::{json as json_answer, pairs, refused, unread, with_source};
 use crate::server::served_paths::ServedPaths;
 use photofinish_base::clock::wall_micros;
-use photofinish_config::{Limits, ModelPattern, User, UserRole, limits_of};
+use photofinish_config::{Limits, User, UserRole, limits_of};
 use photofinish_gateway::proxy::{Asker, Client, Rejection};
 use photofinish_history::report::members::members;
 use photofinish_history::report::question::{RaceWindow, moment, time};
 use photofinish_history::report::usage::{self, UsageDimension, UsageQuestion};
 use photofinish_history::store::{AccountKind, AuditLine, ReadError, StoreReader};
-use photofinish_limits::{Calendar, LevelName, LimitClock, RateLeft};
+use photofinish_limits::{Calendar, LevelName, LimitClock, LimitUse};
 
 /// Bytes of a request that makes or changes a key, user or team.
 const BODY_MAX: usize = 64 << 10;
@@ -233,28 +233,23 @@ fn now(site: &ServedPaths) -> LimitClock {
 
 /// What one level allows, and what is left of it.
 fn standing(level: &LevelName, limits: &Limits, site: &ServedPaths, now: LimitClock) -> Value {
-    let of = site.gateway.usage().usage_of(level, limits, now);
-    let rate = |rate: &RateLeft| json!({ "per_minute": rate.per_minute, "left": rate.left, "full_in_ms": (rate.reset_us + 999) / 1_000 });
-    let budgets = of.periods.iter().filter_map(|period| {
-        let budget = period.budget?;
-        let left = budget.saturating_sub(period.spent).saturating_sub(period.reserved).max(0);
-        Some(json!({
-            "span": period.calendar.as_str(), "budget_nano_usd": budget, "spent_nano_usd": period.spent,
-            "reserved_nano_usd": period.reserved, "estimated_nano_usd": period.estimated, "left_nano_usd": left,
-            "ends_at": (period.calendar != Calendar::Total).then(|| time(period.end_us)),
-            "runs_out_at": period.runs_out_us(now.wall_us).map(time),
-        }))
+    let uses = site.gateway.usage().usage_of(level, limits, now).uses();
+    let uses: Vec<Value> = uses.iter().map(|of| used(of, now)).collect();
+    json!({ "level": level.kind(), "name": level.name(), "set": limits.settings(), "uses": uses })
+}
+
+fn used(of: &LimitUse, now: LimitClock) -> Value {
+    let mut used = json!({
+        "limit": of.key, "unit": of.unit, "allowed": of.allowed, "used": of.used, "left": of.left,
+        "full_in_ms": of.full_in_us.map(|us| (us + 999) / 1_000),
     });
-    let names = |models: &Option<Vec<ModelPattern>>| {
-        models.as_ref().map(|models| models.iter().map(|model| model.as_str().to_owned()).collect::<Vec<String>>())
-    };
-    json!({
-        "level": level.kind(), "name": level.name(),
-        "requests": of.requests.as_ref().map(rate), "tokens": of.tokens.as_ref().map(rate),
-        "streams": of.streams.1.map(|limit| json!({ "limit": limit, "running": of.streams.0 })),
-        "budgets": budgets.collect::<Vec<Value>>(),
-        "models": names(&limits.models), "deny": names(&limits.deny),
-    })
+    if let Some(period) = &of.period {
+        used["reserved"] = period.reserved.into();
+        used["estimated"] = period.estimated.into();
+        used["ends_at"] = json!((period.calendar != Calendar::Total).then(|| time(period.end_us)));
+        used["runs_out_at"] = json!(period.runs_out_us(now.wall_us).map(time));
+    }
+    used
 }
 
 pub async fn usage(State(site): State<ServedPaths>, Extension(asker): Extension<Asker>, uri: Uri) -> Response<Body> {

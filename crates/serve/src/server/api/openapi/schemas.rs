@@ -17,6 +17,7 @@ use photofinish_history::report::figures::{FIGURES, KEYS};
 use photofinish_history::report::incidents;
 use photofinish_history::report::members::{MemberField, MemberKind, of_columns};
 use photofinish_history::report::{compare, costs, distribution, races, replicas, runs, series, usage, verdicts};
+use photofinish_wire::Dialect;
 
 /// The schemas whose members are one list: the name, what it is, and these.
 const LISTS: [(&str, &str, &[MemberField]); 31] = [
@@ -135,13 +136,16 @@ fn line(comment: &str) -> String {
 }
 
 /// The values that are stored by name: the schema and the member, the schema of the names, and these.
-fn named() -> [(&'static str, &'static str, &'static str, Value); 7] {
+fn named() -> [(&'static str, &'static str, &'static str, Value); 8] {
+    let names = Dialect::ALL.map(Dialect::as_str);
+    let dialects = json!({ "type": "string", "description": "An API that a provider speaks.", "enum": names });
     [
         ("Race", "policy", "Policy", choices::<Policy>("What a policy starts, and when.")),
         ("Race", "optimise", "Objective", choices::<Objective>("What `adaptive` aims at.")),
         ("Race", "why", "DecisionReason", choices::<DecisionReason>("A reason of a plan.")),
         ("Race", "outcome", "RaceOutcome", choices::<RaceOutcome>("How a race ended.")),
         ("Race", "source", "RaceSource", choices::<RaceSource>("Who asked.")),
+        ("Attempt", "dialect", "Dialect", dialects),
         ("Attempt", "start_reason", "StartReason", choices::<StartReason>("Why an attempt was started.")),
         ("Attempt", "outcome", "AttemptOutcome", choices::<AttemptOutcome>("How an attempt ended.")),
     ]
