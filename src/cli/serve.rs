@@ -32,6 +32,7 @@ fn listen_address(text: &str) -> Result<Listen, String> {
 /// When it cannot start, rows could not be written at the end, or a second signal came.
 pub async fn run(config: Config, take_over: bool) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
+    machine::outlive_file_limit()?;
     let raised = machine::raise_descriptors();
     let watch = ReloadWatch::new()?;
     let listening = listening(&config, take_over)?;

@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::param::{clock_ticks_per_second, page_size};
-use rustix::process::{Resource, Rlimit, geteuid, getrlimit, getuid, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, geteuid, getrlimit, getuid, setrlimit};
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 /// Assumed memory if the system does not report it, in bytes.
@@ -76,6 +77,15 @@ pub fn raise_descriptors() -> std::io::Result<u64> {
     }
     make_room(aim);
     Ok(aim)
+}
+
+/// From now on a write beyond the largest size of a file (`ulimit -f`, `LimitFSIZE`) fails, as on a full disk. Without this it
+/// ends the process.
+///
+/// # Errors
+/// The error of the system.
+pub fn outlive_file_limit() -> io::Result<()> {
+    signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }
 
 /// Makes the kernel's table of this process's descriptors as large as it will be. Linux otherwise doubles a full table, at 256,

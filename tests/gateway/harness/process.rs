@@ -89,11 +89,16 @@ impl Setup {
     /// With a socket that a service manager passes: the first descriptor after the standard ones.
     pub fn spawn_activated(&self, args: &[&str], socket: impl Into<OwnedFd>) -> Process {
         const PASS: &str = "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$@\"";
+        self.spawn_by_shell(PASS, args, Stdio::from(socket.into()))
+    }
+
+    /// `script` executes `"$0" "$@"`.
+    pub fn spawn_by_shell(&self, script: &str, args: &[&str], input: Stdio) -> Process {
         let program = self.command(args);
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", PASS]).arg(program.get_program()).args(program.get_args());
+        command.args(["-c", script]).arg(program.get_program()).args(program.get_args());
         command.current_dir(self.dir.path()).env_clear().envs(self.env.iter().map(|(name, value)| (name, value)));
-        Process::new(command.stdin(Stdio::from(socket.into())).stderr(Stdio::piped()).spawn().unwrap())
+        Process::new(command.stdin(input).stderr(Stdio::piped()).spawn().unwrap())
     }
 
     /// Starts the gateway; returns once it listens.

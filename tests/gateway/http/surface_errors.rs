@@ -10,6 +10,7 @@ use crate::support::{FakeProvider, RawClient, Script};
 
 rules! { everywhere:
     an_upstream_s_refusal_is_passed_on_in_the_surface_s_shape,
+    a_refusal_that_is_no_json_is_told_in_the_surface_s_shape,
     when_all_failed_the_attempts_are_listed,
     when_all_are_rate_limited_the_answer_is_a_429,
 }
@@ -160,6 +161,24 @@ async fn an_upstream_s_refusal_is_passed_on_in_the_surface_s_shape(pair: Pair) {
         ending(&rows.attempts[0]),
         json!({"outcome": "failed", "failure": "bad_request", "failure_phase": "headers"})
     );
+}
+
+async fn a_refusal_that_is_no_json_is_told_in_the_surface_s_shape(pair: Pair) {
+    let page = "<html><head><title>413 Request Entity Too Large</title></head></html>";
+    for (status, kind, body) in [
+        (413, "text/html", page),
+        (422, "text/plain", "it is too hot in here"),
+        (400, "text/plain", "prompt is too long: 9 tokens > 8 maximum"),
+        (400, "application/json", ""),
+    ] {
+        let fake = FakeProvider::start(vec![Script::status(status, &[("content-type", kind)], body)]).await;
+        let gateway = pair.over(&[&fake]).start().await;
+        let response = read_response(&mut pair.streaming(&gateway).await).await;
+        assert_eq!((response.status, response.upstream()), (status, "a/m"), "{}", response.body);
+        assert_eq!(response.header("content-type"), "application/json", "{}", response.body);
+        assert!(!pair.surface.error(&response).1.is_empty(), "{}", response.body);
+        gateway.stop().await;
+    }
 }
 
 async fn when_all_failed_the_attempts_are_listed(pair: Pair) {

@@ -266,6 +266,7 @@ async fn a_plain_answer_that_is_cut_broken_or_empty_is_replaced() {
     for (script, outcome, failure) in [
         (head(Script::new()).raw(&ANSWER[..80]).close(), "failed", "closed"),
         (plain(&ANSWER[..80]), "failed", "malformed"),
+        (plain(""), "failed", "closed"),
         (plain(&arguments("{\"a\":")), "failed_mid", "malformed"),
         (plain(&ANSWER.replace("hello", " ")), "empty", ""),
     ] {

@@ -16,6 +16,14 @@ rules! { everywhere:
     a_replayed_answer_continues_after_the_delivered_text,
     a_replayed_answer_with_other_text_is_never_delivered,
 }
+rules! { a_continuation_ends_as_its_upstream_did:
+    chat_over_gemini: Chat, Gemini;
+    messages_over_gemini: Messages, Gemini;
+    responses_over_gemini: Responses, Gemini;
+    ollama_over_gemini: Ollama, Gemini;
+    gemini: Gemini, Gemini;
+    chat_over_ollama: Chat, Ollama;
+}
 rules! { over_chat: a_prefixed_answer_continues_after_the_delivered_text }
 rules! { of_four_hundred_calls_that_break_none_breaks_for_the_client:
     chat: Chat, OpenAi;
@@ -79,6 +87,29 @@ async fn a_prefixed_answer_continues_after_the_delivered_text(pair: Pair) {
     let messages = asked["messages"].as_array().unwrap();
     assert_eq!(messages.last().unwrap(), &json!({"role": "assistant", "content": "hello"}));
     assert_eq!(messages.len(), a.requests()[0].json()["messages"].as_array().unwrap().len() + 1);
+    gateway.stop().await;
+}
+
+/// Gemini has no event for the end: its translation gives the last ones when the body ends.
+async fn a_continuation_ends_as_its_upstream_did(pair: Pair) {
+    let a = FakeProvider::start(vec![pair.open().role().tokens(&["hel", "lo"]).close()]).await;
+    let script = pair.open().role().tokens(&["hello", " you"]).finish("length").done().end();
+    let b = FakeProvider::start(vec![script]).await;
+    let gateway = pair.over(&[&a, &b]).race(CONTINUE).start().await;
+    let mut body = pair.surface.body("m", true);
+    if pair.surface == Surface::Chat {
+        body["stream_options"] = json!({"include_usage": true});
+    }
+    let response = read_response(&mut gateway.post(&pair.surface.path_for("m", true), &body).await).await;
+    pair.surface.assert_complete(&response);
+    let ends: [&str; 2] = match pair.surface {
+        Surface::Chat => ["\"finish_reason\":\"length\"", "\"completion_tokens\":"],
+        Surface::Messages => ["\"stop_reason\":\"max_tokens\"", "\"output_tokens\":"],
+        Surface::Responses => ["\"reason\":\"max_output_tokens\"", "\"output_tokens\":"],
+        Surface::Ollama => ["\"done_reason\":\"length\"", "\"eval_count\":"],
+        Surface::Gemini => ["\"finishReason\":\"MAX_TOKENS\"", "\"candidatesTokenCount\":"],
+    };
+    ends.iter().for_each(|end| assert!(response.body.contains(end), "{end}: {}", response.body));
     gateway.stop().await;
 }
 
@@ -185,11 +216,11 @@ async fn an_error_frame_and_an_idle_upstream_are_rescued() {
     }
 }
 
-/// The fragments of a call, without its finish.
+/// The fragments of a call, without its finish. OpenAI's first one has no arguments.
 fn fragments() -> [Value; 3] {
     let more = |arguments: &str| json!({"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]});
-    let begins = json!({"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": "{"}});
-    [json!({"tool_calls": [begins]}), more("\"x\":"), more("\"broken\"}")]
+    let begins = json!({"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": ""}});
+    [json!({"tool_calls": [begins]}), more("{\"x\":"), more("\"broken\"}")]
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //! problem.
 
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 
 use sqlx::Connection;
 
@@ -40,6 +41,20 @@ async fn a_locked_database_delays_no_answer_and_loses_no_row() {
     let setup = served.stop().await;
     assert_eq!(setup.number("SELECT count(*) FROM race WHERE outcome = 'ok'").await, 61);
     assert_eq!(setup.number("SELECT count(*) FROM attempt WHERE outcome = 'won'").await, 61);
+}
+
+#[tokio::test]
+async fn the_largest_size_of_a_file_is_a_full_disk() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["a", "b"])).await;
+    let setup = Setup::new(&format!("{}{MODEL}", provider("one", &fake)));
+    // Blocks of 512 or 1,024 bytes.
+    let process = setup.spawn_by_shell("ulimit -f 8; exec \"$0\" \"$@\"", &["serve"], Stdio::null());
+    let addr = process.address("listening on http://").await;
+    let served = RunningGateway { setup, process, addr };
+    asks(&served, 30).await;
+    served.process.logged("the rows stay in memory").await;
+    asks(&served, 1).await;
+    assert_eq!(served.get("/readyz", &[]).await.json()["store"], "delayed");
 }
 
 #[tokio::test]

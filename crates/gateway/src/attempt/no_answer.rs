@@ -99,6 +99,9 @@ pub(super) fn answer(status: u16, headers: &HeaderMap, body: Bytes) -> RawAnswer
 /// A body that is not an answer: another dialect, not JSON, an error, or something else than was asked for.
 pub(super) fn no_answer(stream: &mut EventStream, headers: &HeaderMap, body: Bytes, why: NoAnswer) -> Failure {
     let text = body.trim_ascii();
+    if text.is_empty() {
+        return stream.fail(FailureKind::Closed, "it ended without an answer");
+    }
     if content_type_is(headers, "text/html") || text.starts_with(b"<") {
         return stream.fail(FailureKind::Malformed, WEB_PAGE);
     }

@@ -438,9 +438,8 @@ impl<W> JoinedStreams<W> {
                         ItemKind::UsageOnly if self.joined.is_all() && !self.rest.include_usage => continue,
                         kind => (item.raw, matches!(kind, ItemKind::Done)),
                     },
-                    Poll::Ready(None) if self.stream.is_complete() => {
-                        (if self.joined.is_all() { self.stream.ending() } else { Bytes::new() }, true)
-                    }
+                    // Some translations give the finish reason and the usage only now.
+                    Poll::Ready(None) if self.stream.is_complete() => (self.stream.ending(), true),
                     Poll::Ready(None) => return Poll::Ready(RescueStep::Failed(self.stream.ended_too_early())),
                 },
             };

@@ -95,7 +95,8 @@ impl DeliveredAnswer {
             pieces.drain(..).for_each(|piece| self.take(piece));
             self.pieces = pieces;
         }
-        if self.text.len() > DELIVERED_MAX || self.thoughts.len() > DELIVERED_MAX {
+        // The reader may keep the beginning of a call back.
+        if !self.reader.calls().is_empty() || self.text.len() > DELIVERED_MAX || self.thoughts.len() > DELIVERED_MAX {
             self.bar();
         }
     }

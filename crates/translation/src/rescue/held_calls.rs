@@ -2,7 +2,6 @@
 //! what the client never saw can come from another upstream. Not for the text before and after.
 
 use photofinish_dialects::DialectFormat as _;
-use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use bytes::{Bytes, BytesMut};
@@ -23,13 +22,11 @@ pub struct HeldCalls {
     surface: Surface,
     reader: Box<dyn ReadPieces>,
     held: BytesMut,
-    /// Calls whose arguments are not whole, by choice and number.
-    open: BTreeSet<(u32, u32)>,
 }
 
 impl HeldCalls {
     pub fn new(surface: Surface) -> HeldCalls {
-        HeldCalls { surface, reader: surface.dialect().reader(), held: BytesMut::new(), open: BTreeSet::new() }
+        HeldCalls { surface, reader: surface.dialect().reader(), held: BytesMut::new() }
     }
 
     /// Takes whole events, and returns those that the client may have.
@@ -43,15 +40,17 @@ impl HeldCalls {
         while let Some(event) = scanner.next_event().ok().flatten().or_else(|| scanner.finish()) {
             let mut pieces = Vec::new();
             self.reader.read(&event, &mut pieces);
-            let (mut calls, mut goes_on) = (false, false);
+            // The reader keeps the beginning of a call back until it is sure of it.
+            let is_open = self.reader.calls().are_open();
+            let (mut calls, mut goes_on) = (is_open, false);
             for piece in pieces {
                 match piece {
-                    AnswerPiece::Call { index, call, .. } => calls |= self.open.insert((index, call)),
-                    AnswerPiece::CallEnd { index, call } => calls |= self.open.remove(&(index, call)),
-                    AnswerPiece::Arguments { .. } => calls = true,
-                    AnswerPiece::Finish { .. } => (goes_on, self.open) = (true, BTreeSet::new()),
+                    AnswerPiece::Call { .. } | AnswerPiece::CallEnd { .. } | AnswerPiece::Arguments { .. } => {
+                        calls = true
+                    }
+                    AnswerPiece::Finish { .. } => goes_on = true,
                     AnswerPiece::Start { .. } | AnswerPiece::Usage(_) => {}
-                    _ => goes_on |= self.open.is_empty(),
+                    _ => goes_on |= !is_open,
                 }
             }
             if goes_on || !calls && self.held.is_empty() {
@@ -69,7 +68,6 @@ impl HeldCalls {
 
     /// What is still held: nothing more comes.
     pub fn release(&mut self) -> Bytes {
-        self.open.clear();
         self.held.split().freeze()
     }
 
@@ -115,6 +113,22 @@ mod tests {
         assert_eq!(held.take(finish.clone()), [begins, ends, finish].concat());
         assert_eq!(held.bytes(), 0);
         assert_eq!(held.take("data: [DONE]\n\n".into()), "data: [DONE]\n\n");
+    }
+
+    #[test]
+    fn the_beginning_of_a_call_is_held_in_every_form() {
+        let role = chat(&json!({"role": "assistant", "content": "", "refusal": null}), None);
+        for begins in [
+            call(""),
+            json!({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "{\"x"}}]}),
+            json!({"function_call": {"name": "f", "arguments": "{\"x"}}),
+            json!({"content": "hm", "tool_calls": [{"index": 0, "id": "c1", "function": {"name": "f", "arguments": ""}}]}),
+        ] {
+            let mut held = HeldCalls::new(Surface::Chat);
+            let begins = chat(&begins, None);
+            assert_eq!(held.take([role.clone(), begins.clone()].concat().into()), role, "{begins:?}");
+            assert_eq!(held.bytes(), begins.len());
+        }
     }
 
     #[test]

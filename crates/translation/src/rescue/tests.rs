@@ -242,6 +242,13 @@ fn what_nobody_else_can_go_on_with() {
         (Surface::Chat, text(0), true),
         (Surface::Chat, text(0) + &text(1), false),
         (Surface::Chat, text(0) + &chat(json!({"refusal": "no"})), false),
+        (
+            Surface::Chat,
+            text(0)
+                + &chat(json!({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}]})),
+            false,
+        ),
+        (Surface::Chat, text(0) + &chat(json!({"function_call": {"name": "f", "arguments": "{"}})), false),
         (Surface::Chat, text(0) + &chat(json!({"audio": {"data": "AA=="}})), false),
         (Surface::Chat, text(0) + &chat(json!({"reasoning_content": "hm"})), false),
         (Surface::Chat, chat(json!({"reasoning_content": "hm"})), true),

@@ -362,6 +362,11 @@ impl AnswerCalls {
         self.calls.is_empty()
     }
 
+    /// A call may still grow, also one that is not passed on yet.
+    pub fn are_open(&self) -> bool {
+        self.calls.iter().any(|call| !call.ended)
+    }
+
     /// The answer ended as if complete, but a call is not; or its fragments contradict each other.
     pub fn is_broken(&self) -> bool {
         self.broken

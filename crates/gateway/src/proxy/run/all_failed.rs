@@ -55,7 +55,9 @@ pub fn all_failed(
             let upstream = candidates.name(candidate);
             let is_translated = candidates.list[candidate].upload.is_translated();
             let is_only = race.failures().len() == 1;
-            let is_shown = |answer: &&RawAnswer| !is_translated && shows_overflow(request.surface, answer, is_only);
+            let is_shown = |answer: &&RawAnswer| {
+                !is_translated && !is_unread(answer) && shows_overflow(request.surface, answer, is_only)
+            };
             match (answer.filter(is_shown), of(candidate, &is_overflow)) {
                 (Some(answer), _) => Ok(as_it_came(answer, upstream, request)),
                 (None, Some(failure)) => Ok(in_the_callers_words(&overflow(answer), failure, upstream, request)),
@@ -175,9 +177,9 @@ fn overflow(answer: Option<&RawAnswer>) -> RawAnswer {
     RawAnswer { status: StatusCode::BAD_REQUEST.as_u16(), headers, body: Bytes::new(), whole: false }
 }
 
-/// An outage whose answer is no JSON, such as a page of a proxy.
+/// It is no JSON, such as a page of a proxy: clients of all surfaces read JSON.
 fn is_unread(answer: &RawAnswer) -> bool {
-    answer.status >= 500 && !answer.body.trim_ascii_start().starts_with(b"{")
+    !matches!(answer.body.trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
 /// A provider's own error or empty answer: its status and bytes, and its name. An error keeps its type.
