@@ -93,7 +93,8 @@ impl LatencyForecast {
     }
 
     fn usual_us<const N: usize>(&self, sent: SendConditions, shares: [f64; N], now: i64) -> [f64; N] {
-        let usual = self.usual.line.at(sent.uncached_tokens) + self.usual.level.lasting(now);
+        let UsualSpeed { line, level } = self.usual;
+        let usual = line.at(sent.uncached_tokens) + level.lasting(now) + level.quicker(now);
         self.shape.quantiles(shares).map(|residual| (usual + residual).exp())
     }
 

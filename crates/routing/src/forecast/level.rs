@@ -24,6 +24,8 @@ const SURE: i8 = 4;
 const SURPRISE: f64 = 2.0;
 /// Of the deviations, or of e in a run, that one observation counts for at most.
 pub const CLAMP: f64 = 2.5;
+/// Twice as quick as usual, as a logarithm: so much is no scatter. Mostly what is usual is not known yet.
+const QUICKER: f64 = std::f64::consts::LN_2;
 /// Below this weight it is no evidence of a jump.
 const WEIGHT_LEAST: f64 = 0.5;
 
@@ -79,6 +81,11 @@ impl Level {
     /// The part of it that stays for hours.
     pub fn lasting(&self, now: i64) -> f64 {
         self.slow * self.left(now).slow
+    }
+
+    /// How much quicker than usual it is for some minutes, beyond [`QUICKER`]: 0 or less.
+    pub fn quicker(&self, now: i64) -> f64 {
+        (self.fast * self.left(now).fast + QUICKER).min(0.0)
     }
 
     /// The part of it that passes within minutes, at the latest observation.

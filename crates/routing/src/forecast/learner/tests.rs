@@ -161,6 +161,19 @@ fn attempts_that_hang_now_and_then_are_not_usual() {
 }
 
 #[test]
+fn a_quick_one_is_not_waited_for_as_by_the_prior_from_its_first_minute_on() {
+    for (mut learner, who) in [(Learner::of_whole_answers(), "whole answers"), (Learner::new(), "first tokens")] {
+        let mut draws = Draws::new(9);
+        for request in 0..25 {
+            learner.first_token(sent(20.0, 0), draws.ttft(50.0, 0.2), request * SECOND / 2);
+        }
+        let forecast = learner.forecast();
+        let late_us = forecast.usual_p99_us(sent(20.0, 0), 13 * SECOND);
+        assert!(late_us < Some(900_000), "{who}: {late_us:?}");
+    }
+}
+
+#[test]
 fn a_hang_that_lasts_teaches_nothing_of_what_is_usual() {
     for (mut learner, who) in [(steady(600), "known"), (Learner::new(), "unknown")] {
         let usual_us = |learner: &Learner| learner.forecast().usual_p95_us(sent(1000.0, 0), 600 * SECOND);
