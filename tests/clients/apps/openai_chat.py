@@ -97,7 +97,7 @@ def chat_abort():
 def a_spent_budget_is_asked_once():
     def spend(options):
         spent = openai.OpenAI(base_url=kit.URL + "/v1", api_key=kit.SPENT_TOKEN, http_client=openai.DefaultHttpxClient(**options))
-        spent.chat.completions.create(model="spent", messages=HELLO)
+        spent.chat.completions.create(model="spent", messages=HELLO, max_tokens=24)
 
     kit.refused_once(openai.RateLimitError, spend)
 

@@ -116,9 +116,9 @@ def config(llama_ports, script, lossy):
         one, two = ("anthropic.claude-sonnet-4-5-20250929-v1:0", "anthropic.claude-opus-4-5-20251101-v1:0") if dialect == "bedrock" else ("one", "two")
         model(f"script-{dialect}", [f"script-{dialect}/{one}", f"double-{dialect}/{two}"], [dialect])
     model("script-mixed", [f"script-{dialect}/one" for dialect in ("openai", "responses", "anthropic", "gemini")], DIALECTS[:4])
-    # A caller whose budget allows no request at all.
+    # A caller whose budget allows one request or a few.
     lines.extend(["[models.spent]", 'upstreams = [{ upstream = "script-openai/one", input_price = 1, output_price = 1 }]',
-                  "[users.spent]", 'token = "${SPENT_TOKEN}"', "budget = { day = 0.000001 }"])
+                  "[users.spent]", 'token = "${SPENT_TOKEN}"', "budget = { day = 0.0003 }"])
     return "\n".join(lines) + "\n", models
 
 
