@@ -37,6 +37,7 @@ export function barOf({ limit, unit, allowed, used, left, full_in_ms, reserved =
 /** The settings of a level that no bar shows. @param {any} level @returns {string} */
 export function wordsOf({ set, uses }) {
   const has = (/** @type {string} */ key) => uses.some((/** @type {any} */ use) => use.limit.split(".")[0] === key);
-  const words = (/** @type {any} */ value) => (Array.isArray(value) ? value.join(", ") || "none" : value && typeof value === "object" ? Object.entries(value).map(([key, of]) => `${key} ${words(of)}`).join(", ") : String(value));
+  /** @type {(value: any) => string} */
+  const words = (value) => (Array.isArray(value) ? value.join(", ") || "none" : value && typeof value === "object" ? Object.entries(value).map(([key, of]) => `${key} ${words(of)}`).join(", ") : String(value));
   return Object.entries(set).filter(([key]) => !has(key)).map(([key, value]) => `${key} = ${words(value)}`).join("; ");
 }
