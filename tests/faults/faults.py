@@ -416,7 +416,7 @@ async def gigantic(x, say):
 
 # --- Tool calls -------------------------------------------------------------------------------------------------------
 
-NO_ARGUMENTS = {"row": ("failed_mid", ("closed", "malformed"), 200), "mid": True, "surfaces": TOOLS, "text": False, "lost": True}
+NO_ARGUMENTS = {"row": ("failed_mid", ("closed", "malformed"), 200), "mid": True, "surfaces": TOOLS, "text": False}
 
 
 @fault("tool-cut", "a tool call that is cut in its arguments, then the end without a finish reason", alone=("broken", 502), **NO_ARGUMENTS)

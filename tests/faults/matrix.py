@@ -119,7 +119,7 @@ def cases(quick, only, tls, onward):
 
 def config(found, provider, onward):
     lines = ["[server]", 'listen = "127.0.0.1:0"', 'drain = "2s"', 'event_max = "64KiB"', 'max_in_flight = 4096', "", "[store]", 'url = "sqlite:history.db"', "",
-             "[race]", "audit = 0", "look = 0", "breaker = { failures = 0 }", 'hedge_after = "100ms"',
+             "[race]", "audit = 0", "look = 0", "breaker = { failures = 0 }", 'hedge_after = "100ms"', 'keepalive = "off"',
              f'timeouts = {{ connect = "5s", first_token = "{FIRST_TOKEN_S}s", idle = "{IDLE_S}s", total = "{TOTAL_S}s" }}', *(ONWARD if onward else OFF), ""]
     dialects = {"": ["openai", "responses", "anthropic"], "-openai": ["openai"], "-anthropic": ["anthropic"]}
     for ending, spoken in dialects.items():
