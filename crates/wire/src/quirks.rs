@@ -75,8 +75,8 @@ macro_rules! each_quirk {
             call_ids: CallIdForm = CallIdForm::Any;
             /// The longest name of a tool, in bytes. Longer ones, and those with other characters than letters, digits,
             /// `_` and `-`, go up shortened with a checksum, and calls come back with the client's. Translations know
-            /// the usual bound: 128 for `anthropic` and `responses`, 64 for the others (`openai`, `responses`, `anthropic`,
-            /// `gemini`, `bedrock`).
+            /// the usual bound: 64, and 128 for `anthropic` and `responses`. Ollama has none (`openai`, `responses`,
+            /// `anthropic`, `gemini`, `bedrock`).
             tool_name_max: u64;
             /// Which chats go up on `/v1/responses`, where the provider has it: those with tools and an effort, with
             /// tools, all (`openai`).

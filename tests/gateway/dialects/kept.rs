@@ -247,7 +247,7 @@ async fn a_client_that_lists_functions_gets_a_function_call() {
 }
 
 /// Streams of forms that are in no document, whose text is `SAID` for a client of the vendor.
-const UNUSUAL_FORMS: [(Dialect, &str, &[&str]); 6] = [
+const UNUSUAL_FORMS: [(Dialect, &str, &[&str]); 7] = [
     (
         Dialect::Ollama,
         "text after the end's reason",
@@ -292,6 +292,15 @@ const UNUSUAL_FORMS: [(Dialect, &str, &[&str]); 6] = [
         ],
     ),
     (
+        Dialect::Responses,
+        "content as a text alone",
+        &[
+            r#"{"type":"response.created","response":{"id":"r","model":"m","status":"in_progress","output":[]}}"#,
+            r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"b","role":"assistant","content":"SAID"}}"#,
+            r#"{"type":"response.completed","response":{"id":"r","model":"m","status":"completed"}}"#,
+        ],
+    ),
+    (
         Dialect::Anthropic,
         "content in the start",
         &[
@@ -326,7 +335,11 @@ async fn unusual_forms_lose_no_text() {
             if surface.dialect() != dialect && surface.streamed_text(&streamed) != "SAID" {
                 wrong.push(format!("{dialect:?}, {what}, to {surface:?}, streamed: {}", streamed.body));
             }
-            gateway.stop().await;
+            let outcomes: Vec<Value> =
+                gateway.stop().await.attempts.iter().map(|attempt| attempt["outcome"].clone()).collect();
+            if outcomes != ["won", "won"] {
+                wrong.push(format!("{dialect:?}, {what}, to {surface:?}: {outcomes:?}"));
+            }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

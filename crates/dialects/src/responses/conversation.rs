@@ -552,6 +552,10 @@ impl ItemReader<'_> {
 /// The reasoning text of an item: its thoughts if shown, else their summary.
 pub(super) fn thoughts(content: Option<&Value>, summary: Option<&Value>) -> String {
     let texts = |parts: Option<&Value>| -> String {
+        // Some servers write the text itself.
+        if let Some(Value::String(text)) = parts {
+            return text.clone();
+        }
         let parts = parts.and_then(Value::as_array).into_iter().flatten();
         let texts: Vec<&str> = parts.filter_map(|part| part["text"].as_str()).filter(|text| !text.is_empty()).collect();
         // Parts are paragraphs, as in a stream.

@@ -206,7 +206,8 @@ fn has_sound(item: &Value) -> bool {
 fn item_says(item: &Value) -> bool {
     match item["type"].as_str() {
         Some("reasoning") => false,
-        Some("message") => item["content"].as_array().into_iter().flatten().any(part_says),
+        // Some servers write the text itself.
+        Some("message") => says(&item["content"]) || item["content"].as_array().into_iter().flatten().any(part_says),
         _ => true,
     }
 }

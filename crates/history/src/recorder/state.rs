@@ -53,7 +53,7 @@ pub(super) struct StoreState {
     pub dropped: AtomicU64,
     pub violations: AtomicU64,
     pub condition: watch::Sender<Condition>,
-    /// Something of this became otherwise, but for rows that come.
+    /// Sent after each change of this state, but not when rows come in.
     pub changes: watch::Sender<()>,
     problems: Mutex<StoreProblems>,
     /// A reader says that the database is damaged.
