@@ -158,9 +158,9 @@ impl Surface {
         self.facts().2
     }
 
-    /// See [`Dialect::is_in_path`].
-    pub fn is_in_path(self) -> bool {
-        self.dialect().is_in_path()
+    /// See [`Dialect::has_model_in_path`].
+    pub fn has_model_in_path(self) -> bool {
+        self.dialect().has_model_in_path()
     }
 
     /// Whether the body names the model of the path again.
@@ -280,7 +280,7 @@ impl Dialect {
     }
 
     /// Whether the path names the model, and whether the answer is streamed.
-    pub fn is_in_path(self) -> bool {
+    pub fn has_model_in_path(self) -> bool {
         matches!(self, Dialect::Gemini | Dialect::Bedrock)
     }
 

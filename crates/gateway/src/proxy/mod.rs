@@ -166,7 +166,7 @@ pub async fn serve_as(gateway: Arc<Gateway>, surface: Surface, by: AskedBy, requ
 fn serve_shadow(gateway: Arc<Gateway>, call: PathCall, by: AskedBy, request: Request<Body>) -> ShadowServed {
     Box::pin(async move {
         let (live, surface) = (gateway.live(), call.surface);
-        let (place, call) = (gateway.enter_own_race(), surface.is_in_path().then_some(call));
+        let (place, call) = (gateway.enter_own_race(), surface.has_model_in_path().then_some(call));
         let preparing = Preparing { gateway: &gateway, live: &live, call, by, stored: None };
         handle(preparing, surface, place, request).in_context(LogContext::request(surface.as_str())).await
     })

@@ -296,7 +296,7 @@ mod tests {
         let cross = Arc::new(CrossOrigin::new(gateway.clone(), logins.clone()));
         let reads =
             DatabaseReads::new(StoreAddress::File("history.db".into()), Recorder::without_store(), Shutdown::new());
-        for surface in Surface::ALL.into_iter().filter(|surface| !surface.is_in_path()) {
+        for surface in Surface::ALL.into_iter().filter(|surface| !surface.has_model_in_path()) {
             let reload = Arc::new(|_, _| Box::pin(std::future::ready(Ok(()))) as _);
             let site = ServedPaths {
                 gateway: gateway.clone(),

@@ -105,7 +105,7 @@ pub(super) fn edge(
 
 /// The routes that answer with data. Axum answers `HEAD` like `GET`, without the body.
 pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
-    let in_body = Surface::ALL.into_iter().filter(|surface| !surface.is_in_path());
+    let in_body = Surface::ALL.into_iter().filter(|surface| !surface.has_model_in_path());
     let surfaces = in_body.map(|surface| (surface.path(), surface_route(surface)));
     let of_providers = FILES.into_iter().chain([PROVIDERS]).map(|path| (path, any(provider)));
     let others = [

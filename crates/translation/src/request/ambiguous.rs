@@ -101,7 +101,7 @@ pub(super) fn find(surface: Surface, members: &[(Cow<'_, str>, &str)]) -> Option
     members.iter().enumerate().find_map(|(place, (name, value))| {
         let is_known = KNOWN.contains(&name.as_ref());
         // In a request for embeddings it is replaced.
-        if name == "model" && surface.is_in_path() && !surface.embeds() {
+        if name == "model" && surface.has_model_in_path() && !surface.embeds() {
             return Some(further(name.to_string()));
         }
         if is_known && members[..place].iter().any(|(before, _)| before == name) {
@@ -240,10 +240,10 @@ mod tests {
     use super::*;
 
     fn found(surface: Surface, members: &str) -> Option<(String, OtherReading)> {
-        let model = if surface.is_in_path() { "" } else { "\"model\": \"m\", " };
+        let model = if surface.has_model_in_path() { "" } else { "\"model\": \"m\", " };
         let body = format!("{{{model}{members}}}");
         let call = photofinish_wire::dialect::PathCall { surface, model: "m".to_owned(), stream: true, listed: false };
-        let call = surface.is_in_path().then_some(&call);
+        let call = surface.has_model_in_path().then_some(&call);
         let request = ApiRequest::parse_call(surface, Bytes::from(body), call, true).unwrap();
         request.ambiguous.map(|member| (member.name, member.reading))
     }

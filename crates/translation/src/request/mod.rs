@@ -124,8 +124,8 @@ impl SetMembers {
     /// Whether the surface has this member.
     fn is_of(self, surface: Surface) -> bool {
         match self {
-            SetMembers::Model => !surface.is_in_path(),
-            SetMembers::Stream => surface.streams() && !surface.is_in_path(),
+            SetMembers::Model => !surface.has_model_in_path(),
+            SetMembers::Stream => surface.streams() && !surface.has_model_in_path(),
             SetMembers::StreamOptions => matches!(surface, Surface::Chat | Surface::Completions),
         }
     }
@@ -167,7 +167,7 @@ impl ApiRequest {
         let mut request = ApiRequest::read(surface, text, &members)?;
         if let Some(PathCall { model, stream, listed, .. }) = call {
             request.model = model.clone();
-            if surface.is_in_path() {
+            if surface.has_model_in_path() {
                 (request.stream, request.listed) = (*stream, *listed);
             }
         }
@@ -251,7 +251,7 @@ impl ApiRequest {
     pub(crate) fn with_body(&self, body: impl Into<Bytes>) -> Option<ApiRequest> {
         let request = ApiRequest::written(self.surface, body.into()).ok()?;
         // What a translation asks for in a form that is not read here.
-        let asked = self.max_tokens.filter(|_| self.surface.is_in_path());
+        let asked = self.max_tokens.filter(|_| self.surface.has_model_in_path());
         Some(ApiRequest { max_tokens: request.max_tokens.or(asked), losses: self.losses.clone(), ..request })
     }
 
@@ -345,7 +345,8 @@ impl ApiRequest {
                 (self.max_tokens, self.n_choices) = limits(self.surface, value);
                 let has_schema = value.contains("\"responseSchema\"") || value.contains("\"responseJsonSchema\"");
                 self.has_schema |= has_schema;
-                self.asks_json |= has_schema || (self.surface.is_in_path() && value.contains("\"application/json\""));
+                self.asks_json |=
+                    has_schema || (self.surface.has_model_in_path() && value.contains("\"application/json\""));
             }
             "response_format" | "text" | "output_format" | "output_config" => {
                 self.has_schema |= value.contains("\"json_schema\"");
@@ -489,7 +490,7 @@ impl ApiRequest {
     /// The body for an upstream: with its model name, and, if the surface has them, with streaming and a request for
     /// usage as `form` says. All other members keep their bytes.
     pub fn body_for(&self, model: &str, form: AnswerForm) -> BodyParts {
-        if self.surface.is_in_path() || self.call.is_some() {
+        if self.surface.has_model_in_path() || self.call.is_some() {
             return self.body.clone().into();
         }
         let mut body = Splicer::new(&self.body, model.len() + 64);

@@ -375,7 +375,7 @@ const JSON_IN_WORDS: &str =
 
 /// A request that was just written; its surface decides which members are set. In some dialects the model is in the path.
 fn request_of(dialect: Dialect, surface: Surface, body: Bytes, max_tokens: Option<i64>) -> Result<ApiRequest, Invalid> {
-    if dialect.is_in_path() {
+    if dialect.has_model_in_path() {
         return Ok(ApiRequest::fixed(body, max_tokens));
     }
     ApiRequest::written(surface, body).map_err(|invalid| Invalid { message: invalid.to_string(), param: None })

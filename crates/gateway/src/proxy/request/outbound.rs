@@ -306,7 +306,7 @@ impl<'a> Outbound<'a> {
 impl Demands {
     /// The options include the model only for embeddings, whose body may depend on it, so that other upstreams share a translation.
     fn of(upstream: &UpstreamConfig, dialect: Dialect, surface: Surface, lessons: &[Lesson]) -> Demands {
-        let by_model = surface.embeds() && dialect.is_in_path();
+        let by_model = surface.embeds() && dialect.has_model_in_path();
         let model = if by_model { upstream.model.clone() } else { String::new() };
         let options = TranslationOptions { model, quirks: adapt::demands(lessons).over(upstream.quirks(dialect)) };
         Demands { options, changes: upstream.changes.clone() }
